@@ -1,0 +1,65 @@
+# Needs GNU make and Python 3.11 or newer; everything else goes into .venv.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONSTRAINTS := .ci/constraints.txt
+PYTEST_ARGS ?=
+# A test computes on one thread, so two of them fill two cores.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+DEMO_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# torch goes first and alone: a range such as `torch>=2.11` may resolve to a build with gigabytes of CUDA packages.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group dev --editable '.[train,plot,lsp]'
+	touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## Train a small Llama with LoRA under three policies and compare them, then lint the classic mistakes
+	$(BIN)/python examples/demo.py $(DEMO_ARGS)
+
+.PHONY: test
+test: style typecheck ## Ruff, mypy --strict and every test that is not slow
+	$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: style typecheck ## The same with the slow tests
+	$(PYTEST) $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: style typecheck ## Ruff, mypy --strict, and ckpt-lint on this repository
+	$(BIN)/ruff format --check .
+	$(BIN)/ckpt-lint .
+
+.PHONY: style
+style: $(STAMP)
+	$(BIN)/ruff check .
+
+.PHONY: typecheck
+typecheck: $(STAMP) .typing ## mypy --strict
+	cd .typing && $(abspath $(BIN))/mypy --config-file ../pyproject.toml --package hf_ckpt
+
+# mypy knows nothing of setuptools' package-dir: it reads the packages where they are imported, through links.
+.PHONY: .typing
+.typing:
+	@mkdir -p .typing/hf_ckpt
+	@ln -sfn ../../lint ../../callbacks $$(cd hf_ckpt && printf '../../hf_ckpt/%s ' *) .typing/hf_ckpt
+	@find .typing -xtype l -delete
+
+.PHONY: clean
+clean: ## Remove everything that was built here, .venv too
+	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
