@@ -1,0 +1,100 @@
+"""The ledger of one layer call: every buffer autograd saves, what it costs to keep and what it takes to rebuild.
+
+Plain data, no torch. The engine writes it from a trace, the planner solves over it, ``explain`` prints it. A *buffer*
+is one storage: saved tensors that are views of each other share it, and it counts once. Sizes are bytes at the traced
+shapes; FLOPs count a multiply-add as two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Verb(StrEnum):
+    """What happens to a saved buffer between forward and backward."""
+
+    KEEP = "keep"
+    REBUILD = "rebuild"
+    OFFLOAD = "offload"
+
+
+class Source(StrEnum):
+    """Where a buffer comes from, which decides what may be done with it."""
+
+    #: An input of the layer call: alive anyway (or kept once a layer), always available to a rebuild.
+    INPUT = "input"
+    #: A parameter or module buffer: held by the model, fetched again at rebuild, never counted.
+    PARAMETER = "parameter"
+    #: Made by a deterministic op: may be kept, rebuilt or offloaded.
+    ACTIVATION = "activation"
+    #: Made by an op that draws random numbers (a dropout mask): kept or offloaded, never rebuilt.
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One storage of the traced layer call. ``saved`` lists the pack positions that alias it (may be empty)."""
+
+    index: int
+    nbytes: int
+    source: Source
+    producer: int | None
+    saved: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One op of the traced forward. ``inputs`` and ``outputs`` are buffer indices; ``traffic`` is bytes read + written.
+
+    ``module`` is the name of the module that ran it, relative to the layer (``"self_attn.q_proj"``, ``""`` for the
+    layer itself). ``rebuildable`` is False for ops that must not run twice (random draws, collectives, mutations).
+    """
+
+    index: int
+    name: str
+    module: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    flops: int
+    traffic: int
+    rebuildable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LayerLedger:
+    """All buffers and ops of one call of one layer class, in program order."""
+
+    class_name: str
+    buffers: tuple[Buffer, ...]
+    ops: tuple[Op, ...]
+
+    def saved_activations(self) -> Iterator[Buffer]:
+        """The buffers a plan decides about: saved by autograd and not held by somebody else anyway."""
+        return (b for b in self.buffers if b.saved and b.source in (Source.ACTIVATION, Source.RANDOM))
+
+    def rebuild_ops(self, kept: frozenset[int]) -> frozenset[int]:
+        """The ops that must run again so that every saved activation outside ``kept`` exists in backward.
+
+        ``kept`` holds buffer indices. Raises ValueError when the closure needs an op that must not run twice.
+        """
+        needed: set[int] = set()
+        pending = [b.index for b in self.saved_activations() if b.index not in kept]
+        while pending:
+            buffer = self.buffers[pending.pop()]
+            if buffer.index in kept or buffer.producer is None or buffer.producer in needed:
+                continue
+            op = self.ops[buffer.producer]
+            if not op.rebuildable:
+                raise ValueError(
+                    f"buffer {buffer.index} of {self.class_name} comes from {op.name}, which must not run twice"
+                )
+            needed.add(op.index)
+            pending.extend(op.inputs)
+        return frozenset(needed)

@@ -1,0 +1,45 @@
+"""``budget=72GiB``: let the planner decide, batch by batch, what fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from ..errors import PolicyError
+from ..planner.budget import Budget, parse_budget
+from ..policy.base import Policy
+from ..policy.decision import Decision, Planned, Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPolicy(Policy):
+    """The least added time within a byte budget, planned for each size of batch.
+
+    ``budget=72GiB`` bounds the device's peak, ``budget=0.5`` the share of the uncheckpointed saved tensors that layers
+    may hold, ``budget=auto`` is what the device has left beside the model's state. A bound on the peak may also chunk
+    the loss head where that pays, which sums the loss in another order; ``+head(1)`` keeps it bitwise.
+    """
+
+    name: ClassVar[str] = "budget"
+    budget: Budget
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """One budget."""
+        if len(arguments) != 1:
+            raise PolicyError("policy `budget` takes one value: write `budget=72GiB`, `budget=0.5` or `budget=auto`")
+        return cls(parse_budget(arguments[0]))
+
+    def arguments(self) -> tuple[str, ...]:
+        """The budget as written."""
+        return (str(self.budget),)
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.budget}"
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Every layer is the planner's."""
+        return {layer.index: Planned() for layer in stack.layers}

@@ -1,0 +1,39 @@
+"""``head(chunks)``: the loss head in chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from ..policy.base import Policy, positive_int
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..policy.decision import Decision, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPolicy(Policy):
+    """Compute the output embeddings and the loss in this many chunks of tokens, so that full logits never exist.
+
+    With a large vocabulary logits, their fp32 copy and their gradient are the peak once the layers are thrifty. The
+    loss equals the unchunked one up to the order of its fp32 sum over tokens. It says nothing about layers: add it to
+    any other policy.
+    """
+
+    name: ClassVar[str] = "head"
+    chunks: int
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """One whole number above 0."""
+        return cls(positive_int(cls.name, arguments))
+
+    def arguments(self) -> tuple[str, ...]:
+        """``chunks``."""
+        return (str(self.chunks),)
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Nothing about any layer."""
+        return {}

@@ -1,0 +1,68 @@
+"""``layers(0-7,12)``: recompute exactly these decoder layers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from ..errors import PolicyError
+from ..policy.base import LayerSelector
+
+if TYPE_CHECKING:
+    from ..policy.decision import Stack
+
+_RANGE = re.compile(r"(\d+)(?:(-)(\d*))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Layers(LayerSelector):
+    """Layer indices and ranges, counted from 0 within the stack; ``a-b`` includes both ends, ``a-`` runs to the end."""
+
+    name: ClassVar[str] = "layers"
+    #: (first, last) pairs, inclusive; last is None for an open range.
+    ranges: tuple[tuple[int, int | None], ...]
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """One or more of ``7``, ``0-7``, ``8-``."""
+        if not arguments:
+            raise PolicyError("policy `layers` needs indices: write for example `layers(0-7,12)`")
+        return cls(tuple(_parse_range(a) for a in arguments))
+
+    def arguments(self) -> tuple[str, ...]:
+        """The ranges as written."""
+        return tuple(_write_range(first, last) for first, last in self.ranges)
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """The named layers. Raises PolicyError when the stack has no such layer."""
+        count = len(stack.layers)
+        chosen: set[int] = set()
+        for first, last in self.ranges:
+            end = count - 1 if last is None else last
+            if first >= count or end >= count:
+                raise PolicyError(
+                    f"policy `{self}` names layer {max(first, end)}, but {stack.name} has {count} layers: "
+                    f"0 to {count - 1}"
+                )
+            chosen.update(range(first, end + 1))
+        return frozenset(chosen)
+
+
+def _parse_range(text: str) -> tuple[int, int | None]:
+    match = _RANGE.match(text)
+    if match is None:
+        raise PolicyError(f"`{text}` in `layers(...)` is not an index (`12`) or a range (`0-7`, `8-`)")
+    first = int(match[1])
+    if match[2] is None:
+        return first, first
+    last = int(match[3]) if match[3] else None
+    if last is not None and last < first:
+        raise PolicyError(f"the range `{text}` in `layers(...)` runs backwards: write `{last}-{first}`")
+    return first, last
+
+
+def _write_range(first: int, last: int | None) -> str:
+    if last is None:
+        return f"{first}-"
+    return str(first) if first == last else f"{first}-{last}"

@@ -1,0 +1,30 @@
+"""Policies as values: parse, compose, serialise, decide. Pure: nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PolicyError
+from .base import LayerSelector, Policy
+from .compose import decide
+from .grammar import from_dict, parse_string, to_dict
+from .registry import policies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["LayerSelector", "Policy", "decide", "from_dict", "parse_policy", "policies", "to_dict"]
+
+
+def parse_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
+    """A policy from its string, its dict form, or itself. Raises PolicyError."""
+    match spec:
+        case Policy():
+            return spec
+        case str():
+            return parse_string(spec)
+        case dict():
+            return from_dict(spec)
+    raise PolicyError(
+        f"a policy is a string, a dict or a Policy, not {type(spec).__name__}: write for example 'attention+norm'"
+    )

@@ -1,0 +1,85 @@
+"""What every policy is: a small frozen value that turns a stack of layers into decisions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from ..errors import PolicyError
+from .decision import Decision, RecomputeLayer, Stack, Tower
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(ABC):
+    """Base of all policies. To add one, add a file to ``hf_ckpt/policies/``; the registry finds it.
+
+    ``name`` is how it is spelt in a policy string. ``parse`` and ``arguments`` are inverse: arguments are the texts
+    between the parentheses, split at commas, and every policy survives ``str -> policy -> str``.
+    """
+
+    name: ClassVar[str]
+    #: The towers it speaks about; None means the model's main towers (language, where there is one).
+    towers: ClassVar[frozenset[Tower] | None] = None
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """Build the policy from its written arguments. Raises PolicyError when they do not fit."""
+        if arguments:
+            raise PolicyError(
+                f"policy `{cls.name}` takes no arguments, but got `{', '.join(arguments)}`: write `{cls.name}`"
+            )
+        return cls()
+
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments as they would be written."""
+        return ()
+
+    def __str__(self) -> str:
+        written = ",".join(self.arguments())
+        return f"{self.name}({written})" if written else self.name
+
+    @abstractmethod
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """The decision for each layer index it speaks about; other layers keep everything. Raises PolicyError."""
+
+
+class LayerSelector(Policy):
+    """A policy that names layers: alone it recomputes them whole, behind ``@`` it says where another policy applies."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def select(self, stack: Stack) -> frozenset[int]:
+        """The chosen layer indices of this stack. Raises PolicyError when an index does not exist."""
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Recompute each chosen layer whole."""
+        return {index: RecomputeLayer() for index in self.select(stack)}
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLayers(LayerSelector):
+    """A selector with a number of layers as its only argument."""
+
+    n: int
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """One whole number above 0."""
+        return cls(positive_int(cls.name, arguments))
+
+    def arguments(self) -> tuple[str, ...]:
+        """``n``."""
+        return (str(self.n),)
+
+
+def positive_int(policy: str, arguments: tuple[str, ...]) -> int:
+    """The single positive integer argument of ``policy``. Raises PolicyError otherwise."""
+    if len(arguments) == 1 and arguments[0].isdecimal() and int(arguments[0]) > 0:
+        return int(arguments[0])
+    written = ",".join(arguments)
+    raise PolicyError(f"policy `{policy}({written})` needs one whole number above 0: write `{policy}(2)`")

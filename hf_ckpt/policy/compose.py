@@ -1,0 +1,124 @@
+"""How policies combine: ``a + b`` rebuilds what either rebuilds, ``a @ s`` restricts ``a`` to the layers of ``s``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import PolicyError
+from .base import LayerSelector, Policy
+from .decision import (
+    Decision,
+    Keep,
+    Planned,
+    RecomputeExcept,
+    RecomputeLayer,
+    RecomputeSegment,
+    RecomputeSublayers,
+    Stack,
+    Tower,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Scoped(Policy):
+    """``policy@selector@selector``: the policy, on the layers that every selector chooses."""
+
+    name: ClassVar[str] = "@"
+    policy: Policy
+    selectors: tuple[LayerSelector, ...]
+
+    def __str__(self) -> str:
+        inner = f"({self.policy})" if isinstance(self.policy, Sum) else str(self.policy)
+        return "@".join([inner, *map(str, self.selectors)])
+
+    def named_towers(self) -> frozenset[Tower] | None:
+        """The towers its selectors name, or None when none of them names one."""
+        named = [s.towers for s in self.selectors if s.towers is not None]
+        return frozenset.intersection(*named) if named else None
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """The inner policy's decisions, restricted."""
+        chosen = frozenset.intersection(*(s.select(stack) for s in self.selectors))
+        return {i: d for i, d in self.policy.decide(stack).items() if i in chosen}
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Policy):
+    """``a+b+...``: every layer rebuilds what any of the terms rebuilds there."""
+
+    name: ClassVar[str] = "+"
+    terms: tuple[Policy, ...]
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.terms))
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """The union of the terms' decisions. Raises PolicyError where two of them contradict each other."""
+        merged: dict[int, Decision] = {}
+        for term in self.terms:
+            if not speaks_about(term, stack):
+                continue
+            for index, decision in term.decide(stack).items():
+                merged[index] = merge(merged.get(index, Keep()), decision, where=f"layer {index} of {stack.name}")
+        return merged
+
+
+def terms_of(policy: Policy) -> tuple[Policy, ...]:
+    """The terms of a sum, or the policy itself."""
+    return policy.terms if isinstance(policy, Sum) else (policy,)
+
+
+def speaks_about(policy: Policy, stack: Stack) -> bool:
+    """Whether a policy's tower is this stack's: the named one, else the model's main towers."""
+    if isinstance(policy, Sum):
+        return any(speaks_about(term, stack) for term in policy.terms)
+    towers = policy.towers
+    if isinstance(policy, Scoped):
+        towers = policy.named_towers()
+        if towers is None:
+            return speaks_about(policy.policy, stack)
+    return stack.primary if towers is None else stack.tower in towers
+
+
+def merge(a: Decision, b: Decision, *, where: str) -> Decision:
+    """The decision that rebuilds what ``a`` or ``b`` rebuilds. Raises PolicyError when no single region does both."""
+    match a, b:
+        case (Keep(), other) | (other, Keep()):
+            return other
+        case (same, other) if same == other:
+            return same
+        case (Planned(), _) | (_, Planned()):
+            raise PolicyError(
+                f"{where} would be the planner's and another policy's at once: `budget` decides about every layer, so "
+                "combine it with `head(n)` only"
+            )
+        case (RecomputeSublayers(roles=x), RecomputeSublayers(roles=y)):
+            return RecomputeSublayers(x | y)
+        case (RecomputeLayer(), RecomputeSublayers() | RecomputeExcept()):
+            return a
+        case (RecomputeSublayers() | RecomputeExcept(), RecomputeLayer()):
+            return b
+        case (RecomputeSegment(), _) | (_, RecomputeSegment()):
+            raise PolicyError(
+                f"{where} would belong to a segment and to another recompute at once: give `segments` and the other "
+                "policy different layers with @, for example `segments(2)@first(8)+norm@layers(8-)`"
+            )
+        case _:
+            raise PolicyError(
+                f"{where} has two rules about which op outputs are kept, and they differ: give each its own layers "
+                "with @, for example `dots_saveable@first(8)+attention@layers(8-)`"
+            )
+
+
+def decide(policy: Policy, stacks: Iterable[Stack]) -> dict[str, Decision]:
+    """The decision of every layer of every stack by full name; :class:`Keep` where the policy is silent."""
+    decisions: dict[str, Decision] = {}
+    for stack in stacks:
+        spoken = policy.decide(stack) if speaks_about(policy, stack) else {}
+        for layer in stack.layers:
+            decisions[layer.name] = spoken.get(layer.index, Keep())
+    return decisions

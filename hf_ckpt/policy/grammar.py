@@ -1,0 +1,165 @@
+"""Policy strings and dicts, both ways.
+
+::
+
+    policy   := term ("+" term)*
+    term     := primary ("@" call)*
+    primary  := call | "(" policy ")"
+    call     := NAME | NAME "(" arguments ")" | NAME "=" VALUE
+
+``NAME=VALUE`` is the same as ``NAME(VALUE)``: ``budget=72GiB`` reads better than ``budget(72GiB)``. The dict form is
+what JSON, YAML and a saved checkpoint hold: ``{"terms": [{"name": "attention", "args": [], "on": [{"name": "first",
+"args": ["8"]}]}]}``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PolicyError
+from .base import LayerSelector, Policy
+from .compose import Scoped, Sum
+from .registry import policy_class
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[+@()=]))")
+_VALUE = re.compile(r"\s*(?P<value>[\w.%-]+)")
+
+
+def parse_string(text: str) -> Policy:
+    """Read a policy string such as ``"attention+norm@layers(0-7,12)"``. Raises PolicyError with the position."""
+    reader = _Reader(text)
+    policy = reader.policy()
+    reader.expect_end()
+    return policy
+
+
+class _Reader:
+    """A cursor over the text; each method reads one rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def policy(self) -> Policy:
+        terms = [self.term()]
+        while self.sign("+"):
+            terms.append(self.term())
+        return sum_of(terms)
+
+    def term(self) -> Policy:
+        inner = self.primary()
+        selectors = []
+        while self.sign("@"):
+            selectors.append(as_selector(self.call()))
+        return Scoped(inner, tuple(selectors)) if selectors else inner
+
+    def primary(self) -> Policy:
+        if not self.sign("("):
+            return self.call()
+        inner = self.policy()
+        if not self.sign(")"):
+            raise self.error("a `(` is never closed")
+        return inner
+
+    def call(self) -> Policy:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match["name"] is None:
+            raise self.error("the name of a policy is missing")
+        self.at = match.end()
+        name = match["name"]
+        if self.sign("("):
+            return build(name, self.arguments())
+        if self.sign("="):
+            return build(name, (self.value(),))
+        return build(name, ())
+
+    def arguments(self) -> tuple[str, ...]:
+        end = self.text.find(")", self.at)
+        if end < 0:
+            raise self.error("a `(` is never closed")
+        inside, self.at = self.text[self.at : end], end + 1
+        return tuple(part.strip() for part in inside.split(",")) if inside.strip() else ()
+
+    def value(self) -> str:
+        match = _VALUE.match(self.text, self.at)
+        if match is None:
+            raise self.error("a value is missing after `=`")
+        self.at = match.end()
+        return match["value"]
+
+    def sign(self, sign: str) -> bool:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match["sign"] != sign:
+            return False
+        self.at = match.end()
+        return True
+
+    def expect_end(self) -> None:
+        if self.text[self.at :].strip():
+            raise self.error(f"`{self.text[self.at :].strip()}` was not expected here")
+
+    def error(self, what: str) -> PolicyError:
+        return PolicyError(
+            f"policy `{self.text}`: {what} (at character {self.at + 1}); write for example `attention+norm`"
+        )
+
+
+def build(name: str, arguments: tuple[str, ...]) -> Policy:
+    """The policy called ``name`` with these written arguments. Raises PolicyError."""
+    return policy_class(name).parse(arguments)
+
+
+def as_selector(policy: Policy) -> LayerSelector:
+    """``policy`` as what stands behind ``@``. Raises PolicyError when it does not name layers."""
+    if not isinstance(policy, LayerSelector):
+        raise PolicyError(
+            f"`@{policy}` does not name layers: use `first(n)`, `last(n)`, `every(k)`, `layers(...)` or a tower"
+        )
+    return policy
+
+
+def sum_of(terms: list[Policy]) -> Policy:
+    """One policy from several; nested sums are flattened."""
+    flat: list[Policy] = []
+    for term in terms:
+        flat.extend(term.terms if isinstance(term, Sum) else [term])
+    return flat[0] if len(flat) == 1 else Sum(tuple(flat))
+
+
+def to_dict(policy: Policy) -> dict[str, Any]:
+    """The JSON form of a policy."""
+    terms = policy.terms if isinstance(policy, Sum) else (policy,)
+    return {"terms": [_term_to_dict(term) for term in terms]}
+
+
+def _term_to_dict(term: Policy) -> dict[str, Any]:
+    if isinstance(term, Sum):
+        return to_dict(term)
+    if isinstance(term, Scoped):
+        return _term_to_dict(term.policy) | {"on": [_term_to_dict(s) for s in term.selectors]}
+    return {"name": term.name, "args": list(term.arguments())}
+
+
+def from_dict(data: Mapping[str, Any]) -> Policy:
+    """Read the JSON form. Raises PolicyError naming the entry that is wrong."""
+    if "terms" not in data:
+        return _term_from_dict(data)
+    return sum_of([_term_from_dict(entry) for entry in data["terms"]])
+
+
+def _term_from_dict(entry: Mapping[str, Any]) -> Policy:
+    unknown = set(entry) - {"name", "args", "on", "terms"}
+    if unknown or ("terms" not in entry and not isinstance(entry.get("name"), str)):
+        raise PolicyError(
+            f'policy entry {dict(entry)!r} is not of the form {{"name": ..., "args": [...], "on": [...]}}'
+        )
+    if "terms" in entry:
+        inner = sum_of([_term_from_dict(e) for e in entry["terms"]])
+    else:
+        inner = build(entry["name"], tuple(str(a) for a in entry.get("args", ())))
+    selectors = tuple(as_selector(_term_from_dict(s)) for s in entry.get("on", ()))
+    return Scoped(inner, selectors) if selectors else inner
