@@ -1,0 +1,96 @@
+"""The anatomy of a model: its stacks as pure data for policies, and the modules behind them for engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel
+
+from ..errors import ModelStructureError
+from ..policy.decision import Layer, Stack, Tower
+from .kernel import attention_kernel
+from .names import clean_name
+from .roles import sublayers_by_role
+from .stacks import find_stacks
+from .towers import tower_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """One decoder layer: what policies know of it, and its module."""
+
+    info: Layer
+    module: nn.Module
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """The stacks of a model, main ones marked, and their layers in order of execution."""
+
+    stacks: tuple[Stack, ...]
+    layers: tuple[DecoderLayer, ...]
+
+    def layers_of(self, stack: Stack) -> Iterator[DecoderLayer]:
+        """The layers of one stack."""
+        names = {layer.name for layer in stack.layers}
+        return (layer for layer in self.layers if layer.info.name in names)
+
+
+def read_anatomy(model: nn.Module) -> Anatomy:
+    """Find the decoder layers of a model, also inside PEFT, DDP, FSDP1, FSDP2 and torch.compile wrappers.
+
+    Raises ModelStructureError, naming what was looked for, when there are none.
+    """
+    found = find_stacks(model)
+    if not found:
+        raise ModelStructureError(
+            f"{type(model).__name__} has no decoder layers: looked for an nn.ModuleList whose members are "
+            "GradientCheckpointingLayers or hold attention beside an MLP or a norm, and found none; pass the model "
+            "itself, not its output head or a bare module"
+        )
+    layers: list[DecoderLayer] = []
+    stacks: list[Stack] = []
+    for name, members in found.items():
+        infos = [_layer_info(index, full_name, module) for index, (full_name, module) in enumerate(members)]
+        layers.extend(DecoderLayer(info, module) for info, (_, module) in zip(infos, members, strict=True))
+        stacks.append(_stack(model, name, infos, members[0][1]))
+    return Anatomy(_mark_primary(stacks), tuple(layers))
+
+
+def _layer_info(index: int, name: str, module: nn.Module) -> Layer:
+    return Layer(index, clean_name(name), base_class_name(module), sublayers_by_role(module))
+
+
+def base_class_name(module: nn.Module) -> str:
+    """The layer's own class name: FSDP2's ``fully_shard`` gives a module a subclass named ``FSDP<Class>``."""
+    cls = type(module)
+    return cls.__mro__[1].__name__ if cls.__name__ == f"FSDP{cls.__mro__[1].__name__}" else cls.__name__
+
+
+def _stack(model: nn.Module, name: str, infos: list[Layer], first: nn.Module) -> Stack:
+    owner = _owner(model, name)
+    config: Any = getattr(owner, "config", None)
+    tower = tower_of(clean_name(name), type(owner).__name__, infos[0].class_name)
+    return Stack(clean_name(name), tower, tuple(infos), attention_kernel(first, config))
+
+
+def _owner(model: nn.Module, name: str) -> nn.Module:
+    """The nearest PreTrainedModel above a stack, or the root."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, -1, -1):
+        module = model.get_submodule(".".join(parts[:end]))
+        is_owner = isinstance(module, PreTrainedModel)
+        if is_owner:
+            return module
+    return model
+
+
+def _mark_primary(stacks: list[Stack]) -> tuple[Stack, ...]:
+    main = Tower.LANGUAGE if any(s.tower is Tower.LANGUAGE for s in stacks) else stacks[0].tower
+    return tuple(Stack(s.name, s.tower, s.layers, s.kernel, primary=s.tower is main) for s in stacks)
