@@ -1,0 +1,31 @@
+"""Changes to a model's instances that can be taken back without a trace."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+_ABSENT = object()
+
+
+class Change(Protocol):
+    """Something done to a model."""
+
+    def undo(self) -> None:
+        """Take it back."""
+
+
+class AttributeChange:
+    """Sets an instance attribute; ``undo`` brings back the old one, or its absence."""
+
+    def __init__(self, owner: Any, name: str, value: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.before = vars(owner).get(name, _ABSENT)
+        vars(owner)[name] = value
+
+    def undo(self) -> None:
+        """Restore the instance dictionary as it was."""
+        if self.before is _ABSENT:
+            vars(self.owner).pop(self.name, None)
+        else:
+            vars(self.owner)[self.name] = self.before

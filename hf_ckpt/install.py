@@ -1,0 +1,160 @@
+"""Turns decisions into regions on real modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.checkpoint import noop_context_fn
+
+from ._undo import AttributeChange, Change
+from .keeper import has_switch, set_switch
+from .policy.decision import (
+    Decision,
+    Keep,
+    Planned,
+    RecomputeExcept,
+    RecomputeLayer,
+    RecomputeSegment,
+    RecomputeSublayers,
+)
+from .regions import ForwardRegion, LayerRegion, Region, SaveableContexts, SegmentRegion, TracedRegion
+from .regions.ops import check_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch import nn
+
+    from .anatomy import Anatomy, DecoderLayer
+
+
+@dataclass(slots=True)
+class Installation:
+    """What was put on a model: its regions, the changes that undo it, and the transformers switches it uses."""
+
+    regions: list[Region] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    switches: list[tuple[nn.Module, Any]] = field(default_factory=list)
+    #: Layers whose saved tensors the planner decides about.
+    planned: list[tuple[nn.Module, TracedRegion]] = field(default_factory=list)
+
+
+class Engine(StrEnum):
+    """What recomputes."""
+
+    #: Traced replay where a layer has transformers' switch, torch's checkpoint elsewhere (the default).
+    TRACED = "traced"
+    #: ``torch.utils.checkpoint`` everywhere: the reference, and the only one under ``torch.compile``.
+    TORCH = "torch"
+
+
+def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
+    """Install every decision. Nothing else on the model changes. Raises PolicyError for ops torch does not know."""
+    installation = Installation()
+    for layer in anatomy.layers:
+        decision = decisions[layer.info.name]
+        if isinstance(decision, RecomputeExcept):
+            check_names(decision.saveable)
+        if engine is Engine.TRACED and has_switch(layer.module) and not isinstance(decision, Keep | RecomputeSegment):
+            _trace(layer, decision, installation)
+        else:
+            _install_layer(layer, decision, installation)
+    for members in _segments(anatomy, decisions):
+        _install_segment(members, installation)
+    for container in _flagged_containers(model, anatomy):
+        # It would checkpoint the layers below it a second time, in models that do so from their loop over the layers.
+        installation.switches.append((container, None))
+        installation.changes.extend(set_switch(container, True, None))
+    return installation
+
+
+def _flagged_containers(model: nn.Module, anatomy: Anatomy) -> Iterable[nn.Module]:
+    layers = {id(layer.module) for layer in anatomy.layers}
+    for module in model.modules():
+        flagged = hasattr(module, "gradient_checkpointing") and id(module) not in layers
+        if flagged and any(id(child) in layers for child in module.modules()):
+            yield module
+
+
+def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
+    match decision:
+        case Keep() | RecomputeSegment():
+            _switch(layer, None, into)
+        case RecomputeLayer() | Planned():
+            _whole(layer, noop_context_fn, into)
+        case RecomputeExcept(saveable):
+            _whole(layer, SaveableContexts(saveable), into)
+        case RecomputeSublayers(roles):
+            _switch(layer, None, into)
+            names = {name for role in roles for name in layer.info.sublayers.get(role, ())}
+            for name in _outermost(names):
+                _replace_forward(layer, layer.module.get_submodule(name), noop_context_fn, into)
+
+
+def _trace(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
+    # Until the planner has seen a batch, its layers rebuild everything.
+    plan = RecomputeLayer() if isinstance(decision, Planned) else decision
+    region = TracedRegion(layer.info.name, plan, layer.info.sublayers)
+    into.regions.append(region)
+    if isinstance(decision, Planned):
+        into.planned.append((layer.module, region))
+    _switch(layer, region, into)
+
+
+def _whole(layer: DecoderLayer, context_fn: Any, into: Installation) -> None:
+    if not has_switch(layer.module):
+        _replace_forward(layer, layer.module, context_fn, into)
+        return
+    region = LayerRegion(layer.info.name, context_fn)
+    into.regions.append(region)
+    _switch(layer, region, into)
+
+
+def _switch(layer: DecoderLayer, function: Any, into: Installation) -> None:
+    if has_switch(layer.module):
+        into.switches.append((layer.module, function))
+        into.changes.extend(set_switch(layer.module, True, function))
+
+
+def _replace_forward(layer: DecoderLayer, module: nn.Module, context_fn: Any, into: Installation) -> None:
+    region = ForwardRegion(layer.info.name, module, context_fn)
+    into.regions.append(region)
+    into.changes.append(AttributeChange(module, "forward", region))
+
+
+def _outermost(names: Iterable[str]) -> list[str]:
+    """Without modules inside another chosen one (``q_norm`` inside attention): those are recomputed with it."""
+    chosen = sorted(names)
+    return [n for n in chosen if not any(n.startswith(f"{other}.") for other in chosen)]
+
+
+def _segments(anatomy: Anatomy, decisions: Mapping[str, Decision]) -> Iterable[list[DecoderLayer]]:
+    """The runs of consecutive layers that share a segment; ``@`` may have cut one short."""
+    for stack in anatomy.stacks:
+        run: list[DecoderLayer] = []
+        for layer in anatomy.layers_of(stack):
+            decision = decisions[layer.info.name]
+            if run and decisions[run[-1].info.name] != decision:
+                yield run
+                run = []
+            if isinstance(decision, RecomputeSegment):
+                run.append(layer)
+        if run:
+            yield run
+
+
+def _install_segment(members: list[DecoderLayer], into: Installation) -> None:
+    region = SegmentRegion(tuple(m.info.name for m in members), tuple(m.module for m in members))
+    region.install()
+    into.regions.append(region)
+    into.changes.append(_SegmentRemoval(region))
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentRemoval:
+    region: SegmentRegion
+
+    def undo(self) -> None:
+        self.region.remove()

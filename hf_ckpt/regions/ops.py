@@ -1,0 +1,91 @@
+"""Which op outputs a selective region keeps, on torch's selective activation checkpointing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+from ..errors import PolicyError
+
+if TYPE_CHECKING:
+    from ..policy.decision import SaveableOps
+
+#: Matrix multiplications with a weight: no batch dimension.
+WEIGHT_DOTS = frozenset({"aten::mm", "aten::addmm", "aten::linear", "aten::_scaled_mm", "aten::_grouped_mm"})
+#: Every matrix multiplication, and the attention kernels that contain two.
+DOTS = WEIGHT_DOTS | {
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::matmul",
+    "aten::convolution",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_attention_math",
+    "aten::_scaled_dot_product_fused_attention_overrideable",
+}
+
+
+class SaveableContexts:
+    """The ``context_fn`` of a region: fresh selective-checkpoint contexts a call. Plain data, so it pickles."""
+
+    def __init__(self, saveable: SaveableOps) -> None:
+        self.saveable = saveable
+        self.cached: dict[Any, Any] = {}
+
+    def __call__(self) -> tuple[Any, Any]:
+        """``torch.utils.checkpoint.create_selective_checkpoint_contexts`` with this rule."""
+        contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(self._policy)  # type: ignore[no-untyped-call]
+        self.cached = contexts[0].storage
+        return contexts
+
+    def held(self) -> list[Any]:
+        """What the last forward cached; torch keeps it beside autograd, where no saved-tensor hook sees it."""
+        entries = tree_leaves([list(outputs.values()) for outputs in self.cached.values()])
+        return [entry.val for entry in entries if hasattr(entry, "val")]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"cached": {}}
+
+    def _policy(self, ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        return CheckpointPolicy.MUST_SAVE if keeps(self.saveable, op) else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def check_names(saveable: SaveableOps) -> None:
+    """Raise PolicyError when a named op does not exist."""
+    for name in saveable.names:
+        _check_op(name)
+
+
+def keeps(saveable: SaveableOps, op: Any) -> bool:
+    """Whether the outputs of this ``OpOverload`` are kept."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    packet = op._schema.name
+    match saveable.rule:
+        case "dots":
+            return packet in DOTS
+        case "dots_with_no_batch_dims":
+            return packet in WEIGHT_DOTS
+        case "names":
+            return any(_names(name, op) for name in saveable.names)
+    return False
+
+
+def _names(name: str, op: torch._ops.OpOverload) -> bool:
+    full = str(op)
+    return name in (full, full.rpartition(".")[0], full.rpartition(".")[0].partition(".")[2])
+
+
+def _check_op(name: str) -> None:
+    parts = name.split(".")
+    namespace = getattr(torch.ops, parts[0] if len(parts) > 1 else "aten")
+    packet = parts[1] if len(parts) > 1 else parts[0]
+    if not hasattr(namespace, packet):
+        raise PolicyError(
+            f"`save_only_these_names({name})`: torch has no op of that name; write for example `mm` or `aten.addmm`"
+        )

@@ -1,0 +1,104 @@
+"""What every region shares: a name, a switch, and counters that prove it replayed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+from .ops import SaveableContexts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..engine import EngineReport
+
+
+class Observer(Protocol):
+    """Told which tensors a region keeps alive by plain reference, where no saved-tensor hook sees them."""
+
+    def hold(self, layer: str, values: Iterable[Any]) -> None:
+        """``values`` may contain anything; only the tensors in it count."""
+
+
+class Region:
+    """A part of the forward that is recomputed in backward.
+
+    ``layers`` are the names of the decoder layers it covers; ``calls`` and ``replays`` count forward passes through it
+    and recomputes of it since the counters were last reset.
+    """
+
+    def __init__(self, layers: tuple[str, ...]) -> None:
+        self.layers = layers
+        self.active = True
+        self.calls = 0
+        self.replays = 0
+        self.observer: Observer | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An observer belongs to one measured step of one model, not to its copies.
+        return self.__dict__ | {"observer": None}
+
+    def start_counting(self) -> None:
+        """Reset the counters."""
+        self.calls = self.replays = 0
+
+    def stop_counting(self) -> None:
+        """Fix the counters."""
+
+    def engine_report(self) -> EngineReport | None:
+        """How the traced engine treats this region; None for regions of torch's own checkpoint."""
+        return None
+
+    def replayable(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function``, counting: its first call is the forward, every later one a replay."""
+        self.calls += 1
+        forward_done = False
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal forward_done
+            if forward_done:
+                self.replays += 1
+            forward_done = True
+            return function(*args, **kwargs)
+
+        return run
+
+
+def recompute(
+    region: Region,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+) -> Any:
+    """Run ``function`` under non-reentrant activation checkpointing (``torch.utils.checkpoint.checkpoint``)."""
+    args, function = _each_tensor_once(args, function)
+    if not torch.compiler.is_compiling():
+        # A traced graph has no replay to count, and a counter inside it would be a graph break.
+        function = region.replayable(function)
+    if context_fn is not noop_context_fn:
+        # Dynamo traces the default, but not the default passed by hand.
+        kwargs = kwargs | {"context_fn": context_fn}
+    output = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
+    if region.observer is not None:
+        cached = context_fn.held() if isinstance(context_fn, SaveableContexts) else []
+        region.observer.hold(region.layers[0], [kwargs, cached])
+    return output
+
+
+def _each_tensor_once(
+    args: tuple[Any, ...], function: Callable[..., Any]
+) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    """``nn.MultiheadAttention`` takes another path when query *is* key; a replay must see the same identities."""
+    unique = {id(value): value for value in args}
+    if len(unique) == len(args):
+        return args, function
+    places = {key: place for place, key in enumerate(unique)}
+    order = [places[id(value)] for value in args]
+
+    def spread(*values: Any, **kwargs: Any) -> Any:
+        return function(*(values[place] for place in order), **kwargs)
+
+    return tuple(unique.values()), spread

@@ -1,0 +1,203 @@
+"""True segment checkpointing on an untouched model: consecutive layers in one recomputed region.
+
+The region is entered in the first layer's pre-forward hook and left in the last layer's forward hook, on torch's own
+checkpoint generator (the mechanism of ``torch.distributed._composable.checkpoint``). In between, every layer's call is
+recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.checkpoint import (
+    _DEFAULT_DETERMINISM_MODE,
+    _checkpoint_without_reentrant_generator,
+    noop_context_fn,
+)
+
+from ..errors import CkptError
+from .region import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Stands in a recorded call for a tensor that an earlier layer of the segment returned."""
+
+    call: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Stands in the first recorded call for a tensor: the checkpoint holds the segment's inputs, nobody else."""
+
+
+@dataclass(slots=True)
+class _Recording:
+    """The calls of one forward through the segment, and where each layer's tensors come from."""
+
+    calls: list[tuple[nn.Module, list[Any], Any]] = field(default_factory=list)
+    outputs: dict[int, tuple[torch.Tensor, _Output]] = field(default_factory=dict)
+
+    def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], first: bool) -> None:
+        leaves, spec = tree_flatten((args, kwargs))
+        symbol = _as_input if first else self._symbol
+        self.calls.append((layer, [symbol(leaf) for leaf in leaves], spec))
+
+    def add_output(self, output: Any) -> None:
+        index = len(self.calls) - 1
+        for position, leaf in enumerate(tree_flatten(output)[0]):
+            if isinstance(leaf, torch.Tensor):
+                self.outputs[id(leaf)] = (leaf, _Output(index, position))
+
+    def _symbol(self, leaf: Any) -> Any:
+        known = self.outputs.get(id(leaf))
+        return known[1] if known is not None and known[0] is leaf else leaf
+
+    def seal(self) -> None:
+        """Forget the outputs: what a replay makes again must not be kept alive."""
+        self.outputs.clear()
+
+    def replay(self, *inputs: torch.Tensor) -> None:
+        """Make every recorded call again. ``inputs`` are the tensor arguments of the first call."""
+        results: list[list[Any]] = []
+        fresh = iter(inputs)
+        for layer, leaves, spec in self.calls:
+            values: list[Any] = []
+            for leaf in leaves:
+                match leaf:
+                    case _Input():
+                        values.append(next(fresh))
+                    case _Output(call, position):
+                        values.append(results[call][position])
+                    case _:
+                        values.append(leaf)
+            args, kwargs = tree_unflatten(values, spec)
+            results.append(tree_flatten(layer(*args, **kwargs))[0])
+
+
+def _as_input(leaf: Any) -> Any:
+    return _Input() if isinstance(leaf, torch.Tensor) else leaf
+
+
+class SegmentRegion(Region):
+    """``modules`` are the segment's layers in order of execution; ``install`` puts the hooks, ``remove`` takes them."""
+
+    def __init__(self, layers: tuple[str, ...], modules: tuple[nn.Module, ...]) -> None:
+        super().__init__(layers)
+        self.modules = modules
+        self._handles: list[RemovableHandle] = []
+        self._local = threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_local": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._local = threading.local()
+
+    def install(self) -> None:
+        """Register the hooks on every layer of the segment."""
+        for module in self.modules:
+            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(self._after, always_call=True))
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._replaying or not (self.active and module.training and torch.is_grad_enabled()):
+            return
+        first = module is self.modules[0]
+        if first:
+            self._close()  # an earlier forward that raised between two layers
+            self._open(args, kwargs)
+        recording = getattr(self._local, "recording", None)
+        if recording is not None:
+            recording.add_call(module, args, kwargs, first)
+
+    def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        recording = getattr(self._local, "recording", None)
+        if self._replaying or recording is None:
+            return
+        if output is None:  # always_call: the layer raised
+            self._close()
+            return
+        recording.add_output(output)
+        if module is self.modules[-1]:
+            self._finish(recording)
+
+    @property
+    def _replaying(self) -> bool:
+        return getattr(self._local, "replaying", False)
+
+    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        recording = _Recording()
+        tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
+            self.replayable(self._replay_of(recording)),
+            True,  # preserve_rng_state
+            noop_context_fn,
+            _DEFAULT_DETERMINISM_MODE,
+            False,  # debug
+            True,  # early_stop
+            *tensors,
+        )
+        next(generator)
+        self._local.recording, self._local.generator = recording, generator
+
+    def _replay_of(self, recording: _Recording) -> Any:
+        def replay(*inputs: torch.Tensor) -> None:
+            self._local.replaying = True
+            try:
+                recording.replay(*inputs)
+            finally:
+                self._local.replaying = False
+
+        return replay
+
+    def replayable(self, function: Any) -> Any:
+        """Counts like the other regions; the generator calls ``function`` for replays only."""
+        self.calls += 1
+
+        def run(*inputs: torch.Tensor) -> None:
+            self.replays += 1
+            function(*inputs)
+
+        return run
+
+    def _finish(self, recording: _Recording) -> None:
+        if len(recording.calls) != len(self.modules):
+            self._close()
+            raise CkptError(
+                f"the segment {self.layers[0]} .. {self.layers[-1]} saw {len(recording.calls)} of its "
+                f"{len(self.modules)} layers in one forward (layer drop, or layers called out of order): use `full` "
+                "instead of `segments`"
+            )
+        if self.observer is not None:
+            for name, (_, leaves, _) in zip(self.layers, recording.calls, strict=True):
+                self.observer.hold(name, leaves)
+        recording.seal()
+        generator = self._local.generator
+        self._local.recording = self._local.generator = None
+        next(generator, None)
+
+    def _close(self) -> None:
+        """Leave the region without a result, so that no saved-tensor hook outlives a failed forward."""
+        generator = getattr(self._local, "generator", None)
+        self._local.recording = self._local.generator = None
+        if generator is not None:
+            generator.close()

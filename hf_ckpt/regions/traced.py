@@ -1,0 +1,55 @@
+"""A decoder layer under the traced-replay engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Mode, TracedReplay
+from .region import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from functools import partial
+
+    import torch
+
+    from ..engine import EngineReport, Plan
+    from ..policy.decision import Role
+
+
+class TracedRegion(Region):
+    """Stands as a layer's ``_gradient_checkpointing_func``; ``replay.plan`` may be written at any time."""
+
+    def __init__(self, layer: str, plan: Plan, sublayers: Mapping[Role, tuple[str, ...]]) -> None:
+        super().__init__((layer,))
+        self.replay = TracedReplay(layer, plan, sublayers)
+
+    def __call__(self, call: partial[Any], *args: Any) -> Any:
+        """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
+        if self.observer is None:
+            return self.replay(call, *args)
+        self.replay.witness = self._hold
+        try:
+            output = self.replay(call, *args)
+        finally:
+            self.replay.witness = None
+        if self.replay.report().mode is Mode.WHOLE:
+            self.observer.hold(self.layers[0], [call.keywords])
+        return output
+
+    def start_counting(self) -> None:
+        """Count from here on."""
+        self._calls_before, self._replays_before = self.replay.forwards, self.replay.replays
+
+    def stop_counting(self) -> None:
+        """Fix the counters."""
+        self.calls = self.replay.forwards - self._calls_before
+        self.replays = self.replay.replays - self._replays_before
+
+    def engine_report(self) -> EngineReport:
+        """How the engine treats this layer."""
+        return self.replay.report()
+
+    def _hold(self, tensor: torch.Tensor) -> None:
+        if self.observer is not None:
+            self.observer.hold(self.layers[0], [tensor])
