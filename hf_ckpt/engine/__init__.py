@@ -1,0 +1,56 @@
+"""Traced replay: per saved tensor keep, rebuild or offload, on untouched layers, with bitwise equal gradients.
+
+The forward runs the layer as it is, under saved-tensor hooks. A trace of the layer, made once on fake tensors, knows
+every saved tensor by its position; backward runs the slice of that trace that makes the dropped ones again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .cache import TRACES
+from .calls import resolve_call
+from .ledgers import ledger_at
+from .plans import BufferPlan, Plan, Selection, buffer_keys, plan_of, select
+from .replay import TracedReplay
+from .report import EngineReport, Mode
+from .tracing import trace_call
+from .untraceable import UntraceableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ..ledger import LayerLedger
+
+__all__ = [
+    "BufferPlan",
+    "EngineReport",
+    "Mode",
+    "Plan",
+    "Selection",
+    "TracedReplay",
+    "UntraceableError",
+    "buffer_keys",
+    "clear_traces",
+    "ledger_of",
+    "plan_of",
+    "select",
+]
+
+
+def ledger_of(call: Callable[..., Any], *args: Any, device: torch.device | None = None) -> LayerLedger:
+    """The ledger of one call of a layer, at the shapes of ``args``, without running it.
+
+    ``call`` and ``args`` are what the layer passes to its ``_gradient_checkpointing_func``, or ``layer.forward`` (with
+    ``functools.partial`` for keyword arguments) and its tensors. Only metadata is read: meta tensors and meta layers
+    will do, with ``device`` the device to plan for. Autocast counts if it is on. Raises UntraceableError.
+    """
+    trace = trace_call(resolve_call(call, args), symbolic=False, device=device)
+    return ledger_at(trace, {})
+
+
+def clear_traces() -> None:
+    """Forget every trace of this process."""
+    TRACES.clear()

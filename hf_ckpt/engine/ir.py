@@ -1,0 +1,131 @@
+"""The record of one layer call: values, the buffers behind them, ops in program order, packs.
+
+A *buffer* is one version of one storage: an op that writes in place makes the next version. A *pack* is one tensor that
+autograd saved, known by its position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .symbols import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+
+    from .symbols import Guards, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An op argument: a tensor of the trace, and the version of its storage that the op read."""
+
+    value: int
+    buffer: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRef:
+    """An op argument: a symbolic number."""
+
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a storage began: ``kind`` is "input", "parameter", "constant" or "op"; ``index`` counts within the kind."""
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One tensor object of the trace, a window (shape, stride, offset in elements) into its storage."""
+
+    index: int
+    buffer: int
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    offset: Size
+    dtype: torch.dtype
+    producer: int | None
+
+    def same_window(self, other: Value) -> bool:
+        """Whether both see the same elements in the same way."""
+        return (self.shape, self.stride, self.offset, self.dtype) == (
+            other.shape, other.stride, other.offset, other.dtype,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One version of one storage. ``base`` is the first value on the storage."""
+
+    index: int
+    storage: int
+    origin: Origin
+    producer: int | None
+    base: int
+    nbytes: Size
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOp:
+    """One op. ``args`` and ``kwargs`` hold :class:`Ref` and :class:`SizeRef` in place of tensors and symbols.
+
+    ``outputs`` are value indices (None for an output that is no tensor, or that nobody may use); ``single`` tells a
+    bare tensor from a tuple. ``obstacle`` says why the op must not run twice, "" if it may.
+    """
+
+    index: int
+    target: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[int | None, ...]
+    single: bool
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    module: str
+    is_view: bool
+    obstacle: str
+    flops: Size
+
+    @property
+    def name(self) -> str:
+        """The op's name as torch spells it: ``aten.mm.default``."""
+        return str(self.target) if hasattr(self.target, "_schema") else f"hf_ckpt.{self.target.__name__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """One saved tensor: the value it equals and the buffer version it was saved at."""
+
+    position: int
+    value: int
+    buffer: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Everything recorded of one call of one layer class, valid wherever ``guards`` hold."""
+
+    class_name: str
+    symbolic: bool
+    guards: Guards
+    values: tuple[Value, ...]
+    buffers: tuple[Buffer, ...]
+    ops: tuple[TracedOp, ...]
+    packs: tuple[Pack, ...]
+    constants: tuple[torch.Tensor, ...]
+    slots: tuple[str, ...]
+    #: What was compiled from this trace, by plan and sublayers (see recipe.py).
+    recipes: dict[Any, Any] = field(default_factory=dict)
+
+    def nbytes(self, buffer: int, values: Mapping[str, int]) -> int:
+        """Bytes of a buffer at these symbol values."""
+        return evaluate(self.buffers[buffer].nbytes, values)

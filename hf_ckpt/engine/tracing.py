@@ -1,0 +1,104 @@
+"""From one call of a layer to its trace, on fake tensors: no memory, no random numbers, no side effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from .calls import flatten, unflatten
+from .ir import Trace
+from .recorder import Recorder
+from .slots import slots_of
+from .stand_in import stand_in_of
+from .symbols import SymbolicInputs
+from .untraceable import UntraceableError
+
+if TYPE_CHECKING:
+    from .calls import LayerCall
+
+_DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+def trace_call(call: LayerCall, *, symbolic: bool = True, device: torch.device | None = None) -> Trace:
+    """Trace one call of a layer. Only the metadata of parameters and arguments is read, so meta tensors will do.
+
+    ``symbolic`` makes one trace for all batch sizes and lengths. ``device`` traces as if on that device.
+    Raises UntraceableError, with the reason, when the trace could not be faithful.
+    """
+    if device is not None and device.type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        # Fake tensors on a device that torch was built without end the process, not the call.
+        raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
+    try:
+        recorder, inputs, leaves, slots = _record(call, symbolic, device)
+        guards = inputs.guards(leaves)
+    except UntraceableError:
+        raise
+    except _DATA_DEPENDENT as error:
+        raise UntraceableError(f"its shapes depend on data ({_op_of(error)})") from error
+    except UnsupportedOperatorException as error:
+        raise UntraceableError(f"{_op_of(error)} cannot run on fake tensors") from error
+    except Exception as error:
+        # Whatever a kernel or a layer raises on fake tensors, the layer itself is fine.
+        first = (str(error).strip() or "no message").splitlines()[0]
+        raise UntraceableError(f"it could not be traced ({type(error).__name__}: {first[:200]})") from error
+    return Trace(
+        class_name=type(call.layer).__name__,
+        symbolic=symbolic,
+        guards=guards,
+        values=tuple(recorder.values),
+        buffers=tuple(recorder.buffers),
+        ops=tuple(recorder.ops),
+        packs=tuple(recorder.packs),
+        constants=tuple(recorder.constants),
+        slots=slots,
+    )
+
+
+def _record(
+    call: LayerCall, symbolic: bool, device: torch.device | None
+) -> tuple[Recorder, SymbolicInputs, list[torch.Tensor], tuple[str, ...]]:
+    leaves: list[torch.Tensor] = []
+    structure = flatten((call.args, call.kwargs), leaves)
+    slots = slots_of(call.layer)
+    mode = FakeTensorMode(shape_env=_shape_env() if symbolic else None)
+    scopes: list[tuple[str, torch.nn.Module]] = []
+    stand_in, parameters = stand_in_of(
+        call.layer, slots, mode, lambda name, module: scopes.append((name, module)), device
+    )
+    inputs = SymbolicInputs(mode, device)
+    fakes = [inputs.fake(leaf) for leaf in leaves]
+    recorder = Recorder(fakes, parameters, tuple(slot.path for slot in slots))
+    for name, module in scopes:
+        recorder.scope(name, module)
+    args, kwargs = unflatten(structure, fakes)
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
+    try:
+        with (
+            mode,
+            recorder,
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda tensor: tensor),
+        ):
+            call.on(stand_in, args, kwargs)
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+    recorder.check()
+    return recorder, inputs, leaves, tuple(slot.path for slot in slots)
+
+
+def _shape_env() -> ShapeEnv:
+    """Every dimension its own symbol; a size or number that depends on data is an error."""
+    return ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+
+def _op_of(error: Exception) -> str:
+    return str(getattr(error, "func", "")) or str(error).splitlines()[0]

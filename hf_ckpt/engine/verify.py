@@ -1,0 +1,133 @@
+"""The first use of every recipe on every layer: nothing is dropped before its rebuild is known to be equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .frame import Frame
+from .prepared import SOURCE, Offload, ParameterView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .frame import Dropped, Kept
+    from .offload import Away
+    from .prepared import Prepared
+
+
+class CheckedFrame(Frame):
+    """Holds every saved tensor during forward, rebuilds at its end, compares bitwise, and only then drops.
+
+    Costs one layer's saved tensors for the length of one forward. ``problem`` is "" when all are equal; otherwise
+    everything stays held, so that the gradients of this call are right anyway.
+    """
+
+    __slots__ = ("originals", "position", "problem", "travelling")
+
+    def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
+        super().__init__(prepared, leaves)
+        self.originals: list[torch.Tensor] = []
+        self.travelling: list[tuple[int, Away]] = []
+        self.position = 0
+        self.problem = ""
+
+    def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run the layer and check its rebuild."""
+        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.pack), self.unpack):
+            output = call(*args)
+        if not self.problem and self.position != self.prepared.count:
+            self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
+        if not self.problem:
+            self._compare()
+        if not self.problem:
+            for handle in self.dropped:
+                handle[0] = None
+            for index, away in self.travelling:
+                self.sources[index] = away
+        else:
+            self.release()
+        self.originals, self.travelling = [], []
+        return output
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        """Hold what will be dropped too, and note a saved tensor that the trace did not see."""
+        position = self.position
+        self.position = position + 1
+        kept = tensor.detach(), tensor._version
+        if self.problem or position >= self.prepared.count:
+            return kept
+        action = self.prepared.actions[position]
+        if tensor.shape != self.prepared.shapes[position]:
+            self.problem = f"saved tensor {position} has shape {tuple(tensor.shape)} and not the traced one"
+        elif isinstance(action, ParameterView):
+            return action if self._is_view(action, tensor) else kept
+        elif action is SOURCE:
+            self.sources.append(kept)
+        elif isinstance(action, Offload):
+            return self._send_after_check(action, tensor, kept)
+        elif isinstance(action, tuple):
+            handle: Dropped = [kept[0]]
+            self.dropped.append(handle)
+            self.originals.append(kept[0])
+            return handle
+        return kept
+
+    def _send_after_check(self, action: Offload, tensor: torch.Tensor, kept: Kept) -> Away:
+        away = self.send(action, tensor)
+        if action.is_source:  # the comparison reads what is here, later rebuilds what comes back
+            self.sources[-1] = kept
+            self.travelling.append((len(self.sources) - 1, away))
+        return away
+
+    def _is_view(self, view: ParameterView, tensor: torch.Tensor) -> bool:
+        ours = view()
+        same = ours.data_ptr() == tensor.data_ptr() and ours.stride() == tensor.stride()
+        if not same or ours.dtype != tensor.dtype:
+            self.problem = f"saved tensor {self.position - 1} is not the traced view of {view.slot.path}"
+        return not self.problem
+
+    def _compare(self) -> None:
+        before = _random_state(self.inputs)
+        try:
+            tensors = self.rebuilt()
+        except Exception as error:
+            first = (str(error).strip() or "no message").splitlines()[0]
+            self.problem = f"its rebuild failed ({type(error).__name__}: {first[:200]})"
+            return
+        if any(not torch.equal(a, b) for a, b in zip(before, _random_state(self.inputs), strict=True)):
+            self.problem = "its rebuild draws random numbers"
+            return
+        for position, ours, theirs in zip(self.prepared.recipe.rebuilt, tensors, self.originals, strict=True):
+            if not same_bits(ours, theirs):
+                self.problem = f"the rebuilt output of {self._op_at(position)} differs from the real one"
+                return
+
+    def _op_at(self, position: int) -> str:
+        trace = self.prepared.recipe.trace
+        producer = trace.buffers[trace.packs[position].buffer].producer
+        if producer is None:
+            return f"saved tensor {position}"
+        op = trace.ops[producer]
+        return f"{op.name} in {op.module or 'the layer'}"
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are equal bit for bit (NaN equals the same NaN), in the same layout."""
+    if a.dtype != b.dtype or a.shape != b.shape or not _same_layout(a, b):
+        return False
+    if a.numel() == 0:
+        return True
+    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
+
+
+def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return all(x == y for size, x, y in zip(a.shape, a.stride(), b.stride(), strict=True) if size > 1)
+
+
+def _random_state(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    states = [torch.get_rng_state()]
+    if inputs and inputs[0].is_cuda:
+        states.append(torch.cuda.get_rng_state(inputs[0].device))
+    return states
