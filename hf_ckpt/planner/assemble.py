@@ -1,0 +1,64 @@
+"""From the ledgers of a model's layers to the planner's problem. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ledger import Buffer, LayerLedger, Source
+from .cost import kind_of, transient_bytes
+from .problem import HeadOption, HostLink, Kind, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .cost import Calibration
+
+
+def assemble(
+    ledgers: Sequence[LayerLedger | None],
+    rates: Calibration,
+    *,
+    gradients: Sequence[int] | None = None,
+    heads: tuple[HeadOption, ...] = (HeadOption(1, 0),),
+    head_gradients: int = 0,
+    offload: bool = False,
+) -> Problem:
+    """The problem of layers with these ledgers, in forward order; None stands for a layer that is replayed whole.
+
+    ``gradients`` is, per layer, bytes of parameter gradients its backward makes (None: they exist beforehand).
+    Raises ValueError when every ledger is None: nothing is known then.
+    """
+    known = [ledger for ledger in ledgers if ledger is not None]
+    if not known:
+        raise ValueError("no layer has a ledger")
+    made = [0] * len(ledgers) if gradients is None else list(gradients)
+    kinds: dict[tuple[LayerLedger | None, int], Kind] = {}
+    order: list[int] = []
+    for key in zip(ledgers, made, strict=True):
+        if key not in kinds:
+            ledger, nbytes = key
+            kinds[key] = _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
+        order.append(list(kinds).index(key))
+    link = HostLink(rates.host_link) if offload and rates.host_link is not None else None
+    return Problem(
+        kinds=tuple(kinds.values()),
+        order=tuple(order),
+        heads=heads,
+        shared=max(shared_input_bytes(ledger) for ledger in known),
+        head_gradients=head_gradients,
+        overhead=rates.per_layer,
+        link=link,
+    )
+
+
+def shared_input_bytes(ledger: LayerLedger) -> int:
+    """Bytes of the inputs that all layers share (masks, rotary tables) and that autograd saves: they count once."""
+    inputs = [b for b in ledger.buffers if b.source is Source.INPUT]
+    return sum(b.nbytes for b in inputs[1:] if b.saved)
+
+
+def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:
+    """A layer that is replayed whole: it holds its input, and its backward is taken for the worst one known."""
+    held = max((ledger.buffers[0] for ledger in known), key=lambda buffer: buffer.nbytes)
+    saved = Buffer(0, held.nbytes, Source.INPUT, None, (0,), held.shape, held.dtype)
+    return Kind(LayerLedger("replayed whole", (saved,), ()), (), max(map(transient_bytes, known)), gradients)

@@ -1,0 +1,135 @@
+"""Memory budgets: how they are written, and the limits they put on a plan. Pure, no torch.
+
+====================  ==========================================================================================
+``72GiB``, ``512MB``  the device's peak, everything included (binary and decimal units; on CPU the process's memory)
+``0.5``, ``50%``      the share of the bytes that layers hold without checkpointing
+``auto``              what the device has, less a margin for fragmentation (on CPU: the limit the process runs under)
+====================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import BudgetError
+from .problem import LayerPlan, Limits, layer_held
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+_UNITS = {"b": 1}
+for _power, _prefix in enumerate("kmgt", start=1):
+    _UNITS |= {f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
+_NUMBER = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>%|[a-z]*)", re.IGNORECASE)
+
+#: The share of the device that ``auto`` leaves free: allocator fragmentation, workspaces, what the model does not see.
+MARGIN = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class PeakBudget:
+    """At most ``nbytes`` on the device (on CPU: in the process) at any time."""
+
+    nbytes: int
+
+    def __str__(self) -> str:
+        """The shortest exact spelling in binary units."""
+        for unit in ("TiB", "GiB", "MiB", "KiB"):
+            size = _UNITS[unit.lower()]
+            if self.nbytes % size == 0:
+                return f"{self.nbytes // size}{unit}"
+        return f"{self.nbytes}B"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBudget:
+    """At most this share (0 to 1) of the bytes that the layers hold after forward without checkpointing."""
+
+    share: float
+
+    def __str__(self) -> str:
+        return repr(self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoBudget:
+    """Whatever the device has, less :data:`MARGIN`."""
+
+    def __str__(self) -> str:
+        return "auto"
+
+
+Budget = PeakBudget | ShareBudget | AutoBudget
+
+
+def parse_budget(value: str | float) -> Budget:
+    """Read a budget from a policy string or keyword. Raises :class:`BudgetError` with the accepted forms."""
+    text = str(value).strip()
+    if text.lower() == "auto":
+        return AutoBudget()
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise BudgetError(_malformed(text))
+    number, unit = match["number"], match["unit"].lower()
+    if unit in ("", "%"):
+        share = float(number) / (100 if unit else 1)
+        if not 0 < share <= 1:
+            raise BudgetError(_malformed(text))
+        return ShareBudget(share)
+    if unit not in _UNITS:
+        raise BudgetError(_malformed(text))
+    nbytes = int(float(number) * _UNITS[unit]) if "." in number else int(number) * _UNITS[unit]
+    if nbytes <= 0:
+        raise BudgetError(_malformed(text))
+    return PeakBudget(nbytes)
+
+
+def _malformed(text: str) -> str:
+    return (
+        f"{text!r} is not a memory budget: write a size with its unit ('72GiB', '512MB'), a share of the "
+        "uncheckpointed activations above 0 and up to 1 ('0.5', '50%'), or 'auto'"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Bytes of a device (on CPU: of the process). ``total`` is None where no limit is known.
+
+    ``used`` is what is taken for good: the model, other processes, the context; not what an allocator merely caches.
+    """
+
+    total: int | None
+    used: int
+
+
+def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: int) -> Limits:
+    """The limits a budget puts on the plans of ``problem``.
+
+    ``to_come`` is bytes that will be there at the peak and are not yet: optimizer state, gradients that ``problem``
+    does not count. Raises :class:`BudgetError` when the model alone takes the budget, or ``auto`` knows no limit.
+    """
+    if isinstance(budget, ShareBudget):
+        return Limits(held=int(budget.share * held_without_checkpointing(problem)))
+    if isinstance(budget, PeakBudget):
+        total = budget.nbytes
+    elif memory.total is None:
+        raise BudgetError(
+            "budget=auto knows no memory limit here (no accelerator, no cgroup limit, no RLIMIT_AS): "
+            "give one, such as budget=16GiB for the process or budget=0.5 of the activations"
+        )
+    else:
+        total = int(memory.total * (1 - MARGIN))
+    left = total - memory.used - to_come
+    if left <= 0:
+        raise BudgetError(
+            f"budget={budget} allows {total} bytes and {memory.used} are used before the first step, with {to_come} "
+            "to come for optimizer and gradients: nothing is left for activations; raise the budget or shard the model"
+        )
+    return Limits(peak=left)
+
+
+def held_without_checkpointing(problem: Problem) -> int:
+    """Bytes that all layers hold after the forward when everything is kept."""
+    return sum(layer_held(kind, LayerPlan(kind.everything)) for kind in map(problem.kind, range(len(problem.order))))

@@ -1,0 +1,145 @@
+"""One short benchmark of a device (well under a second when warm), kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (the name every torch user reads)
+
+from . import calibration_store
+from .cost import Calibration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_DTYPES = {"half": torch.bfloat16, "single": torch.float32}
+_REPEATS = 9
+
+
+def calibration(device: torch.device, folder: Path | None = None) -> Calibration:
+    """The rates of ``device``, from ``folder`` (default: the user's cache folder), else measured and stored there."""
+    folder = calibration_store.cache_folder() if folder is None else folder
+    found = calibration_store.load(describe(device), folder)
+    if found is None:
+        found = measure(device)
+        calibration_store.store(found, folder)
+    return found
+
+
+def describe(device: torch.device) -> str:
+    """What the rates depend on: the device's name, torch's version, threads on a CPU, matmul precision on CUDA."""
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        return f"{name} {torch.get_float32_matmul_precision()} torch {torch.__version__}"
+    return f"{device.type} {_processor()} threads {torch.get_num_threads()} torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The processor's model name where the system tells it, else its architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            models = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+            return next(models, platform.machine())
+    except OSError:
+        return platform.processor() or platform.machine()
+
+
+@torch.no_grad()
+def measure(device: torch.device) -> Calibration:
+    """Run the benchmark on ``device``; the global random state is left as it was."""
+    large = device.type != "cpu"
+    return Calibration(
+        device=describe(device),
+        matmul={name: _matmul_rate(device, dtype, 4096 if large else 384) for name, dtype in _DTYPES.items()},
+        attention={name: _attention_rate(device, dtype, large=large) for name, dtype in _DTYPES.items()},
+        stream=_bytes_rate(device, torch.Tensor.add, 3, 1 << (26 if large else 22)),
+        special=_bytes_rate(device, lambda a, _: F.silu(a), 2, 1 << (26 if large else 22)),
+        per_op=_per_op(device),
+        per_layer=_per_layer(device),
+        host_link=_link_rate(device) if device.type == "cuda" else None,
+        asynchronous=large,
+    )
+
+
+def _seconds(device: torch.device, run: Callable[[], object], calls: int = 1) -> float:
+    """Least seconds of one call, after one to warm up: whatever else the machine does only ever adds to it."""
+    run()
+    times = []
+    for _ in range(_REPEATS):
+        _synchronize(device)
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        _synchronize(device)
+        times.append((time.perf_counter() - start) / calls)
+    return max(min(times), 1e-9)
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _values(device: torch.device, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Values that all differ: on constant ones a device draws less power and runs faster than it will in training."""
+    return torch.linspace(-1, 1, math.prod(shape), device=device).to(dtype).reshape(shape)
+
+
+def _matmul_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    a = _values(device, dtype, size, size)
+    return float(2 * size**3 / _seconds(device, lambda: a @ a))
+
+
+def _attention_rate(device: torch.device, dtype: torch.dtype, *, large: bool) -> float:
+    """FLOP/s of causal attention, counted as the full square, as torch's FLOP counter does."""
+    heads, tokens, width = (64, 4096, 64) if large else (8, 256, 64)
+    q = _values(device, dtype, 1, heads, tokens, width)
+    seconds = _seconds(device, lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True))
+    return 4 * heads * tokens**2 * width / seconds
+
+
+def _bytes_rate(
+    device: torch.device, op: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], passes: int, elements: int
+) -> float:
+    """Bytes/s of an element-wise op that reads and writes ``passes`` tensors of ``elements`` float32."""
+    a = _values(device, torch.float32, elements)
+    return passes * 4 * elements / _seconds(device, lambda: op(a, a))
+
+
+def _per_op(device: torch.device) -> float:
+    """Seconds an op takes when there is nothing to compute."""
+    a = torch.ones(8, device=device)
+    return _seconds(device, lambda: a + a, calls=300)
+
+
+def _per_layer(device: torch.device) -> float:
+    """Seconds that a pack hook on every saved tensor adds to a layer of some twenty ops."""
+    weight = torch.ones(8, device=device, requires_grad=True)
+
+    def layer() -> torch.Tensor:
+        x = weight
+        for _ in range(20):
+            x = x * weight
+        return x
+
+    def watched() -> torch.Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            return layer()
+
+    with torch.enable_grad():
+        return max(_seconds(device, watched, calls=5) - _seconds(device, layer, calls=5), 1e-6)
+
+
+def _link_rate(device: torch.device) -> float:
+    """Bytes/s of the slower direction between pinned host memory and the device."""
+    size = 1 << 26
+    there = torch.empty(size, dtype=torch.uint8, device=device)
+    here = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    out = _seconds(device, lambda: here.copy_(there, non_blocking=True))
+    back = _seconds(device, lambda: there.copy_(here, non_blocking=True))
+    return size / max(out, back)

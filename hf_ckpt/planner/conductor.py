@@ -1,0 +1,222 @@
+"""Plans a running model batch by batch: before a forward it writes the batch's plan to the layers' engines.
+
+A batch of a size not seen before runs under the next thriftier plan. Its forward leaves a ledger in every engine, from
+which its own plan is made; switching to it later is one attribute a layer.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..engine import plan_of
+from ..errors import BudgetError
+from ..head.managed import ManagedHead
+from ..policy.decision import Keep, RecomputeLayer
+from .assemble import assemble
+from .budget import AutoBudget, DeviceMemory, PeakBudget, ShareBudget, limits_of
+from .device_memory import device_memory
+from .per_batch import BatchSize, MadePlan, PlanBook
+from .problem import Limits
+from .ranks import from_rank, largest, needs_agreement
+from .solve import least_peak, solve
+from .state import gathered_bytes, gradient_bytes, static_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch.utils.hooks import RemovableHandle
+
+    from ..engine import TracedReplay
+    from ..head.install import HeadHandle
+    from .budget import Budget
+    from .cost import Calibration
+    from .problem import Problem
+    from .solve import Solution
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """A decoder layer and the engine that stands in it."""
+
+    module: torch.nn.Module
+    engine: TracedReplay
+
+
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """A batch run to learn its ledger: its size, what was in memory before its forward, and what is still to come."""
+
+    size: BatchSize
+    memory: DeviceMemory
+    to_come: int
+    #: Whether this rank's own batch has that size; ranks that must plan alike take the plan of one whose has.
+    own: bool
+
+
+class Conductor:
+    """Keeps a model within a budget, one plan a batch size.
+
+    ``layers`` are in forward order. ``optimizer`` (itself, or its ``TrainingArguments.optim`` name) says what state is
+    still to come. With ``gradients_grow`` parameter gradients are freed before every forward (no accumulation), so they
+    come up while activations go. ``head`` is a head that the user had chunked; without one, under a budget that bounds
+    the peak, the head is chunked where that pays. ``offload`` allows moving saved tensors to host memory, where the
+    device has a link that was measured. ``memory`` tells what a device has and what is used of it.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        layers: Sequence[PlannedLayer],
+        budget: Budget,
+        rates: Calibration,
+        *,
+        optimizer: torch.optim.Optimizer | str | None = None,
+        gradients_grow: bool = False,
+        head: HeadHandle | None = None,
+        offload: bool = False,
+        memory: Callable[[torch.device], DeviceMemory] = device_memory,
+    ) -> None:
+        self.model = model
+        self.layers = tuple(layers)
+        self.budget = budget
+        self.rates = rates
+        self.optimizer = optimizer
+        self.gradients_grow = gradients_grow
+        self.offload = offload
+        self.memory = memory
+        self.head = ManagedHead(model, rates, fixed=head, choose=not isinstance(budget, ShareBudget))
+        self.book = PlanBook()
+        #: The plan in force; None while everything is rebuilt.
+        self.current: MadePlan | None = None
+        #: What the latest plan was made from.
+        self.problem: Problem | None = None
+        self._settled = False
+        self._lesson: _Lesson | None = None
+        self._hooks: tuple[RemovableHandle, ...] = ()
+        self._device = next(model.parameters()).device
+        self._agree = needs_agreement(model)
+
+    def attach(self) -> None:
+        """Start to plan, with everything rebuilt."""
+        self._write(None, settled=False)
+        self._hooks = (
+            self.model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True),
+            self.model.register_forward_hook(self._after),
+        )
+
+    def undo(self) -> None:
+        """Stop to plan; the layers keep their last plans."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = ()
+        self.head.undo()
+
+    def ran_out_of_memory(self) -> bool:
+        """Plan under a smaller budget from now on. False when nothing was kept that could be rebuilt."""
+        if not self.book.tighten(self.current):
+            return False
+        _log.warning("out of memory: planning for %.0f%% of the budget from now on", 100 * self.book.factor)
+        return True
+
+    def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._lesson = None
+        size = batch_size(args, kwargs)
+        if size is None or not (module.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
+            return
+        mine = size
+        if self._agree:
+            size = BatchSize(*largest([size.tokens, size.length], self._device))
+        choice = self.book.choose(size)
+        if choice.plan is not self.current or choice.settled != self._settled:
+            self._write(choice.plan, settled=choice.settled)
+        if not choice.settled:
+            self._lesson = self._new_lesson(size, own=mine.tokens == size.tokens)
+            if choice.plan is None:
+                self.head.be_thrifty(size.tokens, self._room(self._lesson))
+
+    def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
+        lesson, self._lesson = self._lesson, None
+        if lesson is None:
+            return
+        ledgers = [layer.engine.ledger() for layer in self.layers]
+        if all(ledger is None for ledger in ledgers):
+            return
+        grown = [gradient_bytes(layer.module.parameters()) for layer in self.layers] if self.gradients_grow else None
+        self.problem = assemble(
+            ledgers,
+            self.rates,
+            gradients=grown,
+            heads=self.head.options(lesson.size.tokens),
+            head_gradients=self._head_gradients(grown),
+            offload=self.offload,
+        )
+        solution = self._solve(self.problem, lesson)
+        writes = tuple(
+            RecomputeLayer() if ledger is None else plan_of(ledger, plan.kept, plan.offloaded)
+            for ledger, plan in zip(ledgers, solution.layers, strict=True)
+        )
+        kinds = [self.problem.kind(i) for i in range(len(ledgers))]
+        whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == kinds[i].everything)
+        plan = MadePlan(solution, writes, frozenset(whole))
+        if self._agree:
+            plan = from_rank(plan, mine=lesson.own, device=self._device)
+        self.book.add(lesson.size, plan)
+
+    def _new_lesson(self, size: BatchSize, *, own: bool) -> _Lesson:
+        """Note what is in memory, the same on all ranks that must agree."""
+        memory, state = self.memory(self._device), static_state(self.model, self.optimizer)
+        to_come = state.to_come + max(gathered_bytes(layer.module) for layer in self.layers)
+        if self.gradients_grow:
+            to_come -= max(0, state.gradients - state.gradients_now)
+        if self._agree:
+            used, to_come = largest([memory.used, to_come], self._device)
+            memory = DeviceMemory(memory.total, used)
+        return _Lesson(size, memory, to_come, own)
+
+    def _solve(self, problem: Problem, lesson: _Lesson) -> Solution:
+        """The plan within the budget; ``auto`` tries the thriftiest one where the model says that nothing fits."""
+        try:
+            limits = limits_of(self.budget, problem, lesson.memory, lesson.to_come)
+            if limits.peak is not None:
+                limits = Limits(peak=int(limits.peak * self.book.factor))
+            return solve(problem, limits)
+        except BudgetError as error:
+            if not isinstance(self.budget, AutoBudget) or lesson.memory.total is None:
+                raise
+            _log.warning("trying the thriftiest plan: %s", error)
+            return solve(problem, Limits(peak=least_peak(problem)))
+
+    def _room(self, lesson: _Lesson) -> int | None:
+        """Bytes for activations under this budget, before any ledger is known; None when nothing says."""
+        total = self.budget.nbytes if isinstance(self.budget, PeakBudget) else lesson.memory.total
+        return None if total is None else total - lesson.memory.used - lesson.to_come
+
+    def _head_gradients(self, grown: Sequence[int] | None) -> int:
+        """Gradients outside the layers, which for the most part are the head's: there before any layer's."""
+        return 0 if grown is None else gradient_bytes(self.model.parameters()) - sum(grown)
+
+    def _write(self, plan: MadePlan | None, *, settled: bool) -> None:
+        """Hand every engine its part. A layer that keeps everything runs untouched, once there is nothing to learn."""
+        self.current, self._settled = plan, settled
+        for index, layer in enumerate(self.layers):
+            if plan is None:
+                layer.engine.plan = RecomputeLayer()
+            else:
+                layer.engine.plan = Keep() if settled and index in plan.whole else plan.writes[index]
+        if plan is not None:
+            self.head.use(plan.solution.head.chunks)
+
+
+def batch_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> BatchSize | None:
+    """The padded size of a model call, from its token ids or embeddings; None when it has neither."""
+    for value in (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1]):
+        if isinstance(value, torch.Tensor) and value.dim() >= 2:
+            rows, length = value.shape[:2]
+            return BatchSize(rows * length, length)
+    return None

@@ -1,0 +1,110 @@
+"""The cheapest plan under a byte budget, by mixed-integer linear programming.
+
+Two facts keep the program small, and exact:
+
+* *The closure needs no variables for buffers.* A saved activation is either available (kept, offloaded) or its producer
+  runs again. So with ``u_o = 1`` when op ``o`` runs again, everything follows: bytes freed are those of the outputs of
+  the ops with ``u_o = 1``, and the only constraints are ``u_p >= u_o`` where ``o`` reads something ``p`` made that
+  autograd did not save (what is saved exists in backward either way).
+* *Identical layers are counted, not named.* In a run of ``N`` layers ``u_o`` is the number of layers that run ``o``
+  again; the first ``u_o`` of them do. ``u_p >= u_o`` then holds in every layer, and every choice of plans has such a
+  nested form of the same cost. Nested is also the best order for the peak: the layers that keep most come last.
+
+Which moments can peak follows from :mod:`.problem`: the loss, and the backward of the first and last layer of a run of
+identical layers (in between, what is held plus what is still to come is convex). A moment that a later one dominates
+under every plan is left out, and runs not told apart by a moment are merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import BudgetError
+from .formulation import build
+from .problem import Assessment, HeadOption, LayerPlan, Limits, assess
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .problem import Kind, Problem
+    from .program import Group, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan for every layer in forward order, the head's option, and what the model predicts for them."""
+
+    layers: tuple[LayerPlan, ...]
+    head: HeadOption
+    predicted: Assessment
+
+
+def solve(problem: Problem, limits: Limits) -> Solution:
+    """The plan of least added seconds within ``limits`` (bytes).
+
+    Raises :class:`BudgetError` when no plan fits, saying how many bytes the thriftiest one takes.
+    """
+    program = build(problem, limits)
+    values = program.minimise(program.seconds)
+    if values is None:
+        raise BudgetError(_too_small(problem, limits))
+    return _read(program, values)
+
+
+def least_peak(problem: Problem) -> int:
+    """The smallest peak in bytes that any plan has."""
+    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    program = build(problem, Limits(peak=assess(problem, plans, problem.heads[0]).peak))
+    return _least(program, program.peak).peak
+
+
+def least_held(problem: Problem) -> int:
+    """The fewest bytes that any plan holds after the forward."""
+    program = build(problem, Limits())
+    return _least(program, program.held).held
+
+
+def _least(program: Program, quantity: int) -> Assessment:
+    values = program.minimise({quantity: 1.0})
+    assert values is not None  # without limits nothing contradicts
+    return _read(program, values).predicted
+
+
+def _too_small(problem: Problem, limits: Limits) -> str:
+    missed = []
+    if limits.peak is not None and (least := least_peak(problem)) > limits.peak:
+        missed.append(f"a peak of {limits.peak} bytes is less than the {least} that the thriftiest plan takes")
+    if limits.held is not None and (least := least_held(problem)) > limits.held:
+        missed.append(f"{limits.held} held bytes are less than the {least} that the thriftiest plan holds")
+    reason = " and ".join(missed) or "no plan meets both bounds at once"
+    return f"no plan fits the budget: {reason}; raise it, or shorten the batch"
+
+
+def _read(program: Program, values: NDArray[np.float64]) -> Solution:
+    """The plans that the variables' values stand for."""
+    problem = program.problem
+    plans: dict[int, LayerPlan] = {}
+    for group in program.groups:
+        kind = problem.kinds[group.kind]
+        for position, layer in enumerate(group.layers):
+            plans[layer] = _layer_plan(kind, group, values, position)
+    layers = tuple(plans[i] for i in range(len(problem.order)))
+    head = problem.heads[max(range(len(program.heads)), key=lambda i: float(values[program.heads[i]]))]
+    return Solution(layers, head, assess(problem, layers, head))
+
+
+def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position: int) -> LayerPlan:
+    """The plan of the group's layer number ``position``: the first layers rebuild, the next offload, the last keep."""
+    again = {op: round(float(values[variable])) for op, variable in group.again.items()}
+    kept, offloaded = set(), set()
+    for b in kind.everything:
+        producer = kind.ledger.buffers[b].producer
+        rebuilt = again.get(producer, 0) if producer is not None else 0
+        moved = round(float(values[group.offload[b]])) if b in group.offload else 0
+        if position >= rebuilt + moved:
+            kept.add(b)
+        elif position >= rebuilt:
+            offloaded.add(b)
+    return LayerPlan(frozenset(kept), frozenset(offloaded))
