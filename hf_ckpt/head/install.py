@@ -1,0 +1,158 @@
+"""Put the chunked loss head on an untouched model, and take it off again without a trace.
+
+No class is patched. A pre-hook on the model notes whether this call will compute a loss in training; the output
+embeddings' ``forward`` then returns deferred logits; ``model.loss_function`` (a settable property of every
+``PreTrainedModel``) computes the loss of deferred logits in chunks and passes anything else on. Calls without labels,
+in evaluation, without gradients, or while compiling run as ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from transformers import PreTrainedModel
+from transformers.loss.loss_utils import ForCausalLMLoss
+
+from ..errors import ConflictError, ModelStructureError, PolicyError
+from .pieces import Head, Loss, Switch
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Installed:
+    """What is on the model now; ``had_loss``: whether the model had an instance-level loss function before."""
+
+    model: PreTrainedModel
+    switch: Switch
+    head: Head
+    loss: Loss
+    hooks: tuple[RemovableHandle, ...]
+    had_loss: bool
+
+
+@dataclass
+class HeadHandle:
+    """The chunked head of a model. ``reason`` says why the head was left alone, and is None when it was not."""
+
+    chunks: int
+    reason: str | None = None
+    _installed: _Installed | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether the head is chunked now."""
+        return self._installed is not None
+
+    @property
+    def uses(self) -> int:
+        """How many losses were computed in chunks so far."""
+        return self._installed.loss.uses if self._installed is not None else 0
+
+    def set_chunks(self, chunks: int) -> None:
+        """Use this many chunks from the next forward on. Raises PolicyError unless it is positive."""
+        self.chunks = _checked(chunks)
+        if self._installed is not None:
+            self._installed.loss.chunks = chunks
+            self._installed.switch.paused = False
+
+    def pause(self) -> None:
+        """Run the head as the model does it, until :meth:`set_chunks`."""
+        if self._installed is not None:
+            self._installed.switch.paused = True
+
+    def restore(self) -> None:
+        """Leave the model as it was found; a second call does nothing."""
+        found, self._installed = self._installed, None
+        if found is None:
+            return
+        for hook in found.hooks:
+            hook.remove()
+        _put_back(found.head.module, "forward", found.head.previous)
+        _put_back(found.model, "_loss_function", found.loss.original if found.had_loss else None)
+
+
+def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
+    """Compute the loss of ``model`` (any wrapping of a causal language model) in ``chunks`` chunks of tokens.
+
+    A head that cannot be chunked (fused or custom loss, dropout in the head) is left alone with one logged line, and
+    the handle's ``reason`` says why. Raises PolicyError for ``chunks`` below 1, ModelStructureError when the model has
+    no output embeddings, ConflictError when its head is chunked already.
+    """
+    _checked(chunks)
+    owner, module = _find_head(model)
+    if isinstance(owner.loss_function, Loss):
+        raise ConflictError(f"the loss head of {type(owner).__name__} is chunked already: restore() that handle first")
+    reason = _reason_against(owner, module)
+    if reason is not None:
+        _log.warning("head(%d) leaves %s alone: %s", chunks, type(owner).__name__, reason)
+        return HeadHandle(chunks, reason)
+    names = tuple(inspect.signature(type(owner).forward).parameters)[1:]
+    switch = Switch(module, names)
+    head, loss = Head(module, switch), Loss(owner.loss_function, chunks)
+    hooks = (
+        owner.register_forward_pre_hook(switch.before, with_kwargs=True),
+        owner.register_forward_hook(switch.after, always_call=True),
+    )
+    installed = _Installed(owner, switch, head, loss, hooks, had_loss="_loss_function" in vars(owner))
+    module.__dict__["forward"] = head
+    owner.__dict__["_loss_function"] = loss
+    return HeadHandle(chunks, None, installed)
+
+
+def obstacle(model: torch.nn.Module) -> str | None:
+    """Why :func:`install` would not chunk this model's head, or None when it would."""
+    try:
+        owner, head = _find_head(model)
+    except ModelStructureError as error:
+        return str(error)
+    return "it is chunked already" if isinstance(owner.loss_function, Loss) else _reason_against(owner, head)
+
+
+def _checked(chunks: int) -> int:
+    if chunks < 1:
+        raise PolicyError(f"head({chunks}) needs at least one chunk: write head(8), say")
+    return chunks
+
+
+def _find_head(model: torch.nn.Module) -> tuple[PreTrainedModel, torch.nn.Module]:
+    """The outermost transformers model that owns output embeddings, and those."""
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            head = module.get_output_embeddings()
+            if isinstance(head, torch.nn.Module):
+                return module, head
+    raise ModelStructureError(
+        f"{type(model).__name__} has no output embeddings: head(chunks) looked for a transformers model whose "
+        "get_output_embeddings() is a module (an lm_head); drop head(chunks) from the policy"
+    )
+
+
+def _reason_against(model: PreTrainedModel, head: torch.nn.Module) -> str | None:
+    """Why this head is not to be chunked, or None."""
+    forward = inspect.unwrap(model.forward)
+    if (getattr(forward, "__module__", None) or "").startswith("liger_kernel"):
+        return "Liger's fused loss computes no logits to begin with"
+    if model.loss_function is not ForCausalLMLoss:
+        name = getattr(model.loss_function, "__name__", type(model.loss_function).__name__)
+        return f"its loss is {name}, not the token-wise cross-entropy of causal language models"
+    if any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in head.modules()):
+        return "its head has dropout, which chunks would draw in another order"
+    if any(isinstance(m, FullyShardedDataParallel | FSDPModule) for m in head.modules()):
+        return "its head is an FSDP unit of its own, whose weights are gone before the loss"
+    return None
+
+
+def _put_back(module: torch.nn.Module, name: str, value: object) -> None:
+    if value is None:
+        module.__dict__.pop(name, None)
+    else:
+        module.__dict__[name] = value

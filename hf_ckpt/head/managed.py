@@ -1,0 +1,66 @@
+"""A loss head in the planner's hands: chunked where that pays, as the model has it elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..planner.problem import HeadOption
+from .install import install, obstacle
+from .options import head_option, head_options
+from .shape import head_shape
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..planner.cost import Calibration
+    from .install import HeadHandle
+
+#: While no plan is known, a head that takes more than this share of the room is run in chunks.
+LARGE_SHARE = 0.5
+#: How many chunks it is run in then.
+THRIFTY_CHUNKS = 8
+
+
+class ManagedHead:
+    """The head of ``model`` as the planner sees it.
+
+    ``fixed`` is a head that the user had chunked: its chunks are counted, never changed. Else, with ``choose``, the
+    chunked head is put on, paused, and :meth:`use` switches it.
+    """
+
+    def __init__(self, model: torch.nn.Module, rates: Calibration, *, fixed: HeadHandle | None, choose: bool) -> None:
+        self.model = model
+        self.rates = rates
+        self.fixed = fixed
+        self._own: HeadHandle | None = None
+        if fixed is None and choose and obstacle(model) is None:
+            self._own = install(model, 1)
+            self._own.pause()
+
+    def options(self, tokens: int) -> tuple[HeadOption, ...]:
+        """What there is to choose from for a batch of so many tokens."""
+        shape = head_shape(self.model, tokens)
+        if shape is None:
+            return (HeadOption(1, 0),)
+        if self._own is not None:
+            return head_options(shape, self.rates.stream)
+        chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
+        return (head_option(shape, chunks, self.rates.stream),)
+
+    def use(self, chunks: int) -> None:
+        """Run the head in so many chunks from the next forward on; 1 is as the model does it."""
+        if self._own is not None:
+            if chunks == 1:
+                self._own.pause()
+            else:
+                self._own.set_chunks(chunks)
+
+    def be_thrifty(self, tokens: int, room: int | None) -> None:
+        """No plan is known yet: chunk a head that would take most of ``room`` bytes."""
+        plain = self.options(tokens)[0].nbytes
+        self.use(THRIFTY_CHUNKS if room is not None and plain > LARGE_SHARE * room else 1)
+
+    def undo(self) -> None:
+        """Take off what was put on here."""
+        if self._own is not None:
+            self._own.restore()

@@ -1,0 +1,52 @@
+"""What a loss head takes, in chunks or not: the options the planner chooses from. Pure arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..planner.problem import HeadOption
+
+#: Bytes a logit at the worst moment, in the backward of the cross-entropy: log-probabilities, their gradient and the
+#: logits' gradient, all float32. Counted on float32 and bfloat16 models: the same.
+BYTES_PER_LOGIT = 12
+#: Numbers of chunks worth considering.
+CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadShape:
+    """A loss head for one batch: logits are ``tokens x vocabulary``, weights ``vocabulary x width``.
+
+    ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients.
+    """
+
+    tokens: int
+    vocabulary: int
+    width: int
+    itemsize: int
+    trained: bool
+
+
+def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
+    """Bytes at the peak of this head in so many chunks, and the added seconds: adding up the weight gradients.
+
+    What the final norm before it saves counts as the head's.
+    """
+    rows = -(-shape.tokens // chunks)
+    logits = rows * shape.vocabulary * BYTES_PER_LOGIT + _final_norm(shape)
+    weights = shape.vocabulary * shape.width
+    if chunks == 1 or not shape.trained:
+        return HeadOption(chunks, logits, chunks * 1e-5 if chunks > 1 else 0.0)
+    # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.
+    sums = weights * (4 + shape.itemsize)
+    return HeadOption(chunks, logits + sums, chunks * weights * (8 + shape.itemsize) / bytes_per_second)
+
+
+def _final_norm(shape: HeadShape) -> int:
+    """Bytes between the last layer and the logits: two float32 tensors in the norm, and its result."""
+    return shape.tokens * shape.width * (8 + shape.itemsize)
+
+
+def head_options(shape: HeadShape, bytes_per_second: float) -> tuple[HeadOption, ...]:
+    """All options worth considering, the plain head first."""
+    return tuple(head_option(shape, chunks, bytes_per_second) for chunks in CHUNKS if chunks <= shape.tokens)
