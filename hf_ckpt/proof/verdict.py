@@ -1,0 +1,62 @@
+"""Decides from a measured step whether a policy took effect, and names the cause when it did not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..errors import NoEffectError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..anatomy import Anatomy
+    from .report import LayerReport, Report
+
+
+def check_effect(report: Report, anatomy: Anatomy) -> None:
+    """Raise NoEffectError unless every layer that should recompute did, in the measured step.
+
+    A layer below the lowest trainable parameter has nothing to recompute and may stay silent.
+    """
+    if not report.measured:
+        raise NoEffectError(
+            f"policy `{report.policy}` was never seen in a training forward: the model ran in eval mode or without "
+            "gradients, or another copy of the model is being trained; call `model.train()` and pass the trained model"
+        )
+    for layer, known in zip(report.layers, anatomy.layers, strict=True):
+        if layer.recomputes and layer.replays == 0 and _trains(known.module):
+            raise NoEffectError(
+                f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
+            )
+
+
+def _trains(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters())
+
+
+def _wraps_forward() -> bool:
+    """Whether this transformers (5.23 and later) checkpoints a layer by wrapping its class's ``forward``."""
+    return "__init_subclass__" in vars(GradientCheckpointingLayer)
+
+
+def _is_unwrapped(module: nn.Module) -> bool:
+    return not hasattr(type(module).forward, "__wrapped__")
+
+
+def _cause(layer: LayerReport, module: nn.Module) -> str:
+    if layer.calls > 0:
+        return "its forward was recorded but backward never reached it; is the loss computed from this model's output?"
+    if not module.training:
+        return (
+            "the layer is in eval mode, where transformers switches activation checkpointing off; call `model.train()`"
+        )
+    if _wraps_forward() and isinstance(module, GradientCheckpointingLayer) and _is_unwrapped(module):
+        return (
+            f"`{type(module).__name__}.forward` was replaced on the class, which removes transformers' switch "
+            "(5.23 and later); patch the instance, or patch before the class is first used"
+        )
+    if "forward" in vars(module) and not hasattr(vars(module)["forward"], "replays"):
+        return "somebody replaced the layer's forward after the policy was applied; apply the policy last"
+    return "its forward never went through the policy's region; something switched it off after it was applied"
