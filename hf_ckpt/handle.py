@@ -1,0 +1,76 @@
+"""What ``apply`` returns: the policy on the model, measured, reported, and taken back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .proof.meter import Meter
+from .proof.report import Report, make_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import nn
+
+    from .anatomy import Anatomy
+    from .install import Installation
+    from .planner.conductor import Conductor
+    from .policy import Policy
+    from .policy.decision import Decision
+
+
+class Handle:
+    """A policy applied to a model. Not part of the model: copies and checkpoints of the model never contain it."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        policy: Policy,
+        anatomy: Anatomy,
+        decisions: Mapping[str, Decision],
+        installation: Installation,
+    ) -> None:
+        self.model = model
+        self.policy = policy
+        self.anatomy = anatomy
+        self.decisions = decisions
+        self.installation = installation
+        #: Plans each batch under a ``budget`` policy; None otherwise.
+        self.conductor: Conductor | None = None
+        self._meter: Meter | None = None
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Count, for the forward and backward passes inside, the bytes each layer holds and its replays.
+
+        Counting hooks every saved tensor, so measure a step or two, not the whole run.
+        """
+        self.start_measuring()
+        try:
+            yield
+        finally:
+            self.stop_measuring()
+
+    def start_measuring(self) -> None:
+        """Begin what :meth:`measure` does, for callers that cannot use ``with``."""
+        self.stop_measuring()
+        self._meter = Meter(self.model, self.anatomy, self.installation.regions)
+        self._meter.start()
+
+    def stop_measuring(self) -> None:
+        """End it; the figures stay for :meth:`report`."""
+        if self._meter is not None:
+            self._meter.stop()
+
+    def report(self) -> Report:
+        """What the policy decided and, when a step was measured, what it did. ``print`` shows it as a table."""
+        return make_report(self.policy, self.anatomy, self.decisions, self.installation.regions, self._meter)
+
+    def restore(self) -> None:
+        """Bring the model back as it was before ``apply``: same instance attributes, hooks and configs."""
+        self.stop_measuring()
+        while self.installation.changes:
+            self.installation.changes.pop().undo()
+        self.installation.regions.clear()
+        self.installation.switches.clear()
