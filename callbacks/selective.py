@@ -1,0 +1,211 @@
+"""``SelectiveCkpt``: a policy in one line of a Trainer script."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from hf_ckpt import apply
+from hf_ckpt._undo import AttributeChange
+from hf_ckpt.errors import PolicyError
+from hf_ckpt.install import Engine
+from hf_ckpt.planner.budget import parse_budget
+from hf_ckpt.planner.out_of_memory import TighteningStep
+from hf_ckpt.policies.budget import BudgetPolicy
+from hf_ckpt.policy import parse_policy
+from hf_ckpt.proof.clock import StepClock
+from hf_ckpt.proof.report import Report, to_metrics
+from hf_ckpt.proof.verdict import check_effect
+
+from .arguments import check_fsdp_plugin, is_compiled
+from .trainer_frame import calling, move_to_front
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from hf_ckpt.handle import Handle
+    from hf_ckpt.policy import Policy
+
+logger = logging.getLogger("hf_ckpt")
+
+DEFAULT_POLICY = "budget=auto"
+
+
+class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Selective activation checkpointing for ``Trainer(callbacks=[SelectiveCkpt()])``.
+
+    ``policy`` is a policy string, its dict form or a Policy; ``budget="72GiB"`` is short for the policy
+    ``"budget=72GiB"``, and neither means ``budget=auto``; ``engine`` as in ``hf_ckpt.apply``. It replaces
+    ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on. It goes on
+    when training begins and comes off when training ends; after the first step the run itself must show that every
+    chosen layer was replayed, else NoEffectError stops the run with the cause and the model is restored.
+
+    Raises PolicyError at construction, ConflictError and ModelStructureError before the first step.
+    """
+
+    def __init__(
+        self,
+        policy: str | Mapping[str, Any] | Policy | None = None,
+        *,
+        budget: str | float | None = None,
+        engine: str | Engine = Engine.TRACED,
+    ) -> None:
+        self.policy = _chosen_policy(policy, budget)
+        self.engine = Engine(engine)
+        self.report: Report | None = None
+        self._handle: Handle | None = None
+        self._clock: StepClock | None = None
+        self._step_change: AttributeChange | None = None
+        self._measuring = False
+        self._measured_steps = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
+        return self.__dict__ | {"_handle": None, "_clock": None, "_step_change": None, "_measuring": False}
+
+    def state(self) -> dict[str, Any]:
+        """What a Trainer checkpoint stores: the policy, in the string form it can be built from."""
+        return {"args": {"policy": str(self.policy), "engine": str(self.engine)}, "attributes": {}}
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Refuse a double checkpointing as early as possible."""
+        check_fsdp_plugin(args.fsdp_config, os.environ)
+        move_to_front(self, inspect.currentframe())
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Apply the policy: the model is prepared and wrapped, the first step is still to come."""
+        check_fsdp_plugin(args.fsdp_config, os.environ)
+        self._take_off()
+        self._tell_drift(state)
+        model: nn.Module = kwargs["model"]
+        self._handle = apply(
+            model,
+            self.policy,
+            engine=self.engine,
+            optimizer=args.optim,
+            accumulates_gradients=args.gradient_accumulation_steps > 1,
+        )
+        self._clock = StepClock(model)
+        self._measured_steps = 0
+        self._measuring = not is_compiled(args)
+        if self._measuring:
+            self._handle.start_measuring()
+        self._tighten_on_out_of_memory(calling(Trainer, inspect.currentframe()))
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Under a budget the first batch only teaches: measure the next one too, which runs under its own plan."""
+        handle = self._handle
+        if handle is not None and handle.conductor is not None and self._measured_steps == 1:
+            handle.start_measuring()
+            self._measuring = True
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """The backward of one accumulated micro-batch is over."""
+        self._backward_done()
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """The backward of the last micro-batch is over; the optimizer has not touched the weights yet."""
+        self._backward_done()
+        if self._measuring:
+            self._finish_measuring()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add our metrics to the logs that the reporters after us read, and to the state's history."""
+        if self._handle is None or self.report is None or logs is None or "loss" not in logs:
+            return
+        metrics = self._metrics()
+        logs.update(metrics)
+        if state.log_history:
+            state.log_history[-1].update(metrics)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Bring the model back as it was."""
+        self._take_off()
+
+    def _tighten_on_out_of_memory(self, trainer: Trainer | None) -> None:
+        """Under a budget, plan for less before ``auto_find_batch_size`` shrinks the batch (it needs the Trainer)."""
+        if self._handle is not None and self._handle.conductor is not None and trainer is not None:
+            step = TighteningStep(trainer.training_step, self._handle.conductor)
+            self._step_change = AttributeChange(trainer, "training_step", step)
+
+    def _backward_done(self) -> None:
+        if self._clock is not None:
+            self._clock.backward_done()
+
+    def _finish_measuring(self) -> None:
+        assert self._handle is not None
+        self._handle.stop_measuring()
+        self._measuring = False
+        self._measured_steps += 1
+        self.report = self._handle.report()
+        try:
+            check_effect(self.report, self._handle.anatomy)
+        except Exception:
+            self._take_off()
+            raise
+        logger.info("%s", self.report)
+
+    def _metrics(self) -> dict[str, Any]:
+        assert self.report is not None
+        metrics = to_metrics(self.report)
+        ratio = self._clock.backward_forward_ratio() if self._clock is not None else None
+        if ratio is not None:
+            metrics["ckpt/backward_forward_ratio"] = round(ratio, 3)
+        if torch.cuda.is_available():
+            metrics["ckpt/peak_bytes"] = torch.cuda.max_memory_allocated()
+        return metrics
+
+    def _tell_drift(self, state: TrainerState) -> None:
+        saved = state.stateful_callbacks.get("SelectiveCkpt") if isinstance(state.stateful_callbacks, dict) else None
+        before = saved.get("args", {}).get("policy") if isinstance(saved, dict) else None
+        if before is not None and before != str(self.policy):
+            logger.warning(
+                "this run resumes with policy `%s`, the checkpoint was written under `%s`", self.policy, before
+            )
+
+    def _take_off(self) -> None:
+        if self._step_change is not None:
+            self._step_change.undo()
+            self._step_change = None
+        if self._clock is not None:
+            self._clock.remove()
+            self._clock = None
+        if self._handle is not None:
+            self._handle.restore()
+            self._handle = None
+
+
+def _chosen_policy(policy: str | Mapping[str, Any] | Policy | None, budget: str | float | None) -> Policy:
+    if policy is not None and budget is not None:
+        raise PolicyError(f"SelectiveCkpt takes a policy or a budget, not both: write policy='budget={budget}'")
+    if budget is not None:
+        return BudgetPolicy(parse_budget(budget))
+    return parse_policy(DEFAULT_POLICY if policy is None else policy)
