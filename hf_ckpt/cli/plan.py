@@ -1,0 +1,62 @@
+"""``hf-ckpt plan``: what each policy will hold and cost, without a GPU and without weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from ..errors import BudgetError, PolicyError
+from ..forecast import Outlook, forecast
+from ..policy import Policy, parse_policy
+from .outlook import look_at
+from .subject import Subject, subject_options
+
+if TYPE_CHECKING:
+    from ..planner.problem import Assessment
+
+#: What is compared when no policy is named.
+USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every(2)", "budget=0.5", "full")
+
+
+@click.command("plan")
+@subject_options
+@click.option("--policy", "policies", multiple=True, help="A policy to forecast; may be given several times.")
+@click.option("--memory", help="Memory of the device to plan for, such as 80GiB; default: this machine's.")
+@click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
+def command(subject: Subject, policies: tuple[str, ...], memory: str | None, optimizer: str) -> None:
+    """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
+
+    Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine.
+    """
+    parsed = [parse_policy(text) for text in policies or USUAL]
+    outlook = look_at(subject, memory, optimizer)
+    Console().print(_table(subject, outlook, parsed))
+
+
+def _table(subject: Subject, outlook: Outlook, policies: list[Policy]) -> Table:
+    whole = forecast(outlook, parse_policy("none"))
+    size = f"{subject.batch} x {subject.length} tokens"
+    table = Table(title=f"{subject.model}, {size}, {subject.dtype}", title_justify="left")
+    table.add_column("policy")
+    for heading in ("held by layers", "of none", "peak beside state", "added ms a step"):
+        table.add_column(heading, justify="right")
+    for policy in policies:
+        table.add_row(str(policy), *_figures(outlook, policy, whole))
+    untraced = sum(ledger is None for ledger in outlook.ledgers)
+    state = f"state: {decimal(outlook.memory.used)} of weights, {decimal(outlook.to_come)} of gradients and optimizer"
+    caption = f"{state}; times as measured on {outlook.rates.device}"
+    table.caption = caption + (f"; {untraced} layers cannot be traced and are replayed whole" if untraced else "")
+    return table
+
+
+def _figures(outlook: Outlook, policy: Policy, whole: Assessment) -> list[str]:
+    try:
+        found = forecast(outlook, policy)
+    except (PolicyError, BudgetError) as error:
+        return [f"[dim]{error}[/dim]", "", "", ""]
+    share = f"{found.held / whole.held:.2f}" if whole.held else ""
+    return [decimal(found.held), share, decimal(found.peak), f"{1000 * found.seconds:.1f}"]
