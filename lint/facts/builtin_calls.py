@@ -1,0 +1,203 @@
+"""Builtins and standard-library functions that pass their arguments on: `partial`, `dict`, `getattr`, `replace`, ..."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .attributes import get_attribute, iterate, set_item
+from .bindings import write
+from .calls import Call
+from .dicts import merge_into
+from .values import (
+    UNKNOWN,
+    Absent,
+    Attr,
+    Class,
+    Const,
+    Dict,
+    Instance,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Super,
+    Unknown,
+    Value,
+    join,
+)
+from .walk import Walk, Write
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+
+
+def call_known(walk: Walk, call: Call) -> Value | None:
+    """What the call returns when it is one of the functions understood here, else None."""
+    match call.func:
+        case Ref(name):
+            handler = _FUNCTIONS.get(name)
+        case Attr(base=Dict() as held, name=name):
+            return _dict_method(walk, held, name, call)
+        case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
+            held.items += call.args[-1:]
+            held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
+            return None
+        case Attr(base=Result(call=maker), name=name) if name.startswith("parse_"):
+            return _parse(maker, name, call)
+        case _:
+            return None
+    return handler(walk, call) if handler is not None else None
+
+
+def _partial(walk: Walk, call: Call) -> Value | None:
+    return Partial(call.args[0], call) if call.args else None
+
+
+def _dict(walk: Walk, call: Call) -> Value | None:
+    made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, argument)
+    made.items.update(call.kwargs)
+    return made
+
+
+def _list(walk: Walk, call: Call) -> Value | None:
+    if not call.args:
+        return Seq("list", [], call.open_args, call.node, walk.place)
+    if isinstance(call.args[0], Seq):
+        return Seq("list", list(call.args[0].items), call.args[0].open, call.node, walk.place)
+    return None
+
+
+def _getattr(walk: Walk, call: Call) -> Value | None:
+    match call.args:
+        case [base, Const(str(name))]:
+            return get_attribute(base, name, call.node)
+        case [base, Const(str(name)), default]:
+            found = get_attribute(base, name, call.node)
+            return join(found, default) if isinstance(found, Ref | Attr) else found
+    return None
+
+
+def _setattr(walk: Walk, call: Call) -> Value | None:
+    match call.args:
+        case [base, Const(str(name)), value]:
+            write(walk, base, name, value, call.node)
+    return None
+
+
+def _super(walk: Walk, call: Call) -> Value | None:
+    return Super(walk.instance, call.node) if walk.instance is not None else None
+
+
+def _first_argument(walk: Walk, call: Call) -> Value | None:
+    return call.args[0] if call.args else None
+
+
+def _next(walk: Walk, call: Call) -> Value | None:
+    return iterate(call.args[0], call.node) if call.args else None
+
+
+def _replace(walk: Walk, call: Call) -> Value | None:
+    """``dataclasses.replace(obj, **changes)``: a new object that keeps what is not changed."""
+    match call.args:
+        case [Instance(_, Call() as made)] | [Result(call=Call() as made)]:
+            call.args, call.open_args = made.args, made.open_args
+            call.kwargs = {**made.kwargs, **call.kwargs}
+            call.open_kwargs |= made.open_kwargs
+            call.func = made.func
+            original = call.func
+            return Instance(original, call) if isinstance(original, Class) else Result(call)
+    return None
+
+
+def _vars_changed(walk: Walk, call: Call) -> Value | None:
+    """``exec`` may overwrite every constant of the module (the configurator idiom)."""
+    scope = walk.scope
+    for name, value in scope.names.items():
+        if isinstance(value, Const):
+            scope.names[name] = join(value, UNKNOWN)
+    return None
+
+
+def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
+    from .attributes import set_item
+
+    match name, call.args:
+        case "update", _:
+            for argument in call.args:
+                if isinstance(argument, Dict):
+                    for key, value in argument.items.items():
+                        _set(walk, held, key, value, call.node)
+                    held.open = held.open or argument.open
+                else:
+                    merge_into(held, argument)
+            for key, value in call.kwargs.items():
+                _set(walk, held, key, value, call.node)
+            held.open = held.open or call.open_kwargs
+        case "setdefault", [Const(str(key)), value]:
+            before = held.get(key)
+            if not isinstance(before, Absent):
+                value = join(before, value)
+            set_item(held, call.args[0], value, walk.place)
+            return value
+        case "get", [Const(str(key)), *default]:
+            found = held.get(key)
+            return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
+        case "pop", [Const(str(key)), *default]:
+            found = held.get(key)
+            held.items[key] = Absent(call.node)
+            return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
+        case "copy", []:
+            return Dict(dict(held.items), held.open, call.node, walk.place)
+        case (("clear" | "popitem" | "pop"), _):
+            held.open = True
+            held.items.clear()
+    return None
+
+
+def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
+    before = set_item(held, Const(key), value, walk.place)
+    walk.program.writes.append(
+        Write(held, key, value, node, walk.place, walk.program.next_order(), before, is_item=True)
+    )
+
+
+def _parse(maker: Call, name: str, call: Call) -> Value | None:
+    """``HfArgumentParser(classes).parse_...()``: one object a class, every field up to the command line."""
+    if maker.name.rpartition(".")[2] not in ("HfArgumentParser", "TrlParser"):
+        return None
+    given = maker.argument(0, "dataclass_types")
+    classes = given.items if isinstance(given, Seq) else [given]
+    made = [_parsed(cls, call) for cls in classes]
+    return Seq("tuple", made, isinstance(given, Seq) and given.open, call.node)
+
+
+def _parsed(cls: Value, call: Call) -> Value:
+    constructed = Call(call.node, cls, call.place, call.order)
+    constructed.open_kwargs = True
+    match cls:
+        case Class():
+            return Instance(cls, constructed)
+        case Ref():
+            return Result(constructed)
+    return Unknown(call.node)
+
+
+_FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
+    "functools.partial": _partial,
+    "builtins.dict": _dict,
+    "builtins.list": _list,
+    "builtins.tuple": _list,
+    "builtins.getattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.super": _super,
+    "builtins.next": _next,
+    "builtins.exec": _vars_changed,
+    "builtins.iter": _first_argument,
+    "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
+    "copy.copy": _first_argument,
+    "copy.deepcopy": _first_argument,
+    "dataclasses.replace": _replace,
+}

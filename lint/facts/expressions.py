@@ -1,0 +1,221 @@
+"""Expressions to values."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import TYPE_CHECKING, Any
+
+from .attributes import get_attribute, get_item, iterate
+from .bindings import assign
+from .calling import evaluate_call
+from .dicts import merge_into
+from .places import Guard
+from .scopes import Scope
+from .values import Const, Dict, Function, Seq, Unknown, Value, join, truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .walk import Walk
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+
+
+def evaluate(walk: Walk, node: ast.AST | None) -> Value:
+    """What ``node`` evaluates to here; every call in it is recorded on the way."""
+    handler = _HANDLERS.get(type(node))
+    return handler(walk, node) if handler is not None else _children(walk, node)
+
+
+def _name(walk: Walk, node: ast.Name) -> Value:
+    return walk.scope.look_up(node.id)
+
+
+def _constant(walk: Walk, node: ast.Constant) -> Value:
+    return Const(node.value, node)
+
+
+def _attribute(walk: Walk, node: ast.Attribute) -> Value:
+    return get_attribute(evaluate(walk, node.value), node.attr, node)
+
+
+def _subscript(walk: Walk, node: ast.Subscript) -> Value:
+    return get_item(evaluate(walk, node.value), evaluate(walk, node.slice), node)
+
+
+def _call(walk: Walk, node: ast.Call) -> Value:
+    return evaluate_call(walk, node)
+
+
+def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
+    items: list[Value] = []
+    is_open = False
+    for element in node.elts:
+        value = evaluate(walk, element.value if isinstance(element, ast.Starred) else element)
+        if not isinstance(element, ast.Starred):
+            items.append(value)
+        elif isinstance(value, Seq):
+            items += value.items
+            is_open = is_open or value.open
+        else:
+            is_open = True
+    return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
+
+
+def _dict(walk: Walk, node: ast.Dict) -> Value:
+    made = Dict({}, False, node, walk.place)
+    for key, expression in zip(node.keys, node.values, strict=True):
+        value = evaluate(walk, expression)
+        name = evaluate(walk, key) if key is not None else None
+        if key is None:
+            merge_into(made, value)
+        elif isinstance(name, Const):
+            made.items[name.value if isinstance(name.value, str) else repr(name.value)] = value
+        else:
+            made.open = True
+    return made
+
+
+def _lambda(walk: Walk, node: ast.Lambda) -> Value:
+    function = Function(node, walk.scope, walk.place)
+    walk.program.functions.setdefault(node, function)
+    return function
+
+
+def _conditional(walk: Walk, node: ast.IfExp) -> Value:
+    test = evaluate(walk, node.test)
+    known = truth(test)
+    outside = walk.place
+    chosen: list[Value] = []
+    for taken, branch in ((True, node.body), (False, node.orelse)):
+        if known is None or known is taken:
+            walk.place = outside
+            walk.under(Guard(node.test, test, taken))
+            chosen.append(evaluate(walk, branch))
+    walk.place = outside
+    return join(*chosen)
+
+
+def _boolean(walk: Walk, node: ast.BoolOp) -> Value:
+    stops = isinstance(node.op, ast.Or)
+    values: list[Value] = []
+    for expression in node.values:
+        value = evaluate(walk, expression)
+        known = truth(value)
+        if known is stops:
+            values.append(value)
+            break
+        if known is None or expression is node.values[-1]:
+            values.append(value)
+    return join(*values) if values else Const(not stops, node)
+
+
+def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
+    value = evaluate(walk, node.operand)
+    if isinstance(node.op, ast.Not):
+        known = truth(value)
+        return Unknown(node) if known is None else Const(not known, node)
+    if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
+        return Const(-value.value, node)  # type: ignore[operator]
+    return Unknown(node)
+
+
+def _binary(walk: Walk, node: ast.BinOp) -> Value:
+    left, right = evaluate(walk, node.left), evaluate(walk, node.right)
+    match left, right, node.op:
+        case Dict(), Dict(), ast.BitOr():
+            made = Dict(dict(left.items), left.open, node, walk.place)
+            merge_into(made, right)
+            return made
+        case Seq(), Seq(), ast.Add():
+            return Seq(left.kind, [*left.items, *right.items], left.open or right.open, node, walk.place)
+        case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:
+            return Const(a + b, node)
+        case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in _ARITHMETIC:
+            try:
+                return Const(_ARITHMETIC[type(op)](a, b), node)
+            except ArithmeticError:
+                return Unknown(node)
+    return Unknown(node)
+
+
+def _compare(walk: Walk, node: ast.Compare) -> Value:
+    values = [evaluate(walk, part) for part in (node.left, *node.comparators)]
+    if len(values) != 2 or not all(isinstance(value, Const) for value in values):
+        return Unknown(node)
+    left, right = (value.value for value in values if isinstance(value, Const))
+    match node.ops[0]:
+        case ast.Eq() | ast.Is():
+            return Const(left == right, node)
+        case ast.NotEq() | ast.IsNot():
+            return Const(left != right, node)
+    return Unknown(node)
+
+
+def _named(walk: Walk, node: ast.NamedExpr) -> Value:
+    value = evaluate(walk, node.value)
+    assign(walk, node.target, value, node)
+    return value
+
+
+def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    outside, place = walk.scope, walk.place
+    walk.scope = Scope(node, outside)
+    for generator in node.generators:
+        element = iterate(evaluate(walk, generator.iter), generator.iter)
+        walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
+        assign(walk, generator.target, element, generator)
+        for condition in generator.ifs:
+            evaluate(walk, condition)
+    if isinstance(node, ast.DictComp):
+        evaluate(walk, node.key)
+        evaluate(walk, node.value)
+        made: Value = Dict({}, True, node, place)
+    else:
+        made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
+    walk.scope, walk.place = outside, place
+    return made
+
+
+def _inner(walk: Walk, node: ast.Await | ast.Starred) -> Value:
+    return evaluate(walk, node.value)
+
+
+def _children(walk: Walk, node: ast.AST | None) -> Value:
+    if node is not None:
+        for child in ast.iter_child_nodes(node):
+            evaluate(walk, child)
+    return Unknown(node)
+
+
+_HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
+    ast.Name: _name,
+    ast.Constant: _constant,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Call: _call,
+    ast.List: _sequence,
+    ast.Tuple: _sequence,
+    ast.Set: _sequence,
+    ast.Dict: _dict,
+    ast.Lambda: _lambda,
+    ast.IfExp: _conditional,
+    ast.BoolOp: _boolean,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.Compare: _compare,
+    ast.NamedExpr: _named,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.Await: _inner,
+    ast.Starred: _inner,
+}

@@ -1,0 +1,58 @@
+"""Where in the program something happens: the conditions, loops and blocks around it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from .values import Function, Value
+
+Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While | ast.comprehension
+
+
+class Guard(NamedTuple):
+    """A condition that holds: ``test`` is true, or false when ``taken`` is False."""
+
+    test: ast.AST
+    value: Value
+    taken: bool
+
+    def contradicts(self, other: Guard) -> bool:
+        """Whether both cannot hold, because they test the same expression and took different ways."""
+        if self.test is other.test:
+            return self.taken != other.taken
+        mine, mine_negated = _condition(self.test)
+        others, others_negated = _condition(other.test)
+        return mine == others and (self.taken != mine_negated) != (other.taken != others_negated)
+
+
+def _condition(test: ast.AST) -> tuple[str, bool]:
+    negated = False
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, not negated
+    return ast.dump(test), negated
+
+
+class Place(NamedTuple):
+    """The surroundings of a statement, outermost first; those of the callers come first when a call was followed."""
+
+    #: The function whose body this is; None at module level.
+    function: Function | None = None
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    #: What the `with` blocks around it enter.
+    contexts: tuple[Value, ...] = ()
+    tries: tuple[ast.Try, ...] = ()
+    #: The calls that were followed to come here.
+    stack: tuple[ast.Call, ...] = ()
+    #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
+    walk: int = 0
+
+    def excludes(self, other: Place) -> bool:
+        """Whether no run of the program comes to both places, by the conditions around them."""
+        return any(mine.contradicts(their) for mine in self.guards for their in other.guards)
+
+    def deeper_than(self, other: Place) -> bool:
+        """Whether this place is under a condition that ``other`` is not under."""
+        return self.guards[: len(other.guards)] != other.guards or len(self.guards) > len(other.guards)

@@ -1,0 +1,235 @@
+"""Reading a file: the module from its first line, then every function that nothing in it called."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from .attributes import decorator_names
+from .expressions import evaluate
+from .origin import origin
+from .places import Place
+from .scopes import Scope
+from .statements import execute
+from .values import UNKNOWN, Const, Dict, Function, Instance, Param, Seq, Unknown, Value, join
+from .walk import Engine, Program, Returned, Walk
+
+if TYPE_CHECKING:
+    from .calls import Call
+    from .modules import FindModule
+
+#: Calls followed inside calls; deeper ones are unknown.
+MAX_DEPTH = 6
+#: Times one function is walked for different callers, and walks of functions in one file.
+MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
+#: Decorators that leave the arguments and the result of a function as they are.
+_TRANSPARENT = (
+    "staticmethod",
+    "classmethod",
+    "no_grad",
+    "inference_mode",
+    "compile",
+    "cache",
+    "lru_cache",
+    "wraps",
+    "record",
+)
+
+
+def read_program(text: str, filename: str, find_module: FindModule | None = None) -> Program:
+    """The facts of Python source ``text`` and, with ``find_module``, of the project's modules that it imports.
+
+    Raises SyntaxError (also for null bytes).
+    """
+    try:
+        tree = ast.parse(text)
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+    program = Program(filename, text, tree, find_module)
+    scope = Scope(tree, None)
+    execute(Walk(program, scope, Place(), _ENGINE), tree.body)
+    _walk_uncalled(program)
+    return program
+
+
+def _walk_uncalled(program: Program) -> None:
+    """Walk what nothing called: constructors first, because the other methods read what they store."""
+    for cls in program.classes:
+        initialiser = cls.body.get("__init__")
+        if isinstance(initialiser, Function) and initialiser.node not in program.followed:
+            _walk_alone(program, initialiser)
+    for wanted in (_is_entered_from_outside, _is_part_of_the_run):
+        done = 0
+        while done < len(program.functions):
+            # Walking one function can define others.
+            functions = list(program.functions.values())[done:]
+            done = len(program.functions)
+            for function in functions:
+                if function.node not in program.followed and wanted(program, function):
+                    _walk_alone(program, function)
+
+
+def _is_entered_from_outside(program: Program, function: Function) -> bool:
+    """Whether nothing in the file seems to call it: helpers wait for their callers, which know the arguments."""
+    name = function.name
+    if origin(function.node) is not None:
+        return function.owner is not None and name == "forward"
+    if isinstance(function.node, ast.Lambda) or function.place.function is not None:
+        return False
+    if function.owner is not None:
+        return name == "forward" or f".{name}(" not in program.text
+    return program.text.count(f"{name}(") < 2
+
+
+def _is_part_of_the_run(program: Program, function: Function) -> bool:
+    """Whether it can run at all: of an imported module, methods and what others defined for them."""
+    return origin(function.node) is None or function.owner is not None or function.place.function is not None
+
+
+def _walk_alone(program: Program, function: Function) -> None:
+    program.followed[function.node] = 1
+    program.walks += 1
+    place = Place(function=function, walk=program.walks)
+    instance = function.owner.instance if function.owner is not None else None
+    walk = Walk(program, Scope(function.node, function.scope), place, _ENGINE, instance)
+    _bind_unknown(walk, function, instance)
+    _run(walk, function)
+
+
+def _bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> None:
+    """Parameters without a caller: `self` is the object of the class, the rest stand for themselves."""
+    arguments = function.node.args
+    names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    defaults = _defaults(function)
+    for index, argument in enumerate(names):
+        if index == 0 and instance is not None and not _is_static(function):
+            walk.scope.names[argument.arg] = instance
+            continue
+        param = Param(argument.arg, function, argument)
+        param.default = _evaluate_in(walk, function, defaults.get(argument.arg))
+        param.annotation = _annotation(walk, function, argument)
+        walk.scope.names[argument.arg] = param
+    if arguments.vararg:
+        walk.scope.names[arguments.vararg.arg] = Seq("tuple", [], True, arguments.vararg, walk.place)
+    if arguments.kwarg:
+        walk.scope.names[arguments.kwarg.arg] = Dict({}, True, arguments.kwarg, walk.place)
+
+
+def _annotation(walk: Walk, function: Function, argument: ast.arg) -> Value | None:
+    annotation: ast.AST | None = argument.annotation
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            annotation = ast.parse(annotation.value, mode="eval").body
+        except (SyntaxError, ValueError):
+            return None
+    return _evaluate_in(walk, function, annotation)
+
+
+def _defaults(function: Function) -> dict[str, ast.expr]:
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    found = dict(zip((argument.arg for argument in reversed(positional)), reversed(arguments.defaults), strict=False))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            found[argument.arg] = default
+    return found
+
+
+def _evaluate_in(walk: Walk, function: Function, node: ast.AST | None) -> Value | None:
+    if node is None:
+        return None
+    inner, walk.scope = walk.scope, function.scope
+    value = evaluate(walk, node)
+    walk.scope = inner
+    return value
+
+
+def _run(walk: Walk, function: Function) -> Value:
+    node = function.node
+    try:
+        if isinstance(node, ast.Lambda):
+            value = evaluate(walk, node.body)
+            walk.program.returns.setdefault(node, []).append(Returned(value, node, walk.place))
+            return value
+        if not execute(walk, node.body):
+            walk.returned.append(Const(None, node))
+    except RecursionError:
+        return UNKNOWN
+    if isinstance(node, ast.AsyncFunctionDef) or _yields(walk.program, node):
+        return Unknown(node)
+    return join(*walk.returned)
+
+
+def _yields(program: Program, node: ast.FunctionDef) -> bool:
+    if node not in program.generators:
+        # Most files have no generator at all.
+        somewhere = "yield" in program.text or bool(program.texts)
+        program.generators[node] = somewhere and _is_generator(node)
+    return program.generators[node]
+
+
+def _is_generator(node: ast.FunctionDef) -> bool:
+    stack: list[ast.AST] = [*node.body]
+    while stack:
+        inner = stack.pop()
+        if isinstance(inner, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            stack += ast.iter_child_nodes(inner)
+    return False
+
+
+def _is_static(function: Function) -> bool:
+    return "builtins.staticmethod" in decorator_names(function)
+
+
+def _follow(caller: Walk, function: Function, call: Call, receiver: Value | None) -> Value:
+    program, node = caller.program, function.node
+    stack = caller.place.stack
+    walked = program.followed.get(node, 0)
+    if walked >= MAX_WALKS or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
+        return Unknown(call.node)
+    program.followed[node] = walked + 1
+    program.walks += 1
+    place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node))
+    instance = receiver if isinstance(receiver, Instance) else None
+    walk = Walk(program, Scope(node, function.scope), place, _ENGINE, instance)
+    _bind_given(walk, function, call, receiver)
+    value = _run(walk, function)
+    transparent = all(name.rpartition(".")[2] in _TRANSPARENT for name in _decorators(function))
+    return value if transparent else Unknown(call.node)
+
+
+def _decorators(function: Function) -> list[str]:
+    return [*decorator_names(function), *["?"] * (len(function.decorators) - len(list(decorator_names(function))))]
+
+
+def _bind_given(walk: Walk, function: Function, call: Call, receiver: Value | None) -> None:
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    names = walk.scope.names
+    given = call.args
+    if receiver is not None and positional and not _is_static(function):
+        given = [receiver, *given]
+    defaults = _defaults(function)
+    for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+        name = argument.arg
+        if index < min(len(given), len(positional)):
+            names[name] = given[index]
+        elif name in call.kwargs:
+            names[name] = call.kwargs[name]
+        elif (call.open_args and index < len(positional)) or call.open_kwargs:
+            names[name] = Unknown(argument)
+        else:
+            names[name] = _evaluate_in(walk, function, defaults.get(name)) or Unknown(argument)
+    if arguments.vararg:
+        names[arguments.vararg.arg] = Seq(
+            "tuple", given[len(positional) :], call.open_args, arguments.vararg, walk.place
+        )
+    if arguments.kwarg:
+        known = {argument.arg for argument in [*arguments.args, *arguments.kwonlyargs]}
+        rest = {name: value for name, value in call.kwargs.items() if name not in known}
+        names[arguments.kwarg.arg] = Dict(rest, call.open_kwargs, arguments.kwarg, walk.place)
+
+
+_ENGINE = Engine(evaluate, _follow)

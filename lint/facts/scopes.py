@@ -1,0 +1,90 @@
+"""Names: what each is bound to at the moment it is read."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+from .values import UNKNOWN, Ref, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BUILTINS = frozenset(dir(builtins))
+_BOUND = "_ckpt_lint_bound"
+
+
+class Scope:
+    """A module, function or class body: its names and the scope around it."""
+
+    __slots__ = ("is_class", "names", "node", "outer", "parent")
+
+    def __init__(self, node: ast.AST, parent: Scope | None, is_class: bool = False) -> None:
+        self.node = node
+        self.parent = parent
+        self.is_class = is_class
+        self.names: dict[str, Value] = {}
+        #: Names declared `global` or `nonlocal`.
+        self.outer: set[str] = set()
+
+    def look_up(self, name: str) -> Value:
+        """What ``name`` means here; UNKNOWN for an unbound or undecidable one, a `builtins.` name for a builtin."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name)
+            if found is not None and (scope is self or not scope.is_class):
+                return found
+            if scope._binds_later(name):
+                return UNKNOWN
+            scope = scope.parent
+        return Ref(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+
+    def bind(self, name: str, value: Value) -> None:
+        """Assign ``name``."""
+        scope = self
+        if name in self.outer:
+            scope = self.parent or self
+            while scope.parent is not None and (scope.is_class or name not in scope.names):
+                scope = scope.parent
+        scope.names[name] = value
+
+    def _binds_later(self, name: str) -> bool:
+        """Whether a function assigns ``name`` somewhere: then it never means the outer one."""
+        if isinstance(self.node, ast.Module | ast.ClassDef) or name in self.outer:
+            return False
+        return name in _bound_by(self.node)
+
+
+def _bound_by(function: ast.AST) -> frozenset[str]:
+    """``bound_names``, found out once for a function that is walked for several callers."""
+    known: frozenset[str] | None = getattr(function, _BOUND, None)
+    if known is None:
+        known = frozenset(bound_names(function))
+        setattr(function, _BOUND, known)
+    return known
+
+
+def bound_names(function: ast.AST) -> Iterator[str]:
+    """The names a function body (or a loop) binds itself, those of nested functions excluded."""
+    body = getattr(function, "body", [])
+    stack: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+    if isinstance(function, ast.For | ast.AsyncFor):
+        stack.append(function.target)
+    while stack:
+        node = stack.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+                continue
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                continue
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+            case ast.ExceptHandler(name=str(name)):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+        stack.extend(ast.iter_child_nodes(node))

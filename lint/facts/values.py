@@ -1,0 +1,353 @@
+"""The value domain: what an expression can be, as far as the source alone says it.
+
+Three-valued throughout: a question about a value is answered True, False or None (not known), and rules stay silent on
+None. Values compare by identity; a value that is looked up twice is the same object, so ``model.config`` written in one
+place and read in another meet.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from .calls import Call
+    from .places import Place
+    from .scopes import Scope
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+#: More alternatives than this tell a rule nothing, so they become ``Unknown``.
+MAX_OPTIONS = 4
+
+
+class Value:
+    """Something an expression evaluates to; ``node`` is the expression that produced it."""
+
+    __slots__ = ("attributes", "node")
+
+    def __init__(self, node: ast.AST | None) -> None:
+        self.node = node
+        #: What is known of the attributes: those written, and opaque ones handed out before.
+        self.attributes: dict[str, Value] | None = None
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    __match_args__: tuple[str, ...] = ()
+
+
+class Unknown(Value):
+    """Anything."""
+
+    __slots__ = ()
+
+
+class Absent(Value):
+    """Certainly not given: the answer for an argument or key that is not there."""
+
+    __slots__ = ()
+
+
+class Const(Value):
+    """A literal: None, a bool, a number, a string."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+
+    def __init__(self, value: object, node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.value = value
+
+
+class Ref(Value):
+    """Something imported, by its full dotted name: ``torch.utils.checkpoint.checkpoint``."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str, node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.name = name
+
+
+class Module(Value):
+    """A module of the project that was read."""
+
+    __slots__ = ("name", "scope")
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str, scope: Scope, node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.name = name
+        self.scope = scope
+
+
+class Attr(Value):
+    """The attribute ``name`` of a value whose inside is not known."""
+
+    __slots__ = ("base", "name")
+    __match_args__ = ("base", "name")
+
+    def __init__(self, base: Value, name: str, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.base = base
+        self.name = name
+
+
+class Param(Value):
+    """A parameter of a function that is looked at without a caller."""
+
+    __slots__ = ("annotation", "default", "function", "name")
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str, function: Function, node: ast.arg) -> None:
+        super().__init__(node)
+        self.name = name
+        self.function = function
+        self.default: Value | None = None
+        self.annotation: Value | None = None
+
+
+class Result(Value):
+    """What a call of something outside the file returned, an object of an imported class included."""
+
+    __slots__ = ("call",)
+    __match_args__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.node)
+        self.call = call
+
+
+class Element(Value):
+    """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant."""
+
+    __slots__ = ("index", "of")
+    __match_args__ = ("of",)
+
+    def __init__(self, of: Value, node: ast.AST | None, index: object = None) -> None:
+        super().__init__(node)
+        self.of = of
+        self.index = index
+
+
+class Dict(Value):
+    """A dict with string keys; ``open`` when it may hold more keys than ``items``."""
+
+    __slots__ = ("items", "open", "place")
+    __match_args__ = ("items", "open")
+
+    def __init__(self, items: dict[str, Value], open_: bool, node: ast.AST | None, place: Place | None = None) -> None:
+        super().__init__(node)
+        self.items = items
+        self.open = open_
+        self.place = place
+
+    def get(self, key: str) -> Value:
+        """The value at ``key``; Absent when there is certainly none."""
+        return self.items.get(key) or (Unknown(self.node) if self.open else Absent(self.node))
+
+
+class Seq(Value):
+    """A list, tuple or set; ``open`` when its length is not known (then ``items`` are what it may hold)."""
+
+    __slots__ = ("items", "kind", "open", "place")
+    __match_args__ = ("kind", "items", "open")
+
+    def __init__(
+        self, kind: str, items: list[Value], open_: bool, node: ast.AST | None, place: Place | None = None
+    ) -> None:
+        super().__init__(node)
+        self.kind = kind
+        self.items = items
+        self.open = open_
+        self.place = place
+
+
+class Function(Value):
+    """A function or lambda of the file, with the scope it closes over."""
+
+    __slots__ = ("decorators", "owner", "place", "scope")
+    __match_args__ = ("node",)
+    node: FunctionNode
+
+    def __init__(self, node: FunctionNode, scope: Scope, place: Place) -> None:
+        super().__init__(node)
+        self.scope = scope
+        self.place = place
+        self.decorators: list[Value] = []
+        self.owner: Class | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name as Python shows it."""
+        return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
+
+
+class Class(Value):
+    """A class of the file."""
+
+    __slots__ = ("bases", "body", "fields", "instance", "place")
+    __match_args__ = ("name",)
+    node: ast.ClassDef
+
+    def __init__(self, node: ast.ClassDef, bases: list[Value], place: Place) -> None:
+        super().__init__(node)
+        self.bases = bases
+        self.place = place
+        #: Names bound in the class body: methods, defaults.
+        self.body: dict[str, Value] = {}
+        #: What its methods store in ``self``.
+        self.fields: dict[str, Value] = {}
+        #: ``self`` of its methods.
+        self.instance = Instance(self, None)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name
+
+
+class Instance(Value):
+    """An object of a class of the file; ``call`` made it, None for ``self``."""
+
+    __slots__ = ("call", "cls")
+    __match_args__ = ("cls", "call")
+
+    def __init__(self, cls: Class, call: Call | None) -> None:
+        super().__init__(call.node if call else cls.node)
+        self.cls = cls
+        self.call = call
+
+
+class Method(Value):
+    """A method of the file bound to its object."""
+
+    __slots__ = ("function", "receiver")
+    __match_args__ = ("receiver", "function")
+
+    def __init__(self, receiver: Value, function: Function, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.receiver = receiver
+        self.function = function
+
+
+class Super(Value):
+    """``super()`` in a method of ``cls``."""
+
+    __slots__ = ("instance",)
+
+    def __init__(self, instance: Instance, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.instance = instance
+
+
+class Partial(Value):
+    """``functools.partial``: ``call`` made it, ``func`` with ``args`` and ``kwargs`` is what it stands for."""
+
+    __slots__ = ("args", "call", "func", "kwargs", "open_args", "open_kwargs")
+    __match_args__ = ("func", "args", "kwargs")
+
+    def __init__(self, func: Value, call: Call) -> None:
+        super().__init__(call.node)
+        self.func = func
+        self.args = call.args[1:]
+        self.kwargs = call.kwargs
+        self.open_args = call.open_args
+        self.open_kwargs = call.open_kwargs
+        self.call = call
+
+
+class Choice(Value):
+    """One of ``options``: different branches bound the name."""
+
+    __slots__ = ("options",)
+    __match_args__ = ("options",)
+
+    def __init__(self, options: tuple[Value, ...], node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.options = options
+
+
+UNKNOWN = Unknown(None)
+ABSENT = Absent(None)
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The alternatives ``value`` stands for; itself when there is only one."""
+    return value.options if isinstance(value, Choice) else (value,)
+
+
+def join(*values: Value) -> Value:
+    """The value that is one of ``values``. Commutative, associative and idempotent up to the order of options."""
+    found: list[Value] = []
+    for value in values:
+        for option in options(value):
+            if not any(same(option, other) for other in found):
+                found.append(option)
+    if len(found) == 1:
+        return found[0]
+    if len(found) > MAX_OPTIONS:
+        return UNKNOWN
+    return Choice(tuple(found), found[0].node if found else None)
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are certainly the same."""
+    if left is right:
+        return True
+    match left, right:
+        case Const(a), Const(b):
+            return type(a) is type(b) and a == b
+        case Ref(a), Ref(b):
+            return a == b
+        case (Unknown(), Unknown()) | (Absent(), Absent()):
+            return True
+        case Attr(base=a), Attr(base=b):
+            return left.name == right.name and same(a, b)
+        case Unknown() | Const() | Ref() | Param() | Choice(), _:
+            return False
+    # The same expression, walked a second time from another caller.
+    return type(left) is type(right) and left.node is right.node and left.node is not None
+
+
+def truth(value: Value) -> bool | None:
+    """``bool(value)`` where the source decides it."""
+    answers = {_truth(option) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _truth(value: Value) -> bool | None:
+    match value:
+        case Const(constant):
+            return bool(constant)
+        case Dict(items, is_open) if items or not is_open:
+            return bool(items)
+        case Seq(_, items, False):
+            return bool(items)
+        case Function() | Class() | Ref() | Partial() | Method():
+            return True
+    return None
+
+
+def equals(value: Value, *constants: object) -> bool | None:
+    """Whether ``value`` is one of ``constants`` (by type and equality). Absent equals none of them."""
+    answers = {_equals(option, constants) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _equals(value: Value, constants: tuple[object, ...]) -> bool | None:
+    match value:
+        case Const(found):
+            return any(type(found) is type(constant) and found == constant for constant in constants)
+        case Absent() | Dict() | Seq() | Function() | Class() | Partial() | Method():
+            return False
+    return None
+
+
+def is_absent(value: Value) -> bool | None:
+    """Whether the argument or key is certainly missing (True), certainly there (False), or neither."""
+    answers = {None if isinstance(option, Unknown) else isinstance(option, Absent) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None

@@ -1,0 +1,134 @@
+"""The state of a walk through the program, and the facts it leaves behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+
+    from .calls import Call
+    from .modules import FindModule
+    from .places import Guard, Place
+    from .scopes import Scope
+    from .values import Class, Function, FunctionNode, Instance, Module, Value
+
+
+class Write(NamedTuple):
+    """``obj.field = value`` or ``obj["field"] = value``."""
+
+    obj: Value
+    field: str
+    value: Value
+    #: The statement, or the call for ``setattr``.
+    node: ast.AST
+    place: Place
+    order: int
+    #: What `obj.field` was before; None when it was never looked at.
+    before: Value | None
+    is_item: bool = False
+    #: An augmented assignment (`+=`) or a `del`: ``value`` is not known.
+    augmented: bool = False
+
+
+class Returned(NamedTuple):
+    """One ``return`` of a function."""
+
+    value: Value
+    node: ast.Return | ast.Lambda
+    place: Place
+
+
+class Program:
+    """What a file does: its calls and writes in program order, its functions and classes."""
+
+    __slots__ = (
+        "calls",
+        "classes",
+        "filename",
+        "find_module",
+        "followed",
+        "functions",
+        "generators",
+        "importing",
+        "modules",
+        "order",
+        "returns",
+        "text",
+        "texts",
+        "tree",
+        "walks",
+        "writes",
+    )
+
+    def __init__(self, filename: str, text: str, tree: ast.Module, find_module: FindModule | None = None) -> None:
+        self.filename = filename
+        self.text = text
+        self.tree = tree
+        #: Finds modules of the project; None when only this file is read.
+        self.find_module = find_module
+        #: Those that were read, by the name they are imported by; None for what is no such module.
+        self.modules: dict[str, Module | None] = {}
+        #: Their texts by file name.
+        self.texts: dict[str, str] = {}
+        #: A module is being read: what it imports itself stays unread.
+        self.importing = False
+        self.calls: list[Call] = []
+        self.writes: list[Write] = []
+        self.functions: dict[FunctionNode, Function] = {}
+        self.classes: list[Class] = []
+        self.returns: dict[FunctionNode, list[Returned]] = {}
+        #: How often each function was walked.
+        self.followed: dict[FunctionNode, int] = {}
+        #: Whether each function yields, found out once.
+        self.generators: dict[FunctionNode, bool] = {}
+        self.order = 0
+        self.walks = 0
+
+    def next_order(self) -> int:
+        """A number larger than all before: facts compare by it in program order."""
+        self.order += 1
+        return self.order
+
+
+class Engine(NamedTuple):
+    """The two recursions of a walk, handed down so that no module needs to import its caller."""
+
+    evaluate: Callable[[Walk, ast.AST | None], Value]
+    #: Walks the body of a called function of the file and gives what it returns.
+    follow: Callable[[Walk, Function, Call, Value | None], Value]
+
+
+class Walk:
+    """One pass through one body: where it is and what its names mean."""
+
+    __slots__ = ("engine", "instance", "place", "program", "returned", "scope")
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        place: Place,
+        engine: Engine,
+        instance: Instance | None = None,
+    ) -> None:
+        self.program = program
+        self.scope = scope
+        self.place = place
+        self.engine = engine
+        #: ``self`` of the method being walked, for ``super()``.
+        self.instance = instance
+        self.returned: list[Value] = []
+
+    def evaluate(self, node: ast.AST | None) -> Value:
+        """What ``node`` evaluates to here; every call in it is recorded on the way."""
+        return self.engine.evaluate(self, node)
+
+    def follow(self, function: Function, call: Call, receiver: Value | None) -> Value:
+        """What ``function`` returns for ``call``; its body is walked with those arguments."""
+        return self.engine.follow(self, function, call, receiver)
+
+    def under(self, guard: Guard) -> None:
+        """From here on ``guard`` holds."""
+        self.place = self.place._replace(guards=(*self.place.guards, guard))

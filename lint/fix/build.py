@@ -1,0 +1,130 @@
+"""Rewrites to edits: each change is made on the libcst tree, and only the text that differs becomes an edit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from ..finding import Applicability, Edit, Fix, Span
+from ..model.report import (
+    BindDefaults,
+    DeleteStatement,
+    DropKeyword,
+    InsertBefore,
+    MakePositional,
+    RenameAttribute,
+    RenameKeyword,
+    Replace,
+    SetKey,
+    SetKeyword,
+)
+from .arguments import drop_keyword, make_positional, rename_keyword, set_key, set_keyword
+from .comments import loses_comments
+from .statements import delete_statement, insert_before
+
+if TYPE_CHECKING:
+    from ..model.report import Change, Rewrite
+    from .tree import Tree
+
+
+def build(rewrite: Rewrite, tree: Tree) -> Fix | None:
+    """The edits of ``rewrite``; None when one of its places is not what it was taken for (then nothing is offered)."""
+    edits: list[Edit] = []
+    for change in rewrite.changes:
+        made = _edits(change, tree)
+        if made is None:
+            return None
+        edits += made
+    applicability = rewrite.applicability
+    if applicability is Applicability.SAFE and loses_comments("\n".join(tree.lines), edits):
+        applicability = Applicability.UNSAFE
+    return Fix(applicability, rewrite.message, tuple(dict.fromkeys(edits)))
+
+
+def _edits(change: Change, tree: Tree) -> list[Edit] | None:
+    node = tree.find(change[0])
+    if node is None:
+        return None
+    match change, node:
+        case DeleteStatement(), cst.BaseSmallStatement():
+            return delete_statement(tree, node)
+        case InsertBefore(text=text), cst.CSTNode():
+            return insert_before(tree, node, text)
+    new = _changed(change, node)
+    return None if new is None else minimal_edits(tree, node, new)
+
+
+def _changed(change: Change, node: cst.CSTNode) -> cst.CSTNode | None:
+    match change, node:
+        case SetKeyword(_, name, text), cst.Call():
+            return set_keyword(node, name, text)
+        case DropKeyword(_, name), cst.Call():
+            return drop_keyword(node, name)
+        case RenameKeyword(_, name, new), cst.Call():
+            return rename_keyword(node, name, new)
+        case MakePositional(_, name), cst.Call():
+            return make_positional(node, name)
+        case SetKey(_, key, text), cst.Dict():
+            return set_key(node, key, text)
+        case Replace(_, text), cst.BaseExpression():
+            return cst.parse_expression(text)
+        case RenameAttribute(_, new), cst.Attribute():
+            return node.with_changes(attr=cst.Name(new))
+        case BindDefaults(_, names), (cst.Lambda() | cst.FunctionDef()):
+            return node.with_changes(params=_with_defaults(node.params, names, isinstance(node, cst.Lambda)))
+    return None
+
+
+def _with_defaults(params: cst.Parameters, names: tuple[str, ...], is_lambda: bool) -> cst.Parameters | None:
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    added = [cst.Param(cst.Name(name), default=cst.Name(name), equal=equal) for name in names]
+    if params.star_arg is not cst.MaybeSentinel.DEFAULT or params.star_kwarg is not None or params.kwonly_params:
+        return params.with_changes(kwonly_params=[*params.kwonly_params, *added])
+    return params.with_changes(params=[*params.params, *added])
+
+
+def minimal_edits(tree: Tree, old: cst.CSTNode, new: cst.CSTNode) -> list[Edit] | None:
+    """The one edit that turns the text of ``old`` into that of ``new``, without what both begin and end with.
+
+    None when the text of ``old`` is not what the file has at its range: an edit would then hit the wrong place.
+    """
+    indent = tree.indent_at(old)
+    # The range of a node excludes its own parentheses, its text includes them.
+    bare = old.with_changes(lpar=(), rpar=()) if getattr(old, "lpar", None) else old
+    if bare is not old and getattr(new, "lpar", None):
+        new = new.with_changes(lpar=(), rpar=())
+    before, after = (tree.code(node, indent).replace("\r\n", "\n") for node in (bare, new))
+    if before != tree.source(old):
+        return None
+    begin = _shared(before, after)
+    end = _shared(before[begin:][::-1], after[begin:][::-1])
+    # `None` and `False` share a letter, not a meaning: whole words change.
+    while begin and _is_word(before[begin - 1 : begin + 1]) | _is_word(after[begin - 1 : begin + 1]):
+        begin -= 1
+    while end and _is_word(before[len(before) - end - 1 :][:2]) | _is_word(after[len(after) - end - 1 :][:2]):
+        end -= 1
+    span = tree.full_span(old)
+    place = _advance(span, before[:begin])
+    stop = _advance(span, before[: len(before) - end])
+    return [Edit(Span(*place, *stop), after[begin : len(after) - end])] if before != after else []
+
+
+def _shared(left: str, right: str) -> int:
+    count = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _is_word(pair: str) -> bool:
+    return len(pair) == 2 and all(letter.isalnum() or letter == "_" for letter in pair)
+
+
+def _advance(span: Span, text: str) -> tuple[int, int]:
+    lines = text.split("\n")
+    if len(lines) == 1:
+        return span.line, span.column + len(text)
+    return span.line + len(lines) - 1, len(lines[-1]) + 1

@@ -1,0 +1,142 @@
+"""The libcst tree of a file, searchable by `ast` nodes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from ..facts.origin import origin
+from ..finding import Span
+from ..source import split_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from libcst.metadata import CodeRange
+
+_COUNTERPARTS: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
+    ast.AsyncFunctionDef: (cst.FunctionDef,),
+    ast.AsyncFor: (cst.For,),
+    ast.AsyncWith: (cst.With,),
+    ast.TryStar: (cst.TryStar,),
+    ast.keyword: (cst.Arg,),
+    ast.Constant: (
+        cst.SimpleString,
+        cst.ConcatenatedString,
+        cst.Integer,
+        cst.Float,
+        cst.Imaginary,
+        cst.Name,
+        cst.Ellipsis,
+    ),
+    ast.JoinedStr: (cst.FormattedString, cst.ConcatenatedString),
+    ast.BinOp: (cst.BinaryOperation,),
+    ast.BoolOp: (cst.BooleanOperation,),
+    ast.UnaryOp: (cst.UnaryOperation,),
+    ast.Compare: (cst.Comparison,),
+    ast.GeneratorExp: (cst.GeneratorExp,),
+    ast.arg: (cst.Param,),
+    ast.ExceptHandler: (cst.ExceptHandler,),
+}
+
+
+class Tree:
+    """A parsed file with the place of every node. Raises ParserSyntaxError when libcst cannot read ``text``."""
+
+    def __init__(self, text: str, filename: str | None = None) -> None:
+        #: As in ``origin``: None for the file that is checked.
+        self.filename = filename
+        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        self.module = wrapper.module
+        self.lines = split_lines(text)
+        self._ranges: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)
+        self._by_start: dict[tuple[int, int], list[cst.CSTNode]] = {}
+        #: The lines on which statements start.
+        self._statements: set[int] = set()
+        for node, place in self._ranges.items():
+            self._by_start.setdefault((place.start.line, place.start.column), []).append(node)
+            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+                self._statements.add(place.start.line)
+
+    def find(self, node: ast.AST) -> cst.CSTNode | None:
+        """The node that stands where ``node`` stood and says the same; None when there is none."""
+        if origin(node) != self.filename:
+            return None
+        kinds = _COUNTERPARTS.get(type(node)) or (getattr(cst, type(node).__name__, None),)
+        start = self._column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        for candidate in self._by_start.get(start, ()):
+            if isinstance(candidate, tuple(kind for kind in kinds if kind)) and self._says(candidate, node):
+                return candidate
+        return None
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """The range of ``node``; of a compound statement only its first line up to the body."""
+        place = self._ranges[node]
+        body = getattr(node, "body", None)
+        end = place.end
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            end = self._ranges[node.name].end
+        elif isinstance(body, cst.BaseSuite):
+            end = self._ranges[body].start if isinstance(body, cst.SimpleStatementSuite) else place.start
+        return Span(place.start.line, place.start.column + 1, end.line, end.column + 1)
+
+    def full_span(self, node: cst.CSTNode) -> Span:
+        """The range of all of ``node``."""
+        place = self._ranges[node]
+        return Span(place.start.line, place.start.column + 1, place.end.line, place.end.column + 1)
+
+    def is_only_statement(self, node: cst.BaseSmallStatement) -> bool:
+        """Whether the block that holds ``node`` holds nothing else."""
+        for block in self._ranges:
+            if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+                (line,) = block.body
+                if isinstance(line, cst.SimpleStatementLine) and node in line.body:
+                    return True
+        return False
+
+    def code(self, node: cst.CSTNode, indent: str = "") -> str:
+        """The text of ``node`` as it stands in a block indented by ``indent`` (libcst keeps that with the block)."""
+        if not indent:
+            return self.module.code_for_node(node)
+        if isinstance(node, cst.BaseExpression):
+            node = cst.SimpleStatementLine([cst.Expr(node)])
+        block = cst.IndentedBlock([node], indent=indent)  # type: ignore[list-item]
+        text = self.module.code_for_node(cst.If(cst.Name("x"), block))
+        return text[text.index("\n") + 1 :].removeprefix(indent).rstrip("\r\n")
+
+    def indent_at(self, node: cst.CSTNode) -> str:
+        """The indentation of the block whose statement ``node`` is or belongs to."""
+        start = self._ranges[node].start
+        line = max(first for first in self._statements if first <= start.line)
+        text = self.lines[line - 1]
+        return text[: len(text) - len(text.lstrip(" \t\f"))]
+
+    def source(self, node: cst.CSTNode) -> str:
+        """What the file has at the range of ``node``, lines ended by a plain newline."""
+        place = self._ranges[node]
+        lines = self.lines[place.start.line - 1 : place.end.line]
+        lines[-1] = lines[-1][: place.end.column]
+        lines[0] = lines[0][place.start.column :]
+        return "\n".join(lines)
+
+    def _column(self, line: int, offset: int) -> tuple[int, int]:
+        """`ast` counts bytes of UTF-8, libcst characters."""
+        text = self.lines[line - 1]
+        return line, offset if text.isascii() else len(text.encode()[:offset].decode(errors="ignore"))
+
+    def _says(self, candidate: cst.CSTNode, node: ast.AST) -> bool:
+        if isinstance(node, ast.expr):
+            return _dump(ast.parse(f"({self.code(candidate)}\n)", mode="eval").body) == _dump(node)
+        if isinstance(candidate, cst.Arg) and isinstance(node, ast.keyword):
+            return (candidate.keyword.value if candidate.keyword else None) == node.arg
+        if isinstance(candidate, cst.BaseSmallStatement):
+            return _dump(ast.parse(self.code(candidate).strip().rstrip(";")).body[0]) == _dump(node)
+        name = getattr(candidate, "name", None)
+        return not isinstance(name, cst.Name) or name.value == getattr(node, "name", None)
+
+
+def _dump(node: ast.AST) -> str:
+    return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")

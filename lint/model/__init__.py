@@ -1,0 +1,1 @@
+"""What the facts mean for activation checkpointing: typed events, the joined run, checkpointed regions."""

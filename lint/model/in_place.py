@@ -1,0 +1,121 @@
+"""Which parameters of a function it changes in place before it binds their names to something else."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.values import Instance, Ref, Result, Value, equals
+from .names import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Function
+    from .run import Run
+
+#: Methods with a trailing underscore that change no value.
+_SETTINGS = frozenset(("requires_grad_", "share_memory_", "retain_grad_", "detach_"))
+#: Changes that have the same effect when they are made twice.
+_IDEMPOTENT = frozenset(
+    ("relu_", "zero_", "fill_", "masked_fill_", "clamp_", "clip_", "copy_", "abs_", "triu_", "tril_", "nan_to_num_")
+)
+_ACTIVATIONS = frozenset(
+    f"torch.nn.{name}" for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "SiLU", "Hardswish", "Mish")
+)
+
+
+_FUNCTIONAL = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "hardswish", "mish", "threshold")
+)
+
+
+class Change(NamedTuple):
+    """A change of parameter ``name`` by ``node``; ``once`` when making it a second time changes nothing more."""
+
+    name: str
+    node: ast.AST
+    once: bool
+
+
+def changes(run: Run, function: Function) -> Iterator[Change]:
+    """The first changes in place of the parameters of ``function`` that every run of it makes."""
+    calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
+    arguments = function.node.args
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    tensors = {name for call in run.bodies.calls_in(function) for name in _module_inputs(call.node, call.func)}
+    tensors |= {
+        arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
+    }
+    open_names = {argument.arg for argument in parameters}
+    for statement in _straight(function.node.body if isinstance(function.node.body, list) else [function.node.body]):
+        for change in _changes(statement, calls, tensors):
+            if change.name in open_names:
+                yield change
+        open_names -= _rebound(statement)
+
+
+def _straight(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
+    """The statements in order, those of `with` and `for` blocks among them; branches stay whole."""
+    for statement in body:
+        if isinstance(statement, ast.With | ast.For):
+            yield from _straight(statement.body)
+        else:
+            yield statement
+
+
+def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> Iterator[Change]:
+    match statement:
+        case ast.If() | ast.Try() | ast.While() | ast.FunctionDef() | ast.ClassDef():
+            return
+        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))) if name in tensors:
+            yield Change(name, statement, False)
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]) if name in tensors:
+            yield Change(name, statement, True)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            yield from _changes_of_call(node, calls.get(id(node)))
+
+
+def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if _is_in_place(method):
+            yield Change(name, node, method in _IDEMPOTENT)
+        case ast.Call(args=[ast.Name(id=name), *_]) if called is not None:
+            if is_in_place_activation(called) or _asks_for_in_place(node, called):
+                yield Change(name, node, True)
+
+
+def _is_in_place(method: str) -> bool:
+    return method.endswith("_") and not method.endswith("__") and method[0] != "_" and method not in _SETTINGS
+
+
+def is_in_place_activation(module: Value) -> bool:
+    """Whether ``module`` is an activation of torch built with ``inplace=True``."""
+    if not isinstance(module, Result) or canonical(module.call.name) not in _ACTIVATIONS:
+        return False
+    slope_first = module.call.name.endswith((".LeakyReLU", ".ELU", ".CELU"))
+    return equals(module.call.argument(1 if slope_first else 0, "inplace"), True) is True
+
+
+def _asks_for_in_place(node: ast.Call, called: Value) -> bool:
+    """Whether ``node`` is `torch.nn.functional.relu(..., inplace=True)` or the like."""
+    asks = any(keyword.arg == "inplace" and getattr(keyword.value, "value", None) is True for keyword in node.keywords)
+    return asks and isinstance(called, Ref) and called.name in _FUNCTIONAL
+
+
+def _module_inputs(node: ast.Call, called: Value) -> Iterator[str]:
+    """The names that are handed to a module, which takes tensors."""
+    is_module = isinstance(called, Instance) or (
+        isinstance(called, Result) and called.call.name.startswith("torch.nn.")
+    )
+    if is_module:
+        yield from (argument.id for argument in node.args if isinstance(argument, ast.Name))
+
+
+def _rebound(statement: ast.AST) -> set[str]:
+    """The names that the statement binds anew, in whatever branch."""
+    if isinstance(statement, ast.AugAssign):
+        return set()
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

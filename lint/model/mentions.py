@@ -1,0 +1,17 @@
+"""Whether a program says anything at all about a setting: the last resort against guessing."""
+
+from __future__ import annotations
+
+import ast
+
+
+def mentions(tree: ast.AST, name: str) -> bool:
+    """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own."""
+    return any(name in _names(node) for node in ast.walk(tree))
+
+
+def _names(node: ast.AST) -> tuple[object, ...]:
+    match node:
+        case ast.keyword(arg=name) | ast.Attribute(attr=name) | ast.Constant(value=name) | ast.Name(id=name):
+            return (name,)
+    return ()

@@ -1,0 +1,128 @@
+"""What kind of object a value is, by the classes it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.attributes import ancestors
+from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, options
+from .names import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+
+#: Functions that give back the model they are given, wrapped or prepared.
+PASS_THROUGH = frozenset(
+    (
+        "peft.get_peft_model",
+        "peft.PeftModel.from_pretrained",
+        "peft.prepare_model_for_kbit_training",
+        "torch.compile",
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fully_shard",
+        "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper",
+        "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.offload_wrapper",
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    )
+)
+_SAME_OBJECT = frozenset(
+    ("to", "cuda", "cpu", "half", "bfloat16", "float", "train", "eval", "requires_grad_", "double")
+)
+
+
+def bases(cls: Class) -> Iterator[str]:
+    """The canonical names of the imported classes a class of the file derives from."""
+    for owner in (cls, *ancestors(cls)):
+        for base in owner.bases:
+            for option in options(base):
+                if isinstance(option, Ref):
+                    yield canonical(option.name)
+
+
+def class_names(value: Value) -> frozenset[str]:
+    """The canonical names of the imported classes ``value`` is certainly an object of (itself or by inheritance)."""
+    match value:
+        case Result(call) if isinstance(call.func, Ref):
+            return frozenset((canonical(call.func.name),))
+        case Instance(cls):
+            return frozenset(bases(cls))
+        case Param() if isinstance(value.annotation, Ref):
+            return frozenset((canonical(value.annotation.name),))
+        case Param() if isinstance(value.annotation, Class):
+            return frozenset(bases(value.annotation))
+        case Choice(alternatives):
+            return frozenset.intersection(*(class_names(option) for option in alternatives))
+    return frozenset()
+
+
+def unwrapped(value: Value) -> Value:
+    """The model itself: through wrappers, preparations and methods that return their object."""
+    for _ in range(20):
+        match value:
+            case Result(call) if canonical(call.name) in PASS_THROUGH:
+                inner = next(
+                    (found for found in (call.argument(0, "model"), call.argument(0, "module")) if found.node), value
+                )
+            case Result(call) if call.method in _SAME_OBJECT:
+                inner = call.receiver
+            case Attr(base=base, name="module"):
+                inner = base
+            case Result(call) | Element(of=Result(call)) if call.method == "prepare" and _is_accelerator(call.receiver):
+                inner = _prepared(value, call)
+            case _:
+                return value
+        if inner is value:
+            return value
+        value = inner
+    return value
+
+
+def _is_accelerator(value: Value) -> bool:
+    return "accelerate.Accelerator" in class_names(value)
+
+
+def _prepared(value: Value, call: Call) -> Value:
+    """What ``accelerator.prepare`` was given for this one of its results; ``value`` itself when that is not known."""
+    position = value.index if isinstance(value, Element) else 0
+    known = isinstance(position, int) and 0 <= position < len(call.args) and not call.open_args
+    return call.args[position] if known and isinstance(position, int) else value
+
+
+def is_hf_model(value: Value) -> bool:
+    """Whether ``value`` is certainly a model of transformers, plain or with a PEFT adapter."""
+    return all(_is_hf_model(unwrapped(option)) for option in options(value))
+
+
+def _is_hf_model(value: Value) -> bool:
+    match value:
+        case Result(call) if isinstance(call.func, Ref):
+            return _names_model(canonical(call.func.name))
+        case Instance(cls):
+            return any(_names_model(base) for base in bases(cls))
+        case Param() | Choice():
+            return any(_names_model(name) for name in class_names(value))
+        case Attr(base=base, name="model" | "base_model" | "transformer" | "language_model"):
+            return is_hf_model(base)
+    return False
+
+
+def _names_model(name: str) -> bool:
+    parts = name.split(".")
+    if parts[0] not in ("transformers", "peft", "trl") or len(parts) < 2:
+        return False
+    kind = parts[1]
+    built = len(parts) == 2 or parts[2] in ("from_pretrained", "from_config", "_from_config")
+    if kind.endswith(("Tokenizer", "Processor", "Config", "TokenizerFast", "Trainer", "Arguments")):
+        return False
+    return built and (
+        kind.startswith("AutoModel")
+        or kind in ("PreTrainedModel", "PeftModel")
+        or kind.endswith(("Model", "LMHeadModel"))
+        or "For" in kind
+        or "WithValueHead" in kind
+    )

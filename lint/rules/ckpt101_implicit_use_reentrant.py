@@ -1,0 +1,101 @@
+"""Allow a call of torch's checkpoint that leaves `use_reentrant` open.
+
+## What it does
+Flags `torch.utils.checkpoint.checkpoint` and `checkpoint_sequential` when `use_reentrant` is certainly not given or is
+`None`: directly, through an alias, a `functools.partial`, or a `**kwargs` whose keys are known.
+
+## Why is this bad?
+Without the argument torch runs the reentrant variant and warns. In that variant a region none of whose inputs requires
+a gradient (a frozen embedding, LoRA, images fed to the first stage) gets no gradients at all, side outputs are
+detached, keyword arguments fail and DDP and FSDP have extra conditions. torch has announced to raise an error here.
+
+Calls of `checkpoint` from other libraries (timm, megatron, composable FSDP) have other defaults and are not meant.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x):
+    return checkpoint(block, x)  # error
+```
+
+## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x):
+    return checkpoint(block, x, use_reentrant=False)
+```
+
+## Fix safety
+Unsafe: `use_reentrant=False` runs the other variant. It computes the same gradients where the reentrant one was right.
+
+## Evidence
+```python
+import warnings
+import torch
+from torch.utils.checkpoint import checkpoint
+
+frozen = torch.ones(2, 4)
+layer = torch.nn.Linear(4, 4)
+head = torch.nn.Linear(4, 1)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    head(checkpoint(layer, frozen)).sum().backward()
+assert layer.weight.grad is None
+head(checkpoint(layer, frozen, use_reentrant=False)).sum().backward()
+assert layer.weight.grad is not None
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py`, `checkpoint` (`if use_reentrant is None`); pytorch/pytorch#160534.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import equals, is_absent
+from ..finding import Applicability, Severity
+from ..model.events import CheckpointPartial, TorchCheckpoint
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT101", "implicit-use-reentrant", Severity.WARNING
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report calls that certainly leave the variant to torch."""
+    called = set()
+    for event in run.of(TorchCheckpoint):
+        called |= {partial.node for partial in event.call.via}
+        missing = is_absent(event.use_reentrant)
+        if missing or equals(event.use_reentrant, None):
+            origin = event.call.via[-1].call.node if missing and event.call.via else event.node
+            report = _report(origin, "is not given" if missing else "is `None`")
+            by_getattr = isinstance(event.call.func.node, ast.Call)
+            yield report._replace(severity=Severity.NOTE if by_getattr else None, notes=_caller(event))
+    for partial in run.of(CheckpointPartial):
+        if partial.node not in called and is_absent(partial.call.keyword("use_reentrant")):
+            yield _report(partial.node, "is not given")
+
+
+def _caller(event: TorchCheckpoint) -> tuple[Remark, ...]:
+    """Who leaves it out, when the call only passes on what it gets."""
+    passes_on = any(keyword.arg is None for keyword in event.node.keywords)
+    stack = event.place.stack
+    return (Remark(stack[-1], "called from here without `use_reentrant`"),) if passes_on and stack else ()
+
+
+def _report(node: ast.Call, what: str) -> Report:
+    return Report(
+        node,
+        f"`use_reentrant` {what}, so torch runs the reentrant variant; write `use_reentrant=False`",
+        fix=Rewrite(Applicability.UNSAFE, "Add `use_reentrant=False`", (SetKeyword(node, "use_reentrant", "False"),)),
+    )

@@ -1,0 +1,151 @@
+"""Allow a dict of checkpointing arguments for transformers that lacks `use_reentrant`.
+
+## What it does
+Flags a dict given to `gradient_checkpointing_enable` (or `activation_checkpointing_enable`) of a transformers model, or
+to `gradient_checkpointing_kwargs` (or `activation_checkpointing_kwargs`) of `TrainingArguments` and trl's configs, that
+certainly has no key `use_reentrant`. The Trainer's own keys (`every_n_layers`, `offload`, `selective`) do not count,
+and an empty dict given to the Trainer is no dict.
+
+## Why is this bad?
+transformers picks the non-reentrant variant only when no dict is given. A dict without the key goes to torch as it is,
+and torch falls back to the reentrant variant: adding `preserve_rng_state` or `early_stop` silently changes how
+gradients are computed, and with it come lost gradients of inputs that need none, detached router logits, and crashes
+under DDP and FSDP.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def enable(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable({"early_stop": False})  # error
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={})  # error
+    return model.train()
+
+def train(model):
+    args = TrainingArguments(
+        "out",
+        gradient_checkpointing=True,
+        gradient_checkpointing_kwargs={"preserve_rng_state": True},  # error
+    )
+    Trainer(model, args).train()
+```
+
+## Good
+```python
+from transformers import AutoModelForCausalLM, TrainingArguments
+
+def train(name, extra):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable({"use_reentrant": False, "early_stop": False})
+    model.gradient_checkpointing_enable(extra)
+    model.gradient_checkpointing_enable({**extra, "early_stop": False})
+    return TrainingArguments(
+        "out",
+        gradient_checkpointing=True,
+        gradient_checkpointing_kwargs={"every_n_layers": 2},
+    )
+
+class Other:
+    def gradient_checkpointing_enable(self, options):
+        self.options = options
+
+Other().gradient_checkpointing_enable({})
+```
+
+## Fix safety
+Unsafe: `"use_reentrant": False` runs the other variant. It computes the same gradients where the reentrant one was
+right.
+
+## Evidence
+```python
+import warnings
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+def variant(*args):
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    model = LlamaForCausalLM(config).train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.activation_checkpointing_enable(*args)
+        logits = model(input_ids=torch.ones(1, 4, dtype=torch.long)).logits
+    nodes, seen = [logits.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            nodes += [parent for parent, _ in node.next_functions]
+    return any(type(node).__name__ == "CheckpointFunctionBackward" for node in seen)
+
+assert variant() is False
+assert variant({}) is True
+assert variant({"preserve_rng_state": True}) is True
+assert variant({"use_reentrant": False, "preserve_rng_state": True}) is False
+```
+
+## References
+transformers 5.23 `modeling_utils.py` (`_activation_checkpointing_enable`), `trainer.py` (`gc_kwargs or None`);
+huggingface/transformers#33208, #43203.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Dict, Value, equals, is_absent
+from ..finding import Applicability, Severity
+from ..model.events import HfEnable, TrainerArgs
+from ..model.hf import default_switch, overriding_trainer, trainer_kwargs
+from ..model.report import Report, Rewrite, SetKey
+from ..model.variant import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT102", "checkpointing-kwargs-without-use-reentrant", Severity.WARNING
+TRIGGERS = ("checkpointing_enable", "checkpointing_kwargs")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report dicts that flip the variant without naming it."""
+    for enable in run.of(HfEnable):
+        if _lacks_key(enable.kwargs) and overriding_trainer(run, enable) is None:
+            yield _report(enable.kwargs, enable.node)
+    for args in run.of(TrainerArgs):
+        kwargs = from_json(args.kwargs)
+        if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args):
+            yield _report(kwargs, args.node)
+
+
+def _lacks_key(kwargs: Value) -> bool:
+    return isinstance(kwargs, Dict) and is_absent(kwargs.get("use_reentrant")) is True
+
+
+def _may_be_on(args: TrainerArgs) -> bool:
+    if is_absent(args.enabled):
+        return default_switch(args)
+    return equals(args.enabled, False, None) is not True
+
+
+def _report(kwargs: Value, call: ast.Call) -> Report:
+    literal = kwargs.node if isinstance(kwargs.node, ast.Dict) else None
+    fix = (
+        Rewrite(Applicability.UNSAFE, 'Add `"use_reentrant": False`', (SetKey(literal, "use_reentrant", "False"),))
+        if literal
+        else None
+    )
+    return Report(
+        literal or call,
+        "a dict without `use_reentrant` makes torch run the reentrant variant, unlike no dict at all; "
+        'add `"use_reentrant": False`',
+        fix=fix,
+    )

@@ -1,0 +1,242 @@
+"""Allow a reentrant checkpoint whose inputs need no gradient.
+
+## What it does
+Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when this file shows that every input is
+data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
+train. It also flags reentrant checkpointing of a transformers image classifier that is switched on after its adapter
+was attached.
+
+## Why is this bad?
+The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
+parameter inside gets one, nor does any in the regions after it that start from its output. A warning is shown once;
+the head still trains and the loss still falls.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(100, 16)
+        for parameter in self.embedding.parameters():
+            parameter.requires_grad = False
+        self.block = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, ids):
+        x = checkpoint(self.block, self.embedding(ids), use_reentrant=True)  # error
+        return self.head(x)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+from torch.utils.data import DataLoader
+
+net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+def train(dataset, optimizer):
+    for batch, target in DataLoader(dataset, batch_size=8):
+        output = checkpoint_sequential(net, 2, batch, use_reentrant=True)  # error
+        nn.functional.mse_loss(output, target).backward()
+        optimizer.step()
+```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForImageClassification
+
+model = AutoModelForImageClassification.from_pretrained("base")
+model = get_peft_model(model, LoraConfig(target_modules=["query", "value"], modules_to_save=["classifier"]))
+model.gradient_checkpointing_enable({"use_reentrant": True})  # error
+```
+
+## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, backbone, freeze):
+        super().__init__()
+        self.maybe = nn.Embedding(100, 16)
+        if freeze:
+            self.maybe.requires_grad_(False)
+        self.embedding, self.frozen = nn.Embedding(100, 16), nn.Embedding(100, 16)
+        self.frozen.requires_grad_(False)
+        self.stem, self.backbone = nn.Linear(16, 16), backbone
+        self.block = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+
+    def forward(self, ids, x):
+        x = checkpoint(self.block, x, use_reentrant=True)
+        x = checkpoint(self.block, self.embedding(ids), use_reentrant=True)
+        x = checkpoint(self.block, self.maybe(ids), use_reentrant=True)
+        x = checkpoint(self.block, self.frozen(ids), use_reentrant=False)
+        x = checkpoint(self.block, self.stem(self.frozen(ids)), use_reentrant=True)
+        h = self.frozen(ids)
+        h.requires_grad_()
+        x = x + checkpoint(self.block, h, use_reentrant=True)
+        with torch.no_grad():
+            features = checkpoint(self.block, self.frozen(ids), use_reentrant=True)
+        return checkpoint(self.backbone, x, features, use_reentrant=True)
+```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoModelForImageClassification
+
+def vision(name):
+    model = AutoModelForImageClassification.from_pretrained(name)
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # peft sees it and adds its own hook
+    return get_peft_model(model, LoraConfig(target_modules=["query"])).train()
+
+def text(name):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # transformers adds its hook
+    return model.train()
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead, which gives these parameters their gradients.
+
+## Evidence
+```python
+import warnings
+import torch
+from torch.utils.checkpoint import checkpoint
+from peft import LoraConfig, get_peft_model
+from transformers import ViTConfig, ViTForImageClassification
+
+warnings.simplefilter("ignore")
+
+def lost(reentrant, frozen):
+    embedding, block, head = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    embedding.requires_grad_(not frozen)
+    x = checkpoint(block, embedding(torch.arange(4)), use_reentrant=reentrant)
+    head(x).sum().backward()
+    assert head.weight.grad is not None
+    return block.weight.grad is None
+
+assert lost(True, frozen=True)
+assert not lost(False, frozen=True) and not lost(True, frozen=False)
+
+def lost_by_vit(reentrant, adapter_first):
+    config = ViTConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
+    )
+    model = ViTForImageClassification(config)
+    lora = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["classifier"])
+    if adapter_first:
+        model = get_peft_model(model, lora)
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if not adapter_first:
+        model = get_peft_model(model, lora)
+    model.train()(pixel_values=torch.randn(2, 3, 16, 16), labels=torch.tensor([0, 1])).loss.backward()
+    return sum(weight.requires_grad and weight.grad is None for weight in model.parameters())
+
+assert lost_by_vit(True, adapter_first=True) == 4
+assert lost_by_vit(True, adapter_first=False) == lost_by_vit(False, adapter_first=True) == 0
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`check_backward_validity`); transformers 5.23 `modeling_utils.py`
+(`_activation_checkpointing_enable`); huggingface/transformers#42489, huggingface/trl#2671.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Result, equals, same
+from ..finding import Applicability, Severity
+from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint
+from ..model.gradless import is_gradless, may_be_frozen
+from ..model.hf import is_enabled, trainer_reentrant, trainers_of
+from ..model.modes import is_gradient_free
+from ..model.names import canonical
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.types import unwrapped
+from ..model.variant import hf_kwargs_reentrant
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"), ("ForImageClassification", "peft"))
+
+_PARAMETRIC = tuple(
+    f"torch.nn.{kind}"
+    for kind in (
+        *("Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LayerNorm", "GroupNorm", "RMSNorm"),
+        *("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer", "LSTM", "GRU"),
+    )
+)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report regions whose parameters get no gradient because their inputs need none."""
+    for event in run.of(TorchCheckpoint):
+        if event.reentrant and _inputs_are_gradless(run, event) and _has_weights(run, event):
+            yield Report(
+                event.node,
+                "no input of this reentrant checkpoint needs a gradient, so no parameter inside gets one; "
+                "write `use_reentrant=False`",
+                fix=Rewrite(
+                    Applicability.UNSAFE,
+                    "Use the non-reentrant variant",
+                    (SetKeyword(event.node, "use_reentrant", "False"),),
+                ),
+            )
+    if not any(run.method_calls("enable_input_require_grads")):
+        yield from _image_classifiers(run)
+
+
+def _inputs_are_gradless(run: Run, event: TorchCheckpoint) -> bool:
+    if is_gradient_free(event.call) or event.call.open_args:
+        return False
+    match event:
+        case Checkpoint(inputs=[_, *_] as inputs):
+            return all(is_gradless(run, value) for value in inputs)
+        case CheckpointSequential():
+            return is_gradless(run, event.input) and equals(event.segments, 1) is not True
+    return False
+
+
+def _has_weights(run: Run, event: TorchCheckpoint) -> bool:
+    region = run.region(event)
+    weights = list(region.modules_of(*_PARAMETRIC))
+    trains = event.place.function is not None and event.place.function.name == "forward"
+    if not weights or not (trains or any(run.method_calls("backward"))):
+        return False
+    entered = event.functions if isinstance(event, CheckpointSequential) else event.call.argument(0, "function")
+    return not may_be_frozen(run, entered, *region.modules)
+
+
+def _image_classifiers(run: Run) -> Iterator[Report]:
+    for adapter in run.of(AdapterAttach):
+        model = unwrapped(adapter.model)
+        if not isinstance(model, Result) or "ForImageClassification" not in canonical(model.call.name):
+            continue
+        for node in _reentrant_later(run, adapter):
+            yield Report(
+                node,
+                "behind frozen patch embeddings, no input of a reentrant checkpoint needs a gradient, so the adapter "
+                'gets none; write `"use_reentrant": False`',
+                notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
+            )
+
+
+def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[ast.AST]:
+    """What switches the reentrant variant on for a model that has the adapter already."""
+    attached = Result(adapter.call)
+    enables = [enable for enable in run.of(HfEnable) if same(unwrapped(enable.model), unwrapped(adapter.model))]
+    for enable in enables:
+        after = enable.order > adapter.order and enable.place.walk == adapter.place.walk
+        if hf_kwargs_reentrant(enable.kwargs, default=False) and after and same(enable.model, attached):
+            yield enable.node
+    for _, args, value in trainers_of(run, attached):
+        if not enables and is_enabled(run, args, value) and trainer_reentrant(args):
+            yield args.node

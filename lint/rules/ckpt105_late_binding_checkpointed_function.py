@@ -1,0 +1,174 @@
+"""Allow a checkpointed lambda or local function that reads a variable the loop will change.
+
+## What it does
+Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
+anew in every turn, unless the name is bound as a default argument.
+
+## Why is this bad?
+The function runs a second time in the backward pass, after the loop has ended, and then the name means what the last
+turn left in it. The forward pass is right, the loss is right, and every gradient is computed with the last layer: in
+the reentrant variant all other layers get none at all.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    for layer in layers:
+        x = x + checkpoint(lambda h: layer(h), x, use_reentrant=False)  # error
+    return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x, mask):
+    for i in range(len(layers)):
+        block = layers[i]  # bound in every turn
+        def run(h):
+            return block(h, mask)
+        x = checkpoint(run, x, use_reentrant=False)  # error
+    return x
+```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    return torch.stack([checkpoint(lambda h: layer(h), x, use_reentrant=False) for layer in layers])  # error
+```
+
+## Good
+```python
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x, mask):
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        x = checkpoint(lambda h, layer=layer: layer(h, mask), x, use_reentrant=False)
+        x = checkpoint(partial(layer, mask=mask), x, use_reentrant=False)
+    return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def make(block):
+    def run(*inputs):
+        return block(*inputs)
+    return run
+
+def forward(layers, x):
+    for layer in layers:
+        x = checkpoint(make(layer), x, use_reentrant=False)
+    return x
+
+def accumulate(layers, batches):
+    for layer, batch in zip(layers, batches):
+        # The backward pass of each turn is over before the name changes.
+        checkpoint(lambda h: layer(h), batch, use_reentrant=False).sum().backward()
+```
+
+## Fix safety
+Safe for a lambda: `name=name` keeps what the name means at this turn, which is what the forward pass computed with.
+Unsafe for a named function, which may be called elsewhere with its present signature.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+def gradients(run):
+    layers.zero_grad()
+    x = torch.ones(2, 4, requires_grad=True)
+    for layer in layers:
+        x = torch.tanh(run(layer, x)) if run is not None else torch.tanh(layer(x))
+    x.sum().backward()
+    return [layer.weight.grad for layer in layers]
+
+def late():
+    layers.zero_grad()
+    x = torch.ones(2, 4, requires_grad=True)
+    for layer in layers:
+        x = checkpoint(lambda h: torch.tanh(layer(h)), x, use_reentrant=False)
+    x.sum().backward()
+    return [layer.weight.grad for layer in layers]
+
+wanted = gradients(None)
+bound = gradients(lambda layer, x: checkpoint(lambda h, layer=layer: layer(h), x, use_reentrant=False))
+assert all(torch.equal(a, b) for a, b in zip(bound, wanted))
+assert not torch.allclose(late()[0], wanted[0])
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`recompute_fn` calls the function again in the backward pass).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Function, Partial, options
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint
+from ..model.late import free_names, names_bound_by
+from ..model.report import BindDefaults, Remark, Report, Rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report checkpointed functions that read what their loop changes before the backward pass."""
+    for event in run.of(Checkpoint):
+        for function in options(event.function):
+            function = function.func if isinstance(function, Partial) else function
+            if (
+                isinstance(function, Function)
+                and (names := _changing(function, event))
+                and not _ends_in_turn(run, event)
+            ):
+                yield _report(event, function, names)
+
+
+def _changing(function: Function, event: Checkpoint) -> tuple[str, ...]:
+    """The names ``function`` reads that a loop around both it and the checkpoint binds."""
+    if function.place.function is not event.place.function:
+        return ()
+    read = free_names(function.node)
+    loops = [loop for loop in function.place.loops if loop in event.place.loops]
+    return tuple(sorted({name for loop in loops for name in names_bound_by(loop) if name in read}))
+
+
+def _ends_in_turn(run: Run, event: Checkpoint) -> bool:
+    """Whether the backward pass runs in the same turn of the loop."""
+    loop = event.place.loops[-1]
+    return any(
+        loop in call.place.loops and call.place.function is event.place.function
+        for call in run.method_calls("backward")
+    )
+
+
+def _report(event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
+    node = function.node
+    quoted = ", ".join(f"`{name}`" for name in names)
+    keeps = "Bind " + ", ".join(f"`{name}={name}`" for name in names)
+    is_lambda = isinstance(node, ast.Lambda)
+    return Report(
+        event.node,
+        f"the backward pass runs this function again, when {quoted} means what the last turn of the loop left; "
+        f"gradients are wrong. Bind it as a default argument or pass the module itself",
+        notes=() if is_lambda else (Remark(node, f"{quoted} is read here when the function runs"),),
+        fix=Rewrite(
+            Applicability.SAFE if is_lambda else Applicability.UNSAFE,
+            keeps,
+            () if isinstance(node, ast.AsyncFunctionDef) else (BindDefaults(node, names),),
+        ),
+    )

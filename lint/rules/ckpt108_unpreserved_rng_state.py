@@ -1,0 +1,210 @@
+"""Allow `preserve_rng_state=False` around something that draws random numbers.
+
+## What it does
+Flags a checkpoint with `preserve_rng_state=False` in whose region this file shows a dropout layer with a probability
+above zero or a call that samples from torch's generator. For the settings of transformers, which take the keyword in a
+dict, a `lora_dropout` above zero on the same model counts. Regions that draw nothing, and programs that compile (the
+compiler ignores the setting), are fine.
+
+## Why is this bad?
+The recomputation draws another dropout mask than the forward pass did. The loss stays bit-identical and there is no
+warning, but gradients belong to a network that was never run: 60 to 110 % off for usual dropout probabilities.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.dropout(self.linear(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False, preserve_rng_state=False)  # error
+```
+```python
+from functools import partial
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+
+class Block(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, p=0.1, training=self.training)
+
+def wrap(model):
+    faster = partial(checkpoint_wrapper, preserve_rng_state=False)
+    apply_activation_checkpointing(  # error
+        model, checkpoint_wrapper_fn=faster, check_fn=lambda module: isinstance(module, Block)
+    )
+```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model = get_peft_model(model, LoraConfig(r=8, lora_dropout=0.05))
+model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Plain(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.off = nn.Dropout(0.0)
+        self.frozen = nn.Dropout(0.1).eval()
+        self.configured = nn.Dropout(p)
+
+    def forward(self, x):
+        return x + self.configured(self.frozen(self.off(self.linear(x))))
+
+class Net(nn.Module):
+    def __init__(self, p, block):
+        super().__init__()
+        self.plain, self.block = Plain(p), block
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        x = checkpoint(self.plain, x, use_reentrant=False, preserve_rng_state=False)
+        x = checkpoint(self.block, x, use_reentrant=False, preserve_rng_state=False)
+        return self.dropout(x)
+```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(r=8))
+model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+```
+
+## Fix safety
+Safe: without the keyword the random state is kept, and what the forward pass computes does not change.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def gradient(p, **options):
+    torch.manual_seed(0)
+    block = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Dropout(p), torch.nn.Linear(32, 32))
+    x = torch.randn(8, 32, requires_grad=True)
+    y = checkpoint(block, x, use_reentrant=False, **options) if options else block(x)
+    y.square().sum().backward()
+    return y.detach(), block[0].weight.grad
+
+for p in (0.0, 0.1, 0.5):
+    (y, wanted), (kept_y, kept), (lost_y, lost) = (
+        gradient(p), gradient(p, preserve_rng_state=True), gradient(p, preserve_rng_state=False)
+    )
+    assert torch.equal(y, kept_y) and torch.equal(y, lost_y)
+    assert torch.equal(wanted, kept)
+    error = (lost - wanted).norm() / wanted.norm()
+    assert error == 0 if p == 0 else error > 0.2, (p, error)
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`recompute_fn`, `fork_rng(enabled=preserve_rng_state)`);
+pytorch/torchtitan#1323; allenai/OLMo-core#828.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import ABSENT, Dict, Partial, Value, equals, options
+from ..finding import Applicability, Severity
+from ..model.events import (
+    ApplyCheckpointing,
+    Checkpointing,
+    CheckpointWrap,
+    Compile,
+    HfEnable,
+    HfSetting,
+    KbitPrepare,
+    TorchCheckpoint,
+    TrainerArgs,
+    TrainerBuild,
+)
+from ..model.hf import args_of
+from ..model.randomness import Draw, adapter_dropout, torch_draws
+from ..model.report import DropKeyword, Remark, Report, Rewrite
+from ..model.variant import from_json
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT108", "unpreserved-rng-state", Severity.ERROR
+TRIGGERS = ("preserve_rng_state",)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report regions that draw other numbers when they are recomputed."""
+    if any(run.of(Compile)):
+        return
+    nested = any(run.of(HfEnable))  # Its own checkpoint, inside the wrapper, restores the random state.
+    for event in run.of(Checkpointing):
+        if equals(_setting(event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
+            draw = next(torch_draws(run, run.region(event)), None)
+            if draw is not None:
+                yield _report(event.node, draw)
+    for setting in run.of(HfSetting):
+        kwargs = from_json(setting.kwargs)
+        if isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False):
+            draw = next((draw for model in _models(run, setting) if (draw := adapter_dropout(run, model))), None)
+            if draw is not None:
+                yield _report(setting.node, draw)
+
+
+def _setting(event: Checkpointing) -> Value:
+    if isinstance(event, ApplyCheckpointing):
+        wrapper = event.wrapper
+        return wrapper.kwargs.get("preserve_rng_state", ABSENT) if isinstance(wrapper, Partial) else ABSENT
+    if isinstance(event, TorchCheckpoint | CheckpointWrap):
+        return event.call.keyword("preserve_rng_state")
+    return ABSENT
+
+
+def _models(run: Run, setting: HfSetting) -> Iterator[Value]:
+    """The models that ``setting`` reaches."""
+    if isinstance(setting, HfEnable | KbitPrepare):
+        yield setting.model
+    elif isinstance(setting, TrainerArgs):
+        for trainer in run.of(TrainerBuild):
+            found = (args_of(option) for option in options(trainer.args))
+            if any(args is not None and args.node is setting.node for args in found):
+                yield trainer.model
+
+
+def _report(call: ast.Call, draw: Draw) -> Report:
+    written = any(keyword.arg == "preserve_rng_state" for keyword in call.keywords)
+    return Report(
+        call,
+        f"the recomputation draws other random numbers for `{draw.what}` than the forward pass did, and gradients are "
+        "silently wrong; drop `preserve_rng_state=False`",
+        notes=(Remark(draw.node, f"`{draw.what}` runs in the checkpointed region"),),
+        fix=Rewrite(Applicability.SAFE, "Keep the random state", (DropKeyword(call, "preserve_rng_state"),))
+        if written
+        else None,
+    )

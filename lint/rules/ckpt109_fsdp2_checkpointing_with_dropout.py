@@ -1,0 +1,192 @@
+"""Allow FSDP2's activation checkpointing of accelerate on a model with dropout.
+
+## What it does
+Flags `activation_checkpointing` in the `fsdp_config` of `TrainingArguments` (version 2, the default) or in
+`FullyShardedDataParallelPlugin(fsdp_version=2, ...)` when the model that trains has dropout: a `lora_dropout` above
+zero, or a model built from a configuration with dropout in its layers. Models whose dropout is zero or not known, and
+models on which transformers' own checkpointing is on as well (it restores the random state inside), are fine.
+
+## Why is this bad?
+accelerate wraps every layer with `preserve_rng_state=False`, so the recomputation draws another dropout mask than the
+forward pass did. The loss is bit-identical and there is no warning, but gradients are off by 59 % (dropout 0.1) to
+111 % (`lora_dropout` 0.3).
+
+## Bad
+```python
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(  # error
+    "out",
+    gradient_checkpointing=False,
+    fsdp=True,
+    fsdp_config={"activation_checkpointing": True},  # error: CKPT110
+)
+SFTTrainer("base", args=args, peft_config=LoraConfig(r=8, lora_dropout=0.1)).train()
+```
+```python
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import GPT2Config, GPT2LMHeadModel
+
+plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)  # error
+accelerator = Accelerator(fsdp_plugin=plugin)
+model = accelerator.prepare(GPT2LMHeadModel(GPT2Config(n_layer=4, use_cache=False)))
+```
+
+## Good
+```python
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+def no_dropout(name):
+    args = TrainingArguments("out", fsdp=True, fsdp_config={"activation_checkpointing": True})
+    Trainer(AutoModelForCausalLM.from_pretrained(name), args).train()
+
+def checkpointing_of_transformers(name):
+    args = TrainingArguments("out", fsdp=True, gradient_checkpointing=True, fsdp_config={"reshard_after_forward": True})
+    model = AutoModelForCausalLM.from_pretrained(name)
+    Trainer(get_peft_model(model, LoraConfig(r=8, lora_dropout=0.1)), args).train()
+
+def by_hand():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)
+    accelerator = Accelerator(fsdp_plugin=plugin)
+    config = GPT2Config(resid_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+    return accelerator.prepare(GPT2LMHeadModel(config))
+
+def first_version(name):
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=1, activation_checkpointing=True)
+    model = AutoModelForCausalLM.from_pretrained(name, use_cache=False)
+    return Accelerator(fsdp_plugin=plugin).prepare(get_peft_model(model, LoraConfig(r=8, lora_dropout=0.1)))
+```
+
+## Evidence
+```python
+from types import SimpleNamespace
+import torch
+from accelerate import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_apply_ac
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+def gradients(dropout, wrapped=False, nested=False):
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, use_cache=False,
+    )
+    lora = LoraConfig(r=4, lora_dropout=dropout, init_lora_weights=False, target_modules=["q_proj", "v_proj"])
+    model = get_peft_model(LlamaForCausalLM(config), lora).train()
+    if nested:
+        model.base_model.model.activation_checkpointing_enable()
+    if wrapped:
+        plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy="transformer_based_wrap", activation_checkpointing=True,
+            transformer_cls_names_to_wrap=["LlamaDecoderLayer"],
+        )
+        plugin.set_auto_wrap_policy(model)
+        model = fsdp2_apply_ac(SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin)), model)
+    ids = torch.arange(3, 19).reshape(2, 8)
+    torch.manual_seed(1)
+    loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    found = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+    return loss.item(), torch.cat(found)
+
+for dropout in (0.0, 0.1):
+    (loss, wanted), (same_loss, lost) = gradients(dropout), gradients(dropout, wrapped=True)
+    assert loss == same_loss
+    error = float((lost - wanted).norm() / wanted.norm())
+    assert error < 1e-6 if dropout == 0 else error > 0.1, (dropout, error)
+    _, repaired = gradients(dropout, wrapped=True, nested=True)
+    assert torch.allclose(repaired, wanted)
+```
+
+## References
+accelerate 1.15 `accelerate/utils/fsdp_utils.py` (`fsdp2_apply_ac`: `checkpoint_wrapper(layer,
+preserve_rng_state=False)`); transformers 5.23 `training_args.py` (`fsdp_config.get("version", 2)`);
+pytorch/torchtitan#1323.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Const, Dict, Result, Value, equals, options, same, truth
+from ..finding import Severity
+from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.hf import args_of
+from ..model.randomness import Draw, adapter_dropout, config_dropout
+from ..model.report import Remark, Report
+from ..model.variant import from_json
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.ERROR
+TRIGGERS = (("activation_checkpointing", "fsdp_config"), ("activation_checkpointing", "FullyShardedDataParallelPlugin"))
+VERSIONS = {"accelerate": ">=1.13"}
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report FSDP2 checkpointing of a model that certainly drops."""
+    if any(run.of(HfEnable)):
+        return
+    for node, models in (*_by_trainer(run), *_by_accelerator(run)):
+        draw = next((draw for model in models if (draw := _dropout(run, model)) is not None), None)
+        if draw is not None:
+            yield Report(
+                node,
+                "accelerate recomputes the layers without restoring the random state: with dropout, gradients are "
+                "silently wrong; use `activation_checkpointing=True` of the training arguments, or "
+                "`model.activation_checkpointing_enable()`, or a dropout of 0",
+                notes=(Remark(draw.node, f"`{draw.what}` is above zero"),),
+            )
+
+
+def _by_trainer(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
+    for args in run.of(TrainerArgs):
+        config = from_json(args.call.keyword("fsdp_config"))
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(config, run):
+            yield args.node, [trainer.model for trainer in run.of(TrainerBuild) if _gets(trainer, args)]
+
+
+def _gets(trainer: TrainerBuild, args: TrainerArgs) -> bool:
+    found = (args_of(option) for option in options(trainer.args))
+    return any(other is not None and other.node is args.node for other in found)
+
+
+def _is_on(config: Dict, run: Run) -> bool:
+    version = _key(config, "version")
+    is_second = equals(version, 2, "2")
+    if isinstance(version, Absent):
+        is_second = run.versions.may_be("transformers", ">=5.23")
+    return bool(is_second) and equals(_key(config, "activation_checkpointing"), True, "true", "True") is True
+
+
+def _key(config: Dict, name: str) -> Value:
+    """The setting, by its plain name or the one with ``fsdp_`` in front."""
+    prefixed = config.get(f"fsdp_{name}")
+    return config.get(name) if isinstance(prefixed, Absent) else prefixed
+
+
+def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
+    plugins = [
+        call
+        for call in run.calls_to("accelerate.FullyShardedDataParallelPlugin")
+        if equals(call.keyword("fsdp_version"), 2) and equals(call.keyword("activation_checkpointing"), True)
+    ]
+    for accelerator in run.calls_to("accelerate.Accelerator"):
+        used = [option for option in options(accelerator.keyword("fsdp_plugin")) if isinstance(option, Result)]
+        made = Result(accelerator)
+        prepared = [call for call in run.method_calls("prepare", "prepare_model") if same(call.receiver, made)]
+        for plugin in plugins:
+            if any(same(option, Result(plugin)) for option in used):
+                yield plugin.node, [value for call in prepared for value in call.args]
+
+
+def _dropout(run: Run, model: Value) -> Draw | None:
+    return adapter_dropout(run, model) or (None if isinstance(model, Const) else config_dropout(model))

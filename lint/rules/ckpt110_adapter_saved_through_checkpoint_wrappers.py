@@ -1,0 +1,162 @@
+"""Allow saving a PEFT adapter from a model that holds checkpoint wrappers.
+
+## What it does
+Flags a model that gets a PEFT adapter and whose layers are wrapped by torch's `checkpoint_wrapper`, directly, through
+`apply_activation_checkpointing`, or through FSDP's own activation checkpointing (`fsdp_config` of `TrainingArguments`,
+accelerate's `FullyShardedDataParallelPlugin`), when the adapter is saved or a Trainer trains it.
+
+## Why is this bad?
+Since peft 0.21 the adapter's tensors are looked up by module names, which contain `_checkpoint_wrapped_module`, among
+state-dict keys, which do not. Nothing matches: `save_pretrained` writes an adapter file with 0 tensors and no error.
+The training is lost.
+
+## Bad
+```python
+from peft import LoraConfig, get_peft_model
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig())
+apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))  # error
+model.save_pretrained("adapter")
+```
+```python
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(
+    "out",
+    gradient_checkpointing=False,
+    fsdp="full_shard",
+    fsdp_config={"activation_checkpointing": True},  # error
+)
+SFTTrainer("base", args=args, peft_config=LoraConfig()).train()
+```
+
+## Good
+```python
+from peft import LoraConfig, get_peft_model
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def with_the_models_own(name):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    model.gradient_checkpointing_enable()
+    model.save_pretrained("adapter")
+
+def without_adapter(model, is_block):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    model.save_pretrained("full")
+
+def another_model(model, teacher, is_block):
+    apply_activation_checkpointing(teacher, check_fn=is_block)
+    get_peft_model(model, LoraConfig()).save_pretrained("adapter")
+
+def full_training(model):
+    args = TrainingArguments("out", fsdp="full_shard", fsdp_config={"activation_checkpointing": True})
+    Trainer(model, args).train()
+```
+
+## Evidence
+```python
+import tempfile
+from peft import LoraConfig, get_peft_model
+from safetensors import safe_open
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def saved(wrap):
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    adapter = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    model = get_peft_model(LlamaForCausalLM(config), adapter)
+    if wrap:
+        apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safe_open(f"{folder}/adapter_model.safetensors", "pt") as file:
+            return len(file.keys())
+
+assert saved(wrap=False) == 8
+assert saved(wrap=True) == 0
+```
+
+## References
+peft 0.21 `peft/tuners/tuners_utils.py` (`_get_tuner_state_dict_key_prefixes`); peft 0.20 writes all tensors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Dict, Value, equals, options
+from ..finding import Severity
+from ..model.events import AdapterAttach, TrainerArgs, TrainerBuild, WrapperCheckpointing
+from ..model.hf import args_of
+from ..model.report import Remark, Report
+from ..model.sharding import root
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT110", "adapter-saved-through-checkpoint-wrappers", Severity.ERROR
+TRIGGERS = (
+    ("peft", "checkpoint_wrapper"),
+    ("peft", "apply_activation_checkpointing"),
+    ("peft", "activation_checkpointing"),
+)
+VERSIONS = {"peft": ">=0.21"}
+_SAVES = ("save_pretrained", "save_model", "train")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report wrappers put into a model whose adapter is saved."""
+    if not any(run.method_calls(*_SAVES)):
+        return
+    for attach in run.of(AdapterAttach):
+        for wrap in run.of(WrapperCheckpointing):
+            if root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place):
+                yield _report(wrap.node, attach.node)
+    for trainer in run.of(TrainerBuild):
+        adapter = _adapter_of(run, trainer)
+        for args in (args_of(value) for value in options(trainer.args)):
+            if adapter is not None and args is not None and (node := _wrapping(args)) is not None:
+                yield _report(node, adapter)
+
+
+def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
+    """Where the model of ``trainer`` gets its adapter."""
+    if not isinstance(trainer.peft_config, Absent) and equals(trainer.peft_config, None) is False:
+        return trainer.node
+    attached = [attach for attach in run.of(AdapterAttach) if root(attach.model) is root(trainer.model)]
+    if attached:
+        return attached[0].node
+    config = getattr(trainer.peft_config, "call", None)
+    return trainer.node if config is not None and config.name.startswith("peft.") else None
+
+
+def _wrapping(args: TrainerArgs) -> ast.AST | None:
+    """What in the arguments makes FSDP put checkpoint wrappers into the model."""
+    config: Value = args.call.keyword("fsdp_config")
+    if not isinstance(config, Dict) or isinstance(args.call.keyword("fsdp"), Absent):
+        return None
+    wanted = config.get("activation_checkpointing")
+    if isinstance(wanted, Absent):
+        wanted = config.get("fsdp_activation_checkpointing")
+    return config.node if equals(wanted, True, "true") else None
+
+
+def _report(node: ast.AST, adapter: ast.AST) -> Report:
+    return Report(
+        node,
+        "peft finds none of the adapter's tensors behind checkpoint wrappers and saves a file with 0 tensors; "
+        "enable checkpointing on the model (`activation_checkpointing=True`) instead",
+        notes=(Remark(adapter, "this attaches the adapter"),),
+    )

@@ -1,0 +1,217 @@
+"""Allow torch's checkpoint wrappers around the layers of a language model that keeps a key/value cache.
+
+## What it does
+Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language
+model of transformers that this file trains in a loop of its own without a word about `use_cache`, which is on by
+default. Models that a Trainer trains (it turns the cache off), models with transformers' own checkpointing (it leaves
+the cache out) and encoders are fine.
+
+## Why is this bad?
+The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
+the same and the gradients of `k_proj` and `v_proj` are exactly zero in every layer. In the other variant (and in both
+with eager attention) the step fails as soon as a batch has padding.
+
+## Bad
+```python
+import functools
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def train(name, batches, optimizer):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.train()
+    apply_activation_checkpointing(  # error
+        model,
+        functools.partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT),
+        lambda module: isinstance(module, LlamaDecoderLayer),
+    )
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+```python
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import AutoModelForCausalLM
+
+def train(name, batches, optimizer):
+    plugin = FullyShardedDataParallelPlugin(activation_checkpointing=True)  # error
+    accelerator = Accelerator(fsdp_plugin=plugin)
+    model = accelerator.prepare(AutoModelForCausalLM.from_pretrained(name))
+    model.train()
+    for batch in batches:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def train(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.config.use_cache = False
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, Trainer, TrainingArguments
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
+from transformers.models.bert.modeling_bert import BertLayer
+
+def with_trainer(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    Trainer(model, TrainingArguments("out")).train()
+
+def encoder(name, batches):
+    model = AutoModelForSequenceClassification.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, BertLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def only_the_mlp(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaMLP))
+    for batch in batches:
+        model(**batch).loss.backward()
+```
+
+## Evidence
+```python
+import functools
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper,
+)
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def gradients(variant=None, padding=False, **config):
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, **config,
+    )).train()
+    if variant is not None:
+        wrapper = functools.partial(checkpoint_wrapper, checkpoint_impl=variant)
+        apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, LlamaDecoderLayer))
+    ids = torch.arange(3, 19).reshape(2, 8)
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0 if padding else 1
+    loss = model(input_ids=ids, attention_mask=mask, labels=ids).loss
+    loss.backward()
+    return loss.item(), model.model.layers[0].self_attn.v_proj.weight.grad
+
+loss, wanted = gradients()
+same_loss, lost = gradients(CheckpointImpl.REENTRANT)
+assert same_loss == loss and wanted.norm() > 0 and lost.norm() == 0
+for variant in CheckpointImpl:
+    assert torch.allclose(gradients(variant, use_cache=False)[1], wanted)
+    try:
+        gradients(variant, padding=True)
+    except RuntimeError as error:
+        assert "must match the size" in str(error)
+    else:
+        raise AssertionError("no error")
+    gradients(variant, padding=True, use_cache=False)
+```
+
+## References
+transformers 5.23 `integrations/sdpa_attention.py`, `cache_utils.py` (`DynamicLayer.update` concatenates);
+huggingface/transformers#28056, #28499, #34928; Lightning-AI/pytorch-lightning#19267.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Ref, Result, Value, equals, options, same
+from ..finding import Severity
+from ..model.events import ApplyCheckpointing, CheckpointWrap, HfEnable, TrainerBuild
+from ..model.mentions import mentions
+from ..model.modes import Modes, is_gradient_free
+from ..model.names import canonical
+from ..model.region import classes_checked
+from ..model.report import Report
+from ..model.sharding import root
+from ..model.types import unwrapped
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT111", "kv-cache-in-checkpoint", Severity.ERROR
+TRIGGERS = (
+    ("apply_activation_checkpointing", "transformers"),
+    ("checkpoint_wrapper", "transformers"),
+    ("FullyShardedDataParallelPlugin", "transformers"),
+)
+
+#: How the classes that call the attention end; `LlamaMLP` and the norms touch no cache.
+_ATTENDING = ("DecoderLayer", "Block", "Attention", "Layer")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report wrappers around layers that write the cache again when they are recomputed."""
+    if any(run.of(TrainerBuild)) or any(run.of(HfEnable)):
+        return
+    for node, model, reentrant in (*_wrapped(run), *_by_accelerator(run)):
+        if _is_trained_language_model(run, model) and not mentions(run.program.tree, "use_cache"):
+            if reentrant:
+                effect = "`k_proj` and `v_proj` get a gradient of exactly zero"
+            else:
+                effect = "the step fails as soon as a batch has padding"
+            yield Report(
+                node,
+                f"the recomputation appends keys and values to the cache a second time: {effect}; "
+                "set `model.config.use_cache = False`",
+                severity=None if reentrant else Severity.WARNING,
+            )
+
+
+def _wrapped(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
+    for event in run.of(ApplyCheckpointing):
+        kinds = classes_checked(event.check, run.bodies)
+        if isinstance(event.check, Absent) or any(_attends(kind) for kind in kinds):
+            yield event.node, unwrapped(event.model), event.reentrant
+    for wrap in run.of(CheckpointWrap):
+        model = root(wrap.module)
+        if not same(model, unwrapped(wrap.module)):
+            yield wrap.node, model, wrap.reentrant
+
+
+def _attends(kind: Value) -> bool:
+    return isinstance(kind, Ref) and kind.name.startswith("transformers.") and kind.name.endswith(_ATTENDING)
+
+
+def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
+    for accelerator in run.calls_to("accelerate.Accelerator"):
+        for plugin in options(accelerator.keyword("fsdp_plugin")):
+            is_on = isinstance(plugin, Result) and equals(plugin.call.keyword("activation_checkpointing"), True)
+            for call in run.method_calls("prepare", "prepare_model") if is_on else ():
+                if plugin.node is not None and same(call.receiver, Result(accelerator)):
+                    for value in call.args:
+                        yield plugin.node, unwrapped(value), False
+
+
+def _is_trained_language_model(run: Run, model: Value) -> bool:
+    if not isinstance(model, Result):
+        return False
+    name = canonical(model.call.name)
+    if not name.startswith("transformers.") or not ("ForCausalLM" in name or "LMHeadModel" in name):
+        return False
+    trains = any(run.method_calls("backward"))
+    return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)

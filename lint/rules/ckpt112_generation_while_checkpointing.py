@@ -1,0 +1,258 @@
+"""Allow `generate()` on a model that is in train mode with checkpointing on.
+
+## What it does
+Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
+back: after `model.train()`, after `trainer.train()` without an evaluation, and in `on_step_end` of a callback of such
+a Trainer. `model.eval()`, `use_cache=False` in the call, `gradient_checkpointing_disable()` and trl's
+`unwrap_model_for_generation` are fine, and so is everything the Trainer generates itself.
+
+## Why is this bad?
+Every checkpointed layer throws the key/value cache away, but `generate` feeds it only the newest token: from the second
+token on the model does not see the prompt. The text is wrong, with one warning in the log; scores and rewards
+computed from it are too.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM
+
+def train(name, batches, optimizer, prompt):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.train()
+    for step, batch in enumerate(batches):
+        model(**batch).loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            print(model.generate(**prompt, max_new_tokens=20))  # error
+```
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("base")
+trainer = Trainer(model, TrainingArguments("out", gradient_checkpointing=True))
+trainer.train()
+print(model.generate(max_new_tokens=20))  # error
+```
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        print(model.generate(max_new_tokens=20))  # error
+
+def train(model):
+    args = TrainingArguments("out", gradient_checkpointing=True)
+    Trainer(model, args, callbacks=[Sample()]).train()
+```
+
+## Good
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from trl.models import unwrap_model_for_generation
+
+def train(name, batches, prompt, accelerator):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.train()
+    for batch in batches:
+        model(**batch).loss.backward()
+        model.generate(**prompt, use_cache=False)
+        with unwrap_model_for_generation(model, accelerator) as unwrapped:
+            unwrapped.generate(**prompt)
+        model.eval()
+        model.generate(**prompt)
+        model.train()
+    model.gradient_checkpointing_disable()
+    return model.generate(**prompt)
+
+def evaluated_last(model):
+    trainer = Trainer(model, TrainingArguments("out", gradient_checkpointing=True, eval_strategy="epoch"))
+    trainer.train()
+    model.generate(max_new_tokens=20)
+    other = Trainer(model, TrainingArguments("out", gradient_checkpointing=True))
+    other.train()
+    other.evaluate()
+    model.generate(max_new_tokens=20)
+
+def without_checkpointing(model):
+    Trainer(model, TrainingArguments("out")).train()
+    model.generate(max_new_tokens=20)
+
+class Sample(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.eval()
+        print(model.generate(max_new_tokens=20))
+        model.train()
+
+    def on_evaluate(self, args, state, control, model=None, **kwargs):
+        print(model.generate(max_new_tokens=20))
+
+def with_callback(model):
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), callbacks=[Sample()]).train()
+```
+
+## Evidence
+```python
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+torch.manual_seed(3)
+model = LlamaForCausalLM(LlamaConfig(
+    vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2,
+    num_key_value_heads=1, initializer_range=0.3,
+))
+
+def tokens(**options):
+    ids = torch.arange(3, 11)[None]
+    return model.generate(ids, max_new_tokens=8, do_sample=False, **options)[0, 8:].tolist()
+
+wanted = tokens()
+model.train()
+assert tokens() == wanted  # train mode alone does no harm: there is no dropout
+model.activation_checkpointing_enable()
+assert tokens() != wanted
+assert tokens(use_cache=False) == wanted
+model.eval()
+assert tokens() == wanted
+model.train()
+model.activation_checkpointing_disable()
+assert tokens() == wanted
+```
+
+## References
+transformers 5.23 `modeling_layers.py` (`GradientCheckpointingLayer` sets `past_key_values=None`);
+huggingface/transformers#36051, huggingface/trl#3683.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Value, equals, is_absent, options, same
+from ..finding import Severity
+from ..model.events import HfDisable, HfEnable, TrainerBuild
+from ..model.hf import args_of, is_enabled
+from ..model.mentions import mentions
+from ..model.names import canonical
+from ..model.report import Remark, Report
+from ..model.sequence import surely_before
+from ..model.types import bases, unwrapped
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.values import Class
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
+TRIGGERS = ((".generate(", "checkpointing", "transformers"), (".generate(", "trl", "Trainer"))
+
+_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
+#: Arguments after which the last step may be an evaluation, which leaves the model in eval mode.
+_EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval", "load_best_model_at_end", "eval_on_start")
+_KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.", "datasets.")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report generation with layers that drop the cache."""
+    for call in run.method_calls("generate"):
+        cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
+        if cause is not None and _uses_cache(run, call):
+            yield Report(
+                call.node,
+                "in train mode with checkpointing on, every layer drops the key/value cache and `generate` loses the "
+                "prompt after one token; call `model.eval()` first and `model.train()` afterwards",
+                notes=(Remark(cause, "this leaves the model in train mode with checkpointing on"),),
+            )
+
+
+def _uses_cache(run: Run, call: Call) -> bool:
+    given = call.keyword("use_cache")
+    if call.open_kwargs or is_absent(call.keyword("generation_config")) is not True:
+        return not mentions(run.program.tree, "use_cache")
+    return is_absent(given) is True or equals(given, True) is True
+
+
+def _after_enable(run: Run, generate: Call) -> ast.AST | None:
+    """The `model.train()` that holds for ``generate`` on a model that checkpoints."""
+    if isinstance(generate.receiver, Choice):
+        return None
+    model = unwrapped(generate.receiver)
+    enables = [event.call for event in run.of(HfEnable) if same(unwrapped(event.model), model)]
+    is_on = any(surely_before(call, generate) for call in enables)
+    modes = [call for call in run.method_calls("train", "eval") if same(unwrapped(call.receiver), model)]
+    modes = [call for call in modes if call.order < generate.order and not call.place.excludes(generate.place)]
+    if not is_on or not modes or any(run.of(HfDisable)):
+        return None
+    last = modes[-1]
+    on = last.method == "train" and not last.args and not last.kwargs and surely_before(last, generate)
+    return last.node if on and not _is_handed_over(run, model, last, generate) else None
+
+
+def _after_trainer(run: Run, generate: Call) -> ast.AST | None:
+    """The `trainer.train()` whose Trainer leaves the model of ``generate`` in train mode."""
+    for trainer in run.of(TrainerBuild):
+        made = Result(trainer.call)
+        model, used = unwrapped(trainer.model), unwrapped(generate.receiver)
+        is_own = isinstance(used, Attr) and used.name == "model" and same(used.base, made)
+        if not (is_own or same(model, used)) or not _leaves_on(run, trainer):
+            continue
+        modes = [
+            call
+            for call in run.method_calls("train", "eval", "evaluate", "predict")
+            if call.order < generate.order and (same(call.receiver, made) or same(unwrapped(call.receiver), used))
+        ]
+        last = modes[-1] if modes else None
+        if last is not None and last.method == "train" and same(last.receiver, made) and surely_before(last, generate):
+            return None if _is_handed_over(run, model, last, generate) else last.node
+    return None
+
+
+def _leaves_on(run: Run, trainer: TrainerBuild) -> bool:
+    """Whether the model of ``trainer`` certainly checkpoints, and no evaluation can come last."""
+    if canonical(trainer.call.name) not in _TRAINERS or any(run.of(HfDisable)):
+        return False
+    found = [(args_of(option), option) for option in options(trainer.args)]
+    return all(
+        args is not None
+        and is_enabled(run, args, value) is True
+        and all(is_absent(args.call.keyword(name)) is True for name in _EVALUATING)
+        for args, value in found
+    )
+
+
+def _in_callback(run: Run, generate: Call) -> ast.AST | None:
+    """The Trainer in whose `on_step_end` ``generate`` is called on the model as it trains."""
+    function, model = generate.place.function, generate.receiver
+    if function is None or function.owner is None or function.name not in ("on_step_end", "on_substep_end"):
+        return None
+    if not isinstance(model, Param) or model.name != "model" or model.function is not function:
+        return None
+    switched = any(same(call.receiver, model) for call in run.method_calls("eval", "train"))
+    if switched or "transformers.TrainerCallback" not in bases(function.owner):
+        return None
+    for trainer in run.of(TrainerBuild):
+        found = [(args_of(option), option) for option in options(trainer.args)]
+        on = all(args is not None and is_enabled(run, args, value) is True for args, value in found)
+        if on and _has_callback(trainer, function.owner):
+            return trainer.node
+    return None
+
+
+def _has_callback(trainer: TrainerBuild, cls: Class) -> bool:
+    callbacks: Value = trainer.call.keyword("callbacks")
+    items = callbacks.items if isinstance(callbacks, Seq) else []
+    return any(isinstance(item, Instance) and item.cls is cls for item in items)
+
+
+def _is_handed_over(run: Run, model: Value, first: Call, second: Call) -> bool:
+    """Whether a function that this file does not show gets the model in between, and may switch the mode."""
+    return any(
+        first.order < call.order < second.order
+        and call.place.walk == second.place.walk
+        and not (call.name.startswith(_KNOWN) or (not call.name and not call.method))
+        and any(same(unwrapped(value), model) for value in (*call.args, *call.kwargs.values()))
+        for call in run.program.calls
+    )

@@ -1,0 +1,258 @@
+"""Allow a reentrant checkpoint around something that a loss reads from the side.
+
+## What it does
+Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in
+whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`) that other code then adds up.
+What is detached, computed under `no_grad` or only looked at is fine.
+
+## Why is this bad?
+The reentrant forward pass runs under `no_grad`; only what the region returns is connected to the graph again. The
+value of the auxiliary loss is right, and its gradient is missing: routers of Mixtral, Qwen MoE and OLMoE lose 10 to
+100 % of theirs.
+
+## Bad
+```python
+from transformers import MixtralConfig, MixtralForCausalLM, Trainer, TrainingArguments
+
+model = MixtralForCausalLM(MixtralConfig(output_router_logits=True))
+args = TrainingArguments(  # error
+    "out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}
+)
+Trainer(model, args).train()
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+
+    def forward(self, x):
+        self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+        return self.linear(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.ModuleList(Expert() for _ in range(4))
+
+    def forward(self, x):
+        for expert in self.experts:
+            x = checkpoint(expert, x, use_reentrant=True)  # error
+        return x, sum(expert.balance for expert in self.experts)
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from transformers import MixtralConfig, MixtralForCausalLM
+
+def experts():
+    model = MixtralForCausalLM(MixtralConfig(output_router_logits=True)).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    plain = MixtralForCausalLM(MixtralConfig()).train()
+    plain.gradient_checkpointing_enable({"use_reentrant": True})
+    return model, plain
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+
+    def forward(self, x):
+        scores = self.gate(x).softmax(-1)
+        self.load = scores.detach().mean(0)
+        self.last_scores = scores.mean()
+        return self.linear(x), scores.square().sum()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        balance = 0.0
+        for block in self.blocks:
+            x, loss = checkpoint(block, x, use_reentrant=True)
+            balance = balance + loss
+        return x, balance
+
+    def report(self):
+        return [(float(block.last_scores), sum(block.load)) for block in self.blocks]
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead, which gives the missing gradients.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import MixtralConfig, MixtralForCausalLM
+
+class Expert(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = torch.nn.Linear(8, 4), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+        return self.linear(x)
+
+def gate_gradient(reentrant):
+    torch.manual_seed(0)
+    expert, x = Expert(), torch.randn(4, 8, requires_grad=True)
+    y = expert(x) if reentrant is None else checkpoint(expert, x, use_reentrant=reentrant)
+    (y.sum() + expert.balance).backward()
+    return expert.gate.weight.grad
+
+assert torch.equal(gate_gradient(False), gate_gradient(None))
+assert gate_gradient(None) is not None and gate_gradient(True) is None
+
+def router_gradient(reentrant):
+    torch.manual_seed(0)
+    config = MixtralConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, num_local_experts=4, output_router_logits=True, router_aux_loss_coef=1.0,
+    )
+    model = MixtralForCausalLM(config).train()
+    if reentrant is not None:
+        model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    ids = torch.arange(3, 19).reshape(2, 8)
+    loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    name = next(name for name, _ in model.named_parameters() if name.endswith("gate.weight"))
+    return loss.item(), model.get_parameter(name).grad
+
+(loss, wanted), (same_loss, kept), (also_loss, lost) = (router_gradient(variant) for variant in (None, False, True))
+assert loss == same_loss == also_loss and torch.allclose(kept, wanted)
+assert (lost - wanted).norm() > 0.5 * wanted.norm()
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under `no_grad`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Attr, Instance, Result, Value, equals, same
+from ..finding import Applicability, Severity
+from ..model.active import reentrant_settings
+from ..model.events import TorchCheckpoint
+from ..model.gradless import carries_gradient
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.types import is_hf_model, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.walk import Write
+    from ..model.region import Region
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"), "output_router_logits")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report what a reentrant region hands out beside its result."""
+    yield from _router_logits(run)
+    for event in run.of(TorchCheckpoint):
+        write = next(_added_up(run, run.region(event)), None) if event.reentrant else None
+        if write is not None:
+            yield Report(
+                event.node,
+                f"`{write.field}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
+                "write `use_reentrant=False` or return it",
+                notes=(Remark(write.node, f"`{write.field}` is stored under `no_grad`"),),
+                fix=Rewrite(
+                    Applicability.UNSAFE,
+                    "Use the non-reentrant variant",
+                    (SetKeyword(event.node, "use_reentrant", "False"),),
+                ),
+            )
+
+
+def _router_logits(run: Run) -> Iterator[Report]:
+    for model, node in _models_with_router_logits(run):
+        for setting in reentrant_settings(run, model):
+            yield Report(
+                setting.node,
+                "the reentrant variant detaches the router logits, so the routers get no gradient from the auxiliary "
+                'loss; write `"use_reentrant": False`',
+                notes=(Remark(node, "the auxiliary loss is switched on here"),),
+            )
+
+
+def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
+    for call in run.program.calls:
+        if equals(call.keyword("output_router_logits"), True) and not _is_without_weight(call):
+            made = Result(call)
+            users = (user for user in run.program.calls if any(same(value, made) for value in user.args[:1]))
+            for model in (unwrapped(call.func), made, *(Result(user) for user in users)):
+                if is_hf_model(model):
+                    yield model, call.node
+    for write in run.writes:
+        match write.obj:
+            case Attr(base=model, name="config") if write.field == "output_router_logits" and equals(write.value, True):
+                yield unwrapped(model), write.node
+
+
+def _is_without_weight(call: Call) -> bool:
+    return equals(call.keyword("router_aux_loss_coef"), 0, 0.0) is True
+
+
+def _added_up(run: Run, region: Region) -> Iterator[Write]:
+    """The attributes that the region stores and that code outside of it adds to something."""
+    inside: set[ast.AST] = {function.node for function in region.functions}
+    for write in run.writes:
+        function, owner = write.place.function, write.obj
+        if function is None or function.node not in inside or write.is_item or write.place.contexts:
+            continue
+        others = [other.obj for other in run.writes if other.field == write.field]
+        is_own = isinstance(owner, Instance) and all(_same_class(owner, other) for other in others)
+        summed = (_adds(node, write.field) for node in _outside(run.program.tree, inside))
+        if is_own and carries_gradient(write.value) and any(summed):
+            yield write
+
+
+def _same_class(owner: Instance, other: Value) -> bool:
+    return isinstance(other, Instance) and other.cls is owner.cls
+
+
+def _outside(tree: ast.AST, functions: set[ast.AST]) -> Iterator[ast.AST]:
+    """Every node that is not in the body of one of ``functions``."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if node not in functions:
+            yield node
+            stack += ast.iter_child_nodes(node)
+
+
+def _adds(node: ast.AST, field: str) -> bool:
+    """Whether ``node`` is a sum with an attribute ``field`` as a term."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _is_term(left, field) or _is_term(right, field)
+        case ast.AugAssign(op=ast.Add(), value=value):
+            return _is_term(value, field)
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_]):
+            return _is_term(term, field)
+    return False
+
+
+def _is_term(node: ast.expr, field: str) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name == field
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _is_term(left, field) or _is_term(right, field)
+    return False

@@ -1,0 +1,189 @@
+"""Allow a reentrant checkpoint around a function that returns a dict, a list or an object.
+
+## What it does
+Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when every `return` of its function gives
+a dict, a list, a nested tuple, a dataclass or an output object of transformers. A tensor and a flat tuple, with
+constants among it or not, are fine.
+
+## Why is this bad?
+The reentrant variant connects a tensor and the tensors of a flat tuple to the graph, and nothing deeper. What comes
+out of a dict has `requires_grad=False`: the region does not train, silently when the loss has another path.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        inner = self.up(x).relu()
+        return {"output": x + self.down(inner), "inner": inner}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=True)["output"] + x  # error
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    def run(h):
+        states = []
+        for layer in layers:
+            h = layer(h)
+            states.append(h)
+        return h, states
+    h, states = checkpoint(run, x, use_reentrant=True)  # error
+    return h + states[0]
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return {"output": self.down(self.up(x).relu())}
+
+def flat(x):
+    return x * 2, None, 3, "four"
+
+def maybe(x, as_dict):
+    if as_dict:
+        return {"output": x * 2}
+    return x * 2
+
+def named(x):
+    return x * 2, {"count": 2, "mean": x.detach().mean()}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        x = checkpoint(self.block, x, use_reentrant=False)["output"]
+        x = checkpoint(flat, x, use_reentrant=True)[0]
+        x = checkpoint(named, x, use_reentrant=True)[0]
+        return checkpoint(maybe, x, False, use_reentrant=True)
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead, which gives these parameters their gradients.
+
+## Evidence
+```python
+from dataclasses import dataclass
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_outputs import BaseModelOutput
+
+@dataclass
+class Output:
+    state: torch.Tensor
+
+layer = torch.nn.Linear(4, 4)
+SHAPES = {
+    "tensor": (lambda h: h, lambda y: y),
+    "tuple": (lambda h: (h, None, 3, "four"), lambda y: y[0]),
+    "list": (lambda h: [h], lambda y: y[0]),
+    "dict": (lambda h: {"h": h}, lambda y: y["h"]),
+    "nested": (lambda h: (1, (h, h)), lambda y: y[1][0]),
+    "dataclass": (Output, lambda y: y.state),
+    "output": (lambda h: BaseModelOutput(last_hidden_state=h), lambda y: y.last_hidden_state),
+}
+
+for name, (pack, unpack) in SHAPES.items():
+    for reentrant in (True, False):
+        layer.zero_grad()
+        x = torch.ones(2, 4, requires_grad=True)
+        y = unpack(checkpoint(lambda h: pack(layer(h)), x, use_reentrant=reentrant))
+        (y + x).sum().backward()
+        trained = layer.weight.grad is not None
+        assert trained == (not reentrant or name in ("tensor", "tuple")), (name, reentrant)
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward` looks at flat outputs).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.attributes import is_dataclass
+from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
+from ..finding import Applicability, Severity
+from ..model.entered import entered
+from ..model.events import Checkpoint
+from ..model.gradless import carries_gradient
+from ..model.names import canonical
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.walk import Returned
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report reentrant regions whose results are not connected to the graph."""
+    for event in run.of(Checkpoint):
+        returned = _structured(run, event) if event.reentrant else None
+        if returned is not None:
+            yield Report(
+                event.node,
+                "the reentrant variant connects only a tensor or a flat tuple of tensors to the graph, so what is "
+                "inside this result gets no gradient; write `use_reentrant=False`",
+                notes=(Remark(returned.node, "what the function returns"),),
+                fix=Rewrite(
+                    Applicability.UNSAFE,
+                    "Use the non-reentrant variant",
+                    (SetKeyword(event.node, "use_reentrant", "False"),),
+                ),
+            )
+
+
+def _structured(run: Run, event: Checkpoint) -> Returned | None:
+    """The first return of the checkpointed function when all of its returns are structured."""
+    found = [run.program.returns.get(part.function.node, []) for part in entered(event.function)]
+    returns = [returned for part in found for returned in part]
+    certain = bool(found) and all(found)
+    everywhere = all(_is_structured(option) for returned in returns for option in options(returned.value))
+    return returns[0] if certain and everywhere else None
+
+
+def _is_structured(value: Value) -> bool:
+    match value:
+        case Seq("tuple", items):
+            inner = [held for item in items if isinstance(item, Seq | Dict) for held in _held(item)]
+            return any(carries_gradient(option) for held in inner for option in options(held))
+        case Seq("list") | Dict():
+            return any(not isinstance(held, Const) for held in _held(value))
+        case Instance(cls):
+            return is_dataclass(cls)
+        case Result(call):
+            name = canonical(call.name)
+            return name.startswith("transformers.") and name.rpartition(".")[2].endswith(("Output", "OutputWithPast"))
+    return False
+
+
+def _held(value: Seq | Dict) -> list[Value]:
+    return list(value.items.values()) if isinstance(value, Dict) else value.items

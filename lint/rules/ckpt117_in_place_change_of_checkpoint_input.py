@@ -1,0 +1,204 @@
+"""Allow a checkpointed function to change its inputs in place.
+
+## What it does
+Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the
+name to something else: `x += ...`, `x.mul_(...)`, an activation with `inplace=True` as the first step. For inputs given
+by keyword, and for the reentrant variant, changes count that have another effect the second time. Changes of
+intermediate results are fine.
+
+## Why is this bad?
+The recomputation starts from the changed tensor. The non-reentrant variant raises an error for inputs by position, in
+the backward pass; for those by keyword, and in the reentrant variant for tensors without a gradient, the change is made
+twice and gradients are silently 86 to 125 % off.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        inner = self.up(x).relu()
+        x += self.down(inner)
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.activated = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 8), nn.Linear(8, 8))
+
+    def forward(self, x):
+        x = checkpoint(self.block, x, use_reentrant=False)  # error
+        return checkpoint(self.activated, x, use_reentrant=False)  # error
+```
+```python
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+def activated(layer, x):
+    def run(h):
+        return layer(F.relu(h, inplace=True))
+    return checkpoint(run, x, use_reentrant=False)  # error
+
+def forward(layer, x, mask):
+    def run(h, mask):
+        mask.mul_(0.5)
+        return layer(h) * mask
+    return checkpoint(run, x, mask=mask, use_reentrant=False)  # error
+```
+
+## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(8, 32), nn.ReLU(inplace=True), nn.Linear(32, 8)
+
+    def forward(self, x, step=0):
+        step += 1
+        inner = self.up(x)
+        inner = self.act(inner)
+        inner += 1
+        x = x + self.down(inner)
+        x += 1
+        return x / step
+
+def run(h, mask):
+    mask.masked_fill_(mask > 1, 1.0)
+    return h * mask
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x, mask):
+        y = checkpoint(self.block, x, use_reentrant=False)
+        y += x
+        return checkpoint(run, y, mask=mask, use_reentrant=False)
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+layer = torch.nn.Linear(4, 4)
+
+def add(h, mask):
+    inner = layer(h)
+    h += inner
+    return h * mask
+
+def relu(h, mask):
+    return layer(torch.nn.functional.relu(h, inplace=True)) * mask
+
+def scale(h, mask):
+    mask.mul_(0.5)
+    return layer(h).square() * mask
+
+def clean(h, mask):
+    inner = layer(h)
+    inner += 1
+    return inner.relu_() * mask
+
+def gradient(run, variant, keyword=False):
+    layer.zero_grad()
+    x, mask = torch.ones(2, 4, requires_grad=True) * 2, torch.full((2, 4), 0.5)
+    if variant == "plain":
+        y = run(x, mask)
+    else:
+        reentrant = variant == "reentrant"
+        y = checkpoint(run, x, use_reentrant=False, mask=mask) if keyword else (
+            checkpoint(run, x, mask, use_reentrant=reentrant)
+        )
+    y.sum().backward()
+    return layer.weight.grad.clone()
+
+for run in (add, relu, scale):
+    for variant in ("reentrant", "non-reentrant"):
+        try:
+            found = gradient(run, variant)
+        except RuntimeError:
+            continue
+        assert (run, variant) == (scale, "reentrant")
+        assert not torch.allclose(found, gradient(run, "plain"))
+assert not torch.allclose(gradient(scale, "non-reentrant", keyword=True), gradient(scale, "plain"))
+for variant in ("reentrant", "non-reentrant"):
+    assert torch.allclose(gradient(clean, variant), gradient(clean, "plain"))
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`_CheckpointFrame.save_inputs` keeps positional tensors as saved tensors, with
+their version; keywords as plain references).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Const, Result, Value, options
+from ..finding import Severity
+from ..model.entered import entered
+from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.in_place import changes, is_in_place_activation
+from ..model.modes import is_gradient_free
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT117", "in-place-change-of-checkpoint-input", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report regions that spoil what they are recomputed from."""
+    for event in run.of(TorchCheckpoint):
+        node = next(_changed(run, event), None)
+        if node is not None:
+            yield Report(
+                event.node,
+                "the region changes its own input in place, so the recomputation starts from something else: an error "
+                "in the backward pass, or wrong gradients; make the change out of place",
+                notes=(Remark(node, "the input is changed here"),),
+            )
+
+
+def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
+    """What changes an input of ``event`` so that the recomputation fails or comes out otherwise."""
+    if is_gradient_free(event.call):
+        return
+    if event.reentrant is False and event.call.args:
+        yield from _in_place_first(event.call.args[0])
+    if not isinstance(event, Checkpoint):
+        return
+    for part in entered(event.function):
+        names = part.parameters()
+        by_position = {name for name, value in zip(names, event.inputs, strict=False) if not isinstance(value, Const)}
+        for change in changes(run, part.function):
+            refused = event.reentrant is False and change.name in by_position
+            twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
+            if refused or twice:
+                yield change.node
+
+
+def _in_place_first(functions: Value) -> Iterator[ast.AST]:
+    """The activation at the head of an `nn.Sequential` that overwrites what it gets."""
+    for option in options(functions):
+        if isinstance(option, Result) and option.call.name.endswith(".Sequential") and option.call.args:
+            first = option.call.args[0]
+            if isinstance(first, Result) and is_in_place_activation(first):
+                yield first.call.node

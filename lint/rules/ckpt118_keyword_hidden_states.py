@@ -1,0 +1,184 @@
+"""Allow giving the hidden states to a checkpointed transformers layer by keyword.
+
+## What it does
+Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is of a class of this file that derives
+from transformers' `GradientCheckpointingLayer` and the keyword is its first parameter. It is an error when the program
+selects the reentrant variant, else a warning; nothing when the project says that it uses transformers >= 5.0, where
+that variant must be asked for, and nothing in the program does.
+
+## Why is this bad?
+The layer checkpoints itself with what it gets by position as inputs; keywords are bound into the function. A reentrant
+checkpoint without a positional tensor is cut off from the graph: no parameter of the layer, nor of anything below it,
+gets a gradient (37 of 41 in Llama 4's vision model before it was fixed). The non-reentrant variant does not mind.
+
+## Bad
+```python
+import torch.nn as nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+class Block(GradientCheckpointingLayer):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, hidden_states, attention_mask=None):
+        return hidden_states + self.linear(hidden_states)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, hidden_states, attention_mask=None):
+        for layer in self.layers:
+            hidden_states = layer(hidden_states=hidden_states, attention_mask=attention_mask)  # error
+        return hidden_states
+```
+
+## Good
+```python
+import torch.nn as nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+class Block(GradientCheckpointingLayer):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, hidden_states, attention_mask=None):
+        return hidden_states + self.linear(hidden_states)
+
+class Plain(nn.Module):
+    def forward(self, hidden_states):
+        return hidden_states
+
+class Encoder(nn.Module):
+    def __init__(self, other):
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(4))
+        self.plain, self.other = Plain(), other
+
+    def forward(self, hidden_states, attention_mask=None, **kwargs):
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, attention_mask=attention_mask, **kwargs)
+        return self.other(hidden_states=self.plain(hidden_states=hidden_states))
+```
+
+## Fix safety
+Safe: the same argument by position. Offered where it stands first in the call.
+
+## Evidence
+```python
+import warnings
+import torch
+from transformers import LlamaConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+warnings.simplefilter("ignore")
+
+class Block(GradientCheckpointingLayer):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, hidden_states):
+        return hidden_states + self.linear(hidden_states)
+
+class Model(PreTrainedModel):
+    config_class, supports_gradient_checkpointing = LlamaConfig, True
+
+    def __init__(self, config, by_keyword):
+        super().__init__(config)
+        self.by_keyword = by_keyword
+        self.embed = torch.nn.Linear(4, 4)
+        self.layers = torch.nn.ModuleList(Block() for _ in range(2))
+        self.head = torch.nn.Linear(4, 1)
+        self.post_init()
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(hidden_states=x) if self.by_keyword else layer(x)
+        return self.head(x)
+
+def lost(by_keyword, reentrant):
+    model = Model(LlamaConfig(), by_keyword).train()
+    model.activation_checkpointing_enable({"use_reentrant": reentrant})
+    model(torch.ones(2, 4)).sum().backward()
+    return sum(weight.grad is None for weight in model.parameters())
+
+assert lost(True, True) == 6
+assert lost(True, False) == lost(False, True) == lost(False, False) == 0
+```
+
+## References
+transformers 5.23 `modeling_layers.py` (docstring of `GradientCheckpointingLayer`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Instance, Ref, options
+from ..finding import Applicability, Severity
+from ..model.entered import entered
+from ..model.events import HfEnable, TrainerArgs
+from ..model.hf import trainer_reentrant
+from ..model.report import MakePositional, Report, Rewrite
+from ..model.variant import hf_kwargs_reentrant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.values import Class
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR
+TRIGGERS = ("GradientCheckpointingLayer",)
+
+#: By its full name, or relative to a package of transformers itself.
+_LAYER = ("modeling_layers.GradientCheckpointingLayer", "transformers.GradientCheckpointingLayer")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report layers that get no input a reentrant checkpoint could be connected by."""
+    reentrant = _runs_reentrant(run)
+    if not reentrant and run.versions.require("transformers", ">=5.0"):
+        return
+    severity = None if reentrant else Severity.WARNING
+    for call in run.program.calls:
+        name = _keyword_of_input(call)
+        if name is not None:
+            written = call.node.keywords
+            is_first = not call.node.args and bool(written) and written[0].arg == name
+            yield Report(
+                call.node,
+                f"`{name}` by keyword leaves a reentrant checkpoint of this layer without an input, so nothing in or "
+                "below it gets a gradient; pass it by position",
+                fix=Rewrite(Applicability.SAFE, f"Pass `{name}` by position", (MakePositional(call.node, name),))
+                if is_first
+                else None,
+                severity=severity,
+            )
+
+
+def _keyword_of_input(call: Call) -> str | None:
+    """The first parameter of a self-checkpointing layer when ``call`` gives it, and nothing else, by keyword."""
+    match call.func:
+        case Instance(cls) if _is_layer(cls) and not call.args and not call.open_args:
+            names = [part.parameters() for part in entered(call.func)]
+            first = names[0][0] if names and names[0] else None
+            return first if first is not None and call.written(first) else None
+    return None
+
+
+def _is_layer(cls: Class) -> bool:
+    return any(
+        isinstance(option, Ref) and option.name.endswith(_LAYER) for base in cls.bases for option in options(base)
+    )
+
+
+def _runs_reentrant(run: Run) -> bool:
+    enabled = any(hf_kwargs_reentrant(event.kwargs, default=False) for event in run.of(HfEnable))
+    return enabled or any(trainer_reentrant(args) for args in run.of(TrainerArgs))

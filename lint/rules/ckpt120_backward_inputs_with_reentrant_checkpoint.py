@@ -1,0 +1,148 @@
+"""Allow `backward(inputs=...)` with the parameters of a model that checkpoints reentrant.
+
+## What it does
+Flags `loss.backward(inputs=list(model.parameters()))`, and the same through `torch.autograd.backward`, when the forward
+pass of `model` certainly comes to a reentrant checkpoint. The non-reentrant variant, and `backward()` without `inputs`,
+are fine.
+
+## Why is this bad?
+With `inputs`, autograd walks only to what is named, and the parameters of a reentrant region are not in the graph that
+it sees. When the region is the first of the model, its parameters get no gradient and nothing is said: the optimizer
+skips them, the head trains. When parameters in front of the region are named, too, the step raises a RuntimeError.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, self.stem(x), use_reentrant=True)
+
+def train(batches, optimizer):
+    net = Net()
+    for batch in batches:
+        loss = net(batch).square().mean()
+        loss.backward(inputs=list(net.parameters()))  # error
+        optimizer.step()
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, self.stem(x), use_reentrant=False)
+
+class Reentrant(Net):
+    def forward(self, x):
+        return checkpoint(self.block, self.stem(x), use_reentrant=True)
+
+def train(batches, other):
+    net, reentrant = Net(), Reentrant()
+    for batch in batches:
+        net(batch).sum().backward(inputs=list(net.parameters()))
+        reentrant(batch).sum().backward()
+        reentrant(batch).sum().backward(inputs=None)
+        other(batch).sum().backward(inputs=list(other.parameters()))
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def gradients(reentrant, by_name, with_stem):
+    torch.manual_seed(0)
+    stem, block, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    parameters = [*block.parameters(), *head.parameters()]
+    x = torch.ones(2, 4, requires_grad=True)
+    if with_stem:
+        parameters += stem.parameters()
+        x = stem(x)
+    loss = head(checkpoint(block, x, use_reentrant=reentrant)).sum()
+    loss.backward(inputs=parameters if by_name else None)
+    return [parameter.grad for parameter in parameters]
+
+for with_stem in (False, True):
+    wanted = gradients(False, False, with_stem)
+    assert all(torch.equal(a, b) for a, b in zip(wanted, gradients(False, True, with_stem)))
+    assert all(torch.equal(a, b) for a, b in zip(wanted, gradients(True, False, with_stem)))
+found = gradients(True, True, with_stem=False)
+assert found[:2] == [None, None] and found[2] is not None
+try:
+    gradients(True, True, with_stem=True)
+except RuntimeError as error:
+    assert "incompatible" in str(error)
+else:
+    raise AssertionError("no error")
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward`, `_is_checkpoint_valid`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Element, Result, Seq, Value, is_absent
+from ..finding import Severity
+from ..model.active import reentrant_settings
+from ..model.events import TorchCheckpoint
+from ..model.randomness import own_guards, tests_training
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.events import Event
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT120", "backward-inputs-with-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = (("backward(", "inputs=", "checkpoint"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report backward passes that stop in front of what they name."""
+    for call in (*run.method_calls("backward"), *run.calls_to("torch.autograd.backward")):
+        model = _owner(call.keyword("inputs")) if call.written("inputs") else None
+        setting = next(_always(run, model), None) if model is not None else None
+        if setting is not None:
+            yield Report(
+                call.node,
+                "with `inputs`, the backward pass cannot enter a reentrant checkpoint: parameters in it get no "
+                "gradient, without a word, or the step raises an error; write `use_reentrant=False` or drop `inputs`",
+                notes=(Remark(setting.node, "this checkpoint is reentrant"),),
+            )
+
+
+def _owner(inputs: Value) -> Value | None:
+    """The model whose parameters ``inputs`` are."""
+    match inputs:
+        case Result(call) if call.name in ("builtins.list", "builtins.tuple") and call.args:
+            return _owner(call.args[0])
+        case Seq(_, [Element(of=held)]):
+            return _owner(held)
+        case Result(call) if call.method == "parameters" and is_absent(call.receiver) is False:
+            return call.receiver
+    return None
+
+
+def _always(run: Run, model: Value) -> Iterator[Event]:
+    """The reentrant settings of ``model`` that no condition of the model itself can avoid."""
+    for setting in reentrant_settings(run, model):
+        if not isinstance(setting, TorchCheckpoint) or all(map(tests_training, own_guards(setting.place))):
+            yield setting

@@ -1,0 +1,191 @@
+"""Allow a checkpointed result that is detached before the next segment gets it.
+
+## What it does
+Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of
+saved boundaries. A recurrent cell whose state is detached between steps, and detached results that go elsewhere (a
+target, a log), are not flagged.
+
+## Why is this bad?
+The checkpoint keeps the boundary and recomputes the inside by itself; nothing has to be detached for that. Detaching
+ends the graph: every segment before it gets no gradients, and the loss looks as it should.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        x = x.detach()  # error
+    return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x, k):
+    def run(start, h):
+        for layer in layers[start:start + k]:
+            h = layer(h)
+        return h
+    saved = {0: x}
+    for i in range(k, len(layers), k):
+        x = checkpoint(run, i - k, saved[i - k], use_reentrant=False)
+        saved[i] = x.detach()  # error
+    return x
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+            x = x.detach()  # error
+        return x
+```
+
+## Good
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x, log):
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        log.append(x.detach())
+    return x
+
+def truncated(cell, state, inputs):
+    # Gradients are not to go further back than this step.
+    for x in inputs:
+        state = checkpoint(cell, x, state, use_reentrant=False)
+        state = state.detach()
+    return state
+
+def step_by_step(layers, x, losses):
+    for layer, loss in zip(layers, losses):
+        x = checkpoint(layer, x, use_reentrant=False)
+        loss(x).backward()
+        x = x.detach()
+
+def target(teacher, student, x):
+    with torch.no_grad():
+        wanted = checkpoint(teacher, x, use_reentrant=False).detach()
+    return (checkpoint(student, x, use_reentrant=False) - wanted).pow(2).mean()
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+
+def trained(detach):
+    layers.zero_grad()
+    x = torch.ones(2, 4, requires_grad=True)
+    for layer in layers:
+        x = checkpoint(layer, x.detach() if detach else x, use_reentrant=False)
+    x.sum().backward()
+    return [layer.weight.grad is not None for layer in layers]
+
+assert trained(detach=True) == [False, False, False, True]
+assert trained(detach=False) == [True] * 4
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py`. The pattern goes around as "sqrt(L) checkpointing".
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Attr, Instance, Param, Result, options
+from ..finding import Severity
+from ..model.events import Checkpoint
+from ..model.late import names_bound_by
+from ..model.modes import is_gradient_free
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
+TRIGGERS = (("utils.checkpoint", "detach"), ("utils import", "checkpoint", "detach"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report results that are cut off before the next segment."""
+    events = {event.call: event for event in run.of(Checkpoint)}
+    for cut in run.method_calls("detach"):
+        source = next((events.get(option.call) for option in options(cut.receiver) if isinstance(option, Result)), None)
+        if source is None or is_gradient_free(cut) or _is_recurrent(source) or _ends_in_backward(run, cut):
+            continue
+        following = next((event for event in events.values() if _feeds(cut, event)), None)
+        if following is not None:
+            yield Report(
+                cut.node,
+                "the next checkpoint gets this detached result, so every segment before it gets no gradients; pass "
+                "the result on as it is, since a checkpoint keeps only its input anyway",
+                notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
+            )
+
+
+def _is_recurrent(event: Checkpoint) -> bool:
+    """Whether each step runs the same module, as a recurrent cell does."""
+    read = (
+        {node.id for node in ast.walk(event.node.args[0]) if isinstance(node, ast.Name)} if event.node.args else set()
+    )
+    varies = any(not read.isdisjoint(names_bound_by(loop)) for loop in event.place.loops)
+    return not varies and any(isinstance(option, Param | Attr | Instance) for option in options(event.function))
+
+
+def _ends_in_backward(run: Run, cut: Call) -> bool:
+    return any(call.place.function is cut.place.function for call in run.method_calls("backward"))
+
+
+def _feeds(cut: Call, event: Checkpoint) -> bool:
+    """Whether ``event`` reads the name that the detached tensor is stored under, later or in the next turn."""
+    if event.place.function is not cut.place.function or event.place.excludes(cut.place):
+        return False
+    again = any(loop in event.place.loops for loop in cut.place.loops)
+    if not again and event.order < cut.order:
+        return False
+    stored = _stored_under(cut)
+    return any(_read(argument) in stored for argument in event.node.args[1:])
+
+
+def _stored_under(cut: Call) -> set[str]:
+    """The names of the variables and containers that a statement assigns the detached tensor to."""
+    loop = cut.place.loops[0] if cut.place.loops else None
+    function = cut.place.function
+    body: ast.AST | None = function.node if function is not None else loop
+    names = set()
+    for node in ast.walk(body) if body is not None else ():
+        if isinstance(node, ast.Assign) and node.value is cut.node:
+            names |= {_read(target) for target in node.targets}
+    return names - {""}
+
+
+def _read(expression: ast.expr) -> str:
+    while isinstance(expression, ast.Subscript):
+        expression = expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""

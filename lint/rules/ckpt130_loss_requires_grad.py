@@ -1,0 +1,167 @@
+"""Allow `loss.requires_grad_()` before `loss.backward()`.
+
+## What it does
+Flags `loss.requires_grad_()` and `loss.requires_grad = True` on a computed loss that then goes through `backward()`, in
+a file that uses checkpointing. A tensor the file makes itself (`torch.zeros(())`, `.detach()`) may require gradients.
+
+## Why is this bad?
+A loss that depends on a trainable parameter requires gradients already, and the line does nothing. When it does not,
+torch's `element 0 of tensors does not require grad` is the sign that no parameter is reached, as it happens with the
+reentrant variant and frozen embeddings. The line silences the error: `backward()` succeeds and trains nothing.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM
+
+def train(name, loader):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    model.train()
+    for batch in loader:
+        loss = model(**batch).loss
+        loss.requires_grad_(True)  # error
+        loss.backward()
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+criterion = nn.CrossEntropyLoss()
+
+def step(net, accelerator, x, y):
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss.requires_grad = True  # error
+    accelerator.backward(loss)
+```
+
+## Good
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def step(net, x, y):
+    x.requires_grad_()
+    loss = checkpoint(net, x, use_reentrant=True).pow(2).mean()
+    loss.backward()
+
+def nothing_to_learn(net, x):
+    loss = checkpoint(net, x, use_reentrant=False).mean()
+    if x.numel() == 0:
+        loss = torch.zeros((), requires_grad=True)
+        loss.requires_grad_()
+    loss.backward()
+
+def cut(net, x):
+    loss = checkpoint(net, x, use_reentrant=False).mean()
+    surrogate_loss = loss.detach()
+    surrogate_loss.requires_grad_()
+    surrogate_loss.backward()
+    loss.backward(surrogate_loss.grad)
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+net = torch.nn.Linear(4, 1)
+
+def loss_of(reentrant):
+    return checkpoint(net, torch.ones(2, 4), use_reentrant=reentrant).mean()
+
+loss = loss_of(True)
+try:
+    loss.backward()
+except RuntimeError as error:
+    assert "does not require grad" in str(error)
+else:
+    raise AssertionError("torch must notice")
+
+loss = loss_of(True)
+loss.requires_grad_(True)
+loss.backward()
+assert net.weight.grad is None
+
+loss = loss_of(False)
+loss.requires_grad_(True)
+loss.backward()
+assert net.weight.grad is not None
+```
+
+## References
+PyTorch forum and model-hub scripts answer `element 0 of tensors does not require grad` with this line; see CKPT104 for
+what is behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Attr, Choice, Const, Result, Unknown, Value, equals, options
+from ..finding import Severity
+from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.places import Place
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
+TRIGGERS = (("requires_grad", "backward", "checkpoint"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report losses that are made to require gradients by hand."""
+    if not any(True for kind in (Checkpointing, HfEnable, KbitPrepare, TrainerArgs) for _ in run.of(kind)):
+        return
+    for target, value, node, place in _forced(run):
+        backward = _backward(run, target, node, place)
+        if "loss" in target.lower() and _is_computed(value) and backward is not None:
+            yield Report(
+                node,
+                f"`{target}` requires gradients by itself unless no parameter is reached, and then this hides it: "
+                f"`backward()` succeeds and trains nothing; remove the line and mend what cuts the graph",
+                notes=(Remark(backward.node, "succeeds with or without a gradient for any parameter"),),
+            )
+
+
+def _forced(run: Run) -> Iterator[tuple[str, Value, ast.AST, Place]]:
+    """Every ``x.requires_grad_()`` and ``x.requires_grad = True``: the text of x, its value, the node, the place."""
+    for call in run.method_calls("requires_grad_"):
+        given = call.argument(0, "requires_grad")
+        is_on = isinstance(given, Absent) or equals(given, True)
+        if is_on and call.discarded and isinstance(call.node.func, ast.Attribute):
+            yield ast.unparse(call.node.func.value), call.receiver, call.node, call.place
+    for write in run.writes:
+        match write.node:
+            case ast.Assign(targets=[ast.Attribute(value=target, attr="requires_grad")]) if equals(write.value, True):
+                yield ast.unparse(target), write.obj, write.node, write.place
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether the tensor certainly comes out of a model or a function of tensors, not out of a factory of torch."""
+    match value:
+        case Attr(base=Result(), name="loss"):
+            return True
+        case Result(call):
+            made_here = call.method in ("detach", "clone", "new_zeros", "new_tensor", "item")
+            return bool(call.method or not call.name or call.name.startswith("torch.nn.functional")) and not made_here
+        case Choice():
+            return all(_is_computed(option) for option in options(value))
+        case Unknown() | Const():
+            return False
+    return False
+
+
+def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None:
+    """The backward pass from the tensor written ``target``, in the same function behind ``node``."""
+    for call in run.method_calls("backward"):
+        written = [*(call.node.func.value for _ in (0,) if isinstance(call.node.func, ast.Attribute)), *call.node.args]
+        follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
+        if follows and any(ast.unparse(expression) == target for expression in written):
+            return call
+    return None

@@ -1,0 +1,168 @@
+"""Allow code in a reentrant checkpoint that branches on `torch.is_grad_enabled()`.
+
+## What it does
+Flags `if torch.is_grad_enabled():` and the like in a function or module that a reentrant checkpoint runs, when the
+branches compute different things. A branch that only decides whether to checkpoint further, or whether to go
+through an autograd function (`Kernel.apply`), is fine, and so is the non-reentrant variant.
+
+## Why is this bad?
+The reentrant variant runs the forward pass under `no_grad` and the recomputation with gradients. The loss comes from
+one branch, the gradients from the other.
+
+## Bad
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def block(x, weight):
+    if torch.is_grad_enabled():
+        return torch.tanh(x @ weight)
+    return (x @ weight).clamp(-1, 1)  # a cheap one for inference
+
+def forward(x, weight):
+    return checkpoint(block, x, weight, use_reentrant=True)  # error
+```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        scale = 1.0 if self.training and torch.is_grad_enabled() else 0.5
+        return scale * self.linear(x)
+
+block = Block()
+
+def forward(x):
+    return checkpoint(block, x.requires_grad_(), use_reentrant=True)  # error
+```
+
+## Good
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def block(x, weight):
+    if torch.is_grad_enabled():
+        return torch.tanh(x @ weight)
+    return (x @ weight).clamp(-1, 1)
+
+def inner(x, weight):
+    if torch.is_grad_enabled():
+        return checkpoint(torch.matmul, x, weight, use_reentrant=False)
+    return torch.matmul(x, weight)
+
+def kernel(x, weight):
+    if torch.is_grad_enabled():
+        return Kernel.apply(x, weight)
+    return kernel_forward(x, weight)
+
+def checked(x, weight):
+    with torch.set_grad_enabled(torch.is_grad_enabled()):
+        return x @ weight
+
+def forward(x, weight):
+    x = checkpoint(block, x, weight, use_reentrant=False)
+    x = checkpoint(checked, x, weight, use_reentrant=True)
+    x = checkpoint(kernel, x, weight, use_reentrant=True)
+    if torch.is_grad_enabled():
+        return checkpoint(inner, x, weight, use_reentrant=True)
+    return inner(x, weight)
+```
+
+## Fix safety
+Unsafe: the loss comes from the other branch, which is what the gradients were for.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+weight = torch.full((3, 3), 0.4, requires_grad=True)
+
+def block(x):
+    if torch.is_grad_enabled():
+        return torch.tanh(x @ weight)
+    return (x @ weight).clamp(-1, 1)
+
+def run(reentrant):
+    weight.grad = None
+    x = torch.ones(2, 3, requires_grad=True)
+    y = block(x) if reentrant is None else checkpoint(block, x, use_reentrant=reentrant)
+    y.pow(2).sum().backward()
+    return y.detach(), weight.grad
+
+loss, wanted = run(None)
+assert torch.equal(run(False)[0], loss) and torch.equal(run(False)[1], wanted)
+assert not torch.allclose(run(True)[0], loss, rtol=0.05) and not torch.allclose(run(True)[1], wanted, rtol=0.05)
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under `torch.no_grad()`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..finding import Applicability, Severity
+from ..model.events import Checkpointing, TorchCheckpoint
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = (("is_grad_enabled", "checkpoint"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report regions whose forward pass and recomputation take different branches."""
+    nested = {event.node for event in run.of(Checkpointing)}
+    for event, region in run.regions():
+        if not event.reentrant:
+            continue
+        asked = next((call for call in region.calls_to("torch.is_grad_enabled") if _decides(call, nested)), None)
+        if asked is not None:
+            yield Report(
+                event.node,
+                "the reentrant variant runs this region without gradients first and with them in the recomputation, so "
+                "it takes one branch for the loss and the other for the gradients; write `use_reentrant=False`",
+                notes=(Remark(asked.node, "False in the forward pass, True in the recomputation"),),
+                fix=_non_reentrant(event),
+            )
+
+
+def _decides(asked: Call, nested: set[ast.Call]) -> bool:
+    """Whether the answer chooses between two computations, none of which is a nested checkpoint."""
+    function = asked.place.function
+    for node in ast.walk(function.node) if function is not None else ():
+        if isinstance(node, ast.If | ast.IfExp) and asked.node in ast.walk(node.test):
+            inside = set(ast.walk(node))
+            chooses = isinstance(node, ast.IfExp) or any(isinstance(part, ast.Return | ast.Assign) for part in inside)
+            return chooses and not inside & nested and not any(_applies(part) for part in inside)
+    return False
+
+
+def _applies(node: ast.AST) -> bool:
+    """Whether an autograd function is applied: the other branch is its forward pass alone."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="apply")):
+            return True
+    return False
+
+
+def _non_reentrant(event: Checkpointing) -> Rewrite | None:
+    if not isinstance(event, TorchCheckpoint) or event.call.via:
+        return None
+    add = SetKeyword(event.node, "use_reentrant", "False")
+    return Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (add,))

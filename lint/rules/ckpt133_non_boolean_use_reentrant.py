@@ -1,0 +1,95 @@
+"""Allow a `use_reentrant` that is a string.
+
+## What it does
+Flags `use_reentrant` given as text (`"False"`), to torch's checkpoint or in a dict for transformers.
+
+## Why is this bad?
+A string that is not empty is true, so `"False"` selects the reentrant variant. Nothing complains.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+from transformers import TrainingArguments
+
+def forward(block, x):
+    return checkpoint(block, x, use_reentrant="False")  # error
+
+args = TrainingArguments(
+    "out",
+    activation_checkpointing=True,
+    activation_checkpointing_kwargs={"use_reentrant": "False"},  # error
+)
+```
+
+## Good
+```python
+from torch.utils.checkpoint import checkpoint
+from transformers import TrainingArguments
+
+def forward(block, x):
+    return checkpoint(block, x, use_reentrant=False)
+
+# Text that is JSON is converted.
+args = TrainingArguments(
+    "out", activation_checkpointing=True, activation_checkpointing_kwargs='{"use_reentrant": "false"}'
+)
+```
+
+## Fix safety
+Unsafe: it runs the variant the text names, which is not the one that ran.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import TrainingArguments
+
+x = torch.ones(2, requires_grad=True)
+assert "CheckpointFunction" in type(checkpoint(torch.sin, x, use_reentrant="False").grad_fn).__name__
+assert "CheckpointFunction" not in type(checkpoint(torch.sin, x, use_reentrant=False).grad_fn).__name__
+
+converted = TrainingArguments(
+    "out", activation_checkpointing_kwargs='{"use_reentrant": "false"}', use_cpu=True, report_to="none"
+)
+assert converted.activation_checkpointing_kwargs == {"use_reentrant": False}
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`if use_reentrant:`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Const, Dict, Value
+from ..finding import Applicability, Severity
+from ..model.events import HfSetting, TorchCheckpoint
+from ..model.report import Replace, Report, Rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT133", "non-boolean-use-reentrant", Severity.ERROR
+TRIGGERS = ("use_reentrant",)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report strings where a bool is due."""
+    given = [event.use_reentrant for event in run.of(TorchCheckpoint)]
+    dicts = [setting.kwargs for setting in run.of(HfSetting)]
+    given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
+    for value in given:
+        if isinstance(value, Const) and isinstance(value.value, str) and isinstance(value.node, ast.expr):
+            yield _report(value, value.node, value.value)
+
+
+def _report(value: Value, node: ast.expr, text: str) -> Report:
+    meant = {"false": "False", "true": "True"}.get(text.lower())
+    fix = Rewrite(Applicability.UNSAFE, f"Write `{meant}`", (Replace(node, meant),)) if meant else None
+    return Report(
+        node, f'`use_reentrant="{text}"` is a string, which is true: the reentrant variant runs; write a bool', fix=fix
+    )

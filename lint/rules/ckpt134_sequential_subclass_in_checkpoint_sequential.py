@@ -1,0 +1,135 @@
+"""Allow `checkpoint_sequential` on a subclass of `nn.Sequential` whose own `forward` it does not call.
+
+## What it does
+Flags `checkpoint_sequential(model, ...)` when `model` is of a class of this file that derives from `nn.Sequential` and
+has a `forward` that does more than run its children one after the other.
+
+## Why is this bad?
+`checkpoint_sequential` takes the children and runs them itself. What the `forward` adds, a residual, a scale, a
+reshape, is left out: the output is another one, with and without gradients.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+stack = Residual(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+
+def forward(x):
+    return checkpoint_sequential(stack, 2, x, use_reentrant=False)  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+class Stack(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+class Plain(nn.Sequential):
+    def forward(self, x):
+        for layer in self:
+            x = layer(x)
+        return x
+
+def forward(x):
+    x = checkpoint(Residual(nn.Linear(8, 8)), x, use_reentrant=False)
+    x = checkpoint_sequential(Plain(nn.Linear(8, 8), nn.GELU()), 2, x, use_reentrant=False)
+    return checkpoint_sequential(Stack(8), 2, x, use_reentrant=False)
+
+def blocks(x):
+    # The children keep their own forward.
+    stages = nn.Sequential(Residual(nn.Linear(8, 8)), Residual(nn.Linear(8, 8)))
+    return checkpoint_sequential(stages, 2, x, use_reentrant=False)
+```
+
+## Evidence
+```python
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+stack = Residual(nn.Linear(4, 4), nn.Tanh())
+x = torch.ones(2, 4, requires_grad=True)
+for reentrant in (True, False):
+    assert not torch.allclose(checkpoint_sequential(stack, 2, x, use_reentrant=reentrant), stack(x))
+    assert torch.equal(checkpoint(stack, x, use_reentrant=reentrant), stack(x))
+    outer = nn.Sequential(stack, Residual(nn.Linear(4, 4)))
+    assert torch.equal(checkpoint_sequential(outer, 2, x, use_reentrant=reentrant), outer(x))
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py`, `checkpoint_sequential` (`functions = list(functions.children())`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.attributes import ancestors
+from ..facts.values import Function, Instance, options
+from ..finding import Severity
+from ..model.events import CheckpointSequential
+from ..model.report import Remark, Report
+from ..model.types import bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT134", "sequential-subclass-in-checkpoint-sequential", Severity.ERROR
+TRIGGERS = (("checkpoint_sequential", "Sequential"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report subclasses of `nn.Sequential` whose `forward` is passed over."""
+    for event in run.of(CheckpointSequential):
+        forwards = [_own_forward(option) for option in options(event.functions)]
+        forward = forwards[0]
+        if forward is not None and all(found is not None for found in forwards):
+            yield Report(
+                event.node,
+                "`checkpoint_sequential` runs the children of this module and passes over its own `forward`, so the "
+                "output is another one; use `checkpoint(module, x, use_reentrant=False)`, or checkpoint inside it",
+                notes=(Remark(forward.node, "this is not called"),),
+            )
+
+
+def _own_forward(module: Value) -> Function | None:
+    """The `forward` that does more than the one of `nn.Sequential`."""
+    if not isinstance(module, Instance) or "torch.nn.Sequential" not in bases(module.cls):
+        return None
+    for owner in (module.cls, *ancestors(module.cls)):
+        forward = owner.body.get("forward")
+        if isinstance(forward, Function):
+            return None if _only_runs_children(forward) else forward
+    return None
+
+
+def _only_runs_children(forward: Function) -> bool:
+    body = forward.node.body if isinstance(forward.node, ast.FunctionDef) else []
+    if body and isinstance(body[0], ast.Expr):
+        body = body[1:]
+    match body:
+        case [ast.For(body=[ast.Assign(value=ast.Call())]), ast.Return(value=ast.Name())]:
+            return True
+        case [ast.Return(value=ast.Call(func=ast.Attribute(attr="forward"), args=[ast.Name()]))]:
+            return True
+    return False

@@ -1,0 +1,168 @@
+"""Allow optimizer steps in gradient hooks on a module that several reentrant checkpoints run.
+
+## What it does
+Flags a reentrant checkpoint that runs the same module several times (a shared block) in a file whose
+`register_post_accumulate_grad_hook` changes the parameter: the "optimizer in the backward pass". Modules that run once,
+hooks that only look, and the non-reentrant variant are fine.
+
+## Why is this bad?
+The reentrant variant runs a backward pass of its own for every segment, and each ends by accumulating the gradient of
+the shared weights. The hook fires once a segment instead of once a step, so the optimizer takes several steps, each
+with a part of the gradient.
+
+## Bad
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        for _ in range(3):
+            x = checkpoint(self.block, x, use_reentrant=True)  # error
+        return x
+
+def train(net, optimizers):
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, block, layers):
+        super().__init__()
+        self.block = block
+        self.layers = layers
+
+    def forward(self, x):
+        for _ in range(3):
+            x = checkpoint(self.block, x, use_reentrant=False)
+        for layer in self.layers:
+            x = checkpoint(layer, x.requires_grad_(), use_reentrant=True)
+        return x
+
+def train(net, optimizers):
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        for _ in range(3):
+            x = checkpoint(self.block, x, use_reentrant=True)
+        return x
+
+def watch(net):
+    def norm(parameter):
+        print(parameter.grad.norm())
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(norm)
+```
+
+## Fix safety
+Unsafe: the optimizer takes one step where it took several.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def train(reentrant, shared):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 4, bias=False) for _ in range(3)]
+    layers = [layers[0]] * 3 if shared else layers
+    steps = []
+    def step(parameter):
+        parameter.data.add_(parameter.grad, alpha=-0.1)
+        parameter.grad = None
+        steps.append(1)
+    for layer in dict.fromkeys(layers):
+        layer.weight.register_post_accumulate_grad_hook(step)
+    x = torch.ones(2, 4, requires_grad=True)
+    for layer in layers:
+        x = torch.tanh(layer(x) if reentrant is None else checkpoint(layer, x, use_reentrant=reentrant))
+    x.sum().backward()
+    return len(steps), layers[0].weight.detach()
+
+once, wanted = train(None, shared=True)
+assert once == 1
+assert train(False, shared=True)[0] == 1 and torch.allclose(train(False, shared=True)[1], wanted)
+assert train(True, shared=True)[0] == 3 and not torch.allclose(train(True, shared=True)[1], wanted, rtol=1e-3)
+assert train(True, shared=False)[0] == train(None, shared=False)[0] == 3
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward` calls `torch.autograd.backward`); PyTorch tutorial
+"How to save memory by fusing the optimizer step into the backward pass".
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Function, Method, Partial, Value
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint
+from ..model.repeats import runs_again
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
+TRIGGERS = (("register_post_accumulate_grad_hook", "checkpoint"),)
+_CHANGES = ("step", "add_", "sub_", "mul_", "copy_", "addcmul_", "addcdiv_", "lerp_")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report shared modules whose reentrant segments each step the optimizer."""
+    hooks = [
+        call for call in run.method_calls("register_post_accumulate_grad_hook") if _steps(call.argument(0, "hook"))
+    ]
+    for event in run.of(Checkpoint) if hooks else ():
+        if event.reentrant and event.place.function is not None and runs_again(run, event):
+            add = SetKeyword(event.node, "use_reentrant", "False")
+            yield Report(
+                event.node,
+                "this module runs in several reentrant segments, and the hook that updates its parameters fires in "
+                "each of them instead of once a step; write `use_reentrant=False`",
+                notes=(Remark(hooks[0].node, "this hook updates the parameter"),),
+                fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (add,)),
+            )
+
+
+def _steps(hook: Value) -> bool:
+    """Whether the hook is a function of the file that updates what it is called for."""
+    match hook:
+        case Partial(func=Function() as function) | Method(_, function):
+            pass
+        case Function():
+            function = hook
+        case _:
+            return False
+    calls = (node.func for node in ast.walk(function.node) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Attribute) and called.attr in _CHANGES for called in calls)

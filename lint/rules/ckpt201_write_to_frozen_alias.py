@@ -1,0 +1,143 @@
+"""Allow writing a deprecated checkpointing name after the arguments are built.
+
+## What it does
+Flags `args.gradient_checkpointing = ...` and `args.gradient_checkpointing_kwargs = ...` on a `TrainingArguments` (or a
+trl config) that already exists, where the value differs from what holds anyway.
+
+## Why is this bad?
+Since transformers 5.23 the old names are copied to `activation_checkpointing*` once, when the object is built. The
+Trainer reads only the new names, so the write has no effect: checkpointing stays on, or stays off until the run is out
+of memory, or runs the other variant; nothing is printed.
+
+## Bad
+```python
+from transformers import Trainer, TrainingArguments
+
+args = TrainingArguments("out", gradient_checkpointing=True)
+args.gradient_checkpointing_kwargs = {"use_reentrant": True}  # error
+args.gradient_checkpointing = False  # error
+Trainer(None, args)
+```
+```python
+from trl import SFTConfig, ModelConfig, TrlParser
+
+parser = TrlParser((SFTConfig, ModelConfig))
+training_args, model_args = parser.parse_args_and_config()
+training_args.gradient_checkpointing_kwargs = {"use_reentrant": model_args.use_reentrant}  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from transformers import TrainingArguments
+
+args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
+args.gradient_checkpointing_kwargs["use_reentrant"] = False  # both names share the dict
+args.activation_checkpointing = False
+plain = TrainingArguments("out")
+plain.gradient_checkpointing = False  # it is off anyway
+
+class Encoder(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gradient_checkpointing = False
+
+def configure(cfg, model):
+    cfg.gradient_checkpointing = True
+    model.gradient_checkpointing = True
+```
+
+## Fix safety
+Unsafe: the renamed write takes effect, which is what was meant but changes the run. Shown only when the project also
+allows a transformers older than 5.23, which does not know the new name.
+
+## Evidence
+```python
+import warnings
+from transformers import TrainingArguments
+
+warnings.simplefilter("ignore")
+args = TrainingArguments("out", gradient_checkpointing=True, use_cpu=True, report_to="none")
+args.gradient_checkpointing = False
+args.gradient_checkpointing_kwargs = {"use_reentrant": True}
+assert args.activation_checkpointing is True
+assert args.activation_checkpointing_kwargs is None
+
+shared = {"use_reentrant": True}
+args = TrainingArguments("out", gradient_checkpointing_kwargs=shared, use_cpu=True, report_to="none")
+args.gradient_checkpointing_kwargs["use_reentrant"] = False
+assert args.activation_checkpointing_kwargs == {"use_reentrant": False}
+```
+
+## References
+transformers 5.23 `training_args.py` (`__post_init__`), `trainer.py` (`if args.activation_checkpointing`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Instance, equals, same, truth
+from ..finding import Applicability, Severity
+from ..model.hf import args_of, default_switch, is_args, trainer_kwargs, trainer_reentrant
+from ..model.report import Remark, RenameAttribute, Report, Rewrite
+from ..model.variant import hf_kwargs_reentrant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.walk import Write
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT201", "write-to-frozen-alias", Severity.ERROR
+TRIGGERS = ("gradient_checkpointing",)
+VERSIONS = {"transformers": ">=5.23,<6"}
+_NEW = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report writes to the old names that the Trainer never sees."""
+    for write in run.writes:
+        if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(write):
+            continue
+        if not any(other.field == _NEW[write.field] and same(other.obj, write.obj) for other in run.writes):
+            yield _report(run, write)
+
+
+def _is_built(write: Write) -> bool:
+    inside_class = isinstance(write.obj, Instance) and write.obj.call is None
+    return is_args(write.obj) and not inside_class
+
+
+def _changes_nothing(write: Write) -> bool:
+    """Whether the value is what holds without the write."""
+    args = args_of(write.obj)
+    if args is None or args.call.open_kwargs:
+        return False
+    if write.field == "gradient_checkpointing":
+        holds = default_switch(args) if isinstance(args.enabled, Absent) else truth(args.enabled)
+        return holds is not None and equals(write.value, holds) is True
+    wanted = hf_kwargs_reentrant(trainer_kwargs(write.value), default=False)
+    return wanted is not None and wanted == trainer_reentrant(args)
+
+
+def _report(run: Run, write: Write) -> Report:
+    new = _NEW[write.field]
+    args = args_of(write.obj)
+    target = write.node.targets[0] if isinstance(write.node, ast.Assign) else None
+    fix = None
+    if isinstance(target, ast.Attribute):
+        older = run.versions.may_be("transformers", "<5.23")
+        level = Applicability.DISPLAY if older else Applicability.UNSAFE
+        fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(target, new),))
+    return Report(
+        write.node,
+        f"this write has no effect: the Trainer reads `{new}`, which was set when the arguments were built; "
+        f"write `{new}`, or pass it to the constructor",
+        notes=(Remark(args.node, "the arguments were built here"),) if args is not None else (),
+        fix=fix,
+    )

@@ -1,0 +1,187 @@
+"""Allow a hand-written training loop that leaves a checkpointed transformers model in eval mode.
+
+## What it does
+Flags checkpointing enabled on a model of transformers that a hand-written loop then trains in eval mode: because
+`from_pretrained` returns it so and nothing calls `train()`, because `eval()` was the last word before the forward pass,
+or because the loop evaluates and does not switch back.
+
+## Why is this bad?
+transformers checkpoints a layer only while `layer.training` is true. In eval mode every activation is kept although
+`is_gradient_checkpointing` says True: the memory is that of a run without checkpointing. Dropout is off too.
+
+## Bad
+```python
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+def main(name, loader):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error
+    optimizer = AdamW(model.parameters())
+    for batch in loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+```
+```python
+from accelerate import Accelerator
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("base")
+model.activation_checkpointing_enable()  # error
+optimizer = AdamW(model.parameters())
+model, optimizer = accelerator.prepare(model, optimizer)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    optimizer.step()
+```
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable()  # error
+model.train()
+for epoch in range(3):
+    for batch in loader:
+        model(**batch).loss.backward()
+    model.eval()
+    evaluate(model.generate(prompt))
+```
+
+## Good
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoConfig, Trainer, TrainingArguments
+
+def train(model, loader):
+    model.train()
+    for batch in loader:
+        model(**batch).loss.backward()
+
+def main(name, loader):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    for epoch in range(3):
+        train(model, loader)
+        model.eval()
+        with torch.no_grad():
+            model(**next(loader))
+
+def from_config(name, loader):
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name))  # in train mode
+    model.gradient_checkpointing_enable()
+    for batch in loader:
+        model(**batch).loss.backward()
+
+def by_trainer(name, rows):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    Trainer(model, TrainingArguments("out"), train_dataset=rows).train()
+
+def evaluation(name, loader):
+    model = AutoModelForCausalLM.from_pretrained(name).eval()
+    with torch.no_grad():
+        return [model(**batch).loss for batch in loader]
+```
+```python
+from transformers import AutoModelForCausalLM
+from my_project import fit, loader
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable()
+fit(model)  # may call train()
+model(**next(loader)).loss.backward()
+```
+
+## Evidence
+```python
+import tempfile
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+config = LlamaConfig(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    num_key_value_heads=1,
+)
+folder = tempfile.mkdtemp()
+LlamaForCausalLM(config).save_pretrained(folder)
+ids = torch.ones(1, 4, dtype=torch.long)
+
+def runs(model, layer):
+    count = []
+    hook = layer.mlp.register_forward_pre_hook(lambda *_: count.append(1))
+    model(input_ids=ids, labels=ids).loss.backward()
+    hook.remove()
+    return len(count)
+
+model = AutoModelForCausalLM.from_pretrained(folder)
+model.gradient_checkpointing_enable()
+assert model.is_gradient_checkpointing and not model.training
+assert runs(model, model.model.layers[0]) == 1
+assert runs(model.train(), model.model.layers[0]) == 2
+
+with_adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(folder), LoraConfig(target_modules=["q_proj"]))
+with_adapter.gradient_checkpointing_enable()
+assert runs(with_adapter, with_adapter.get_base_model().model.layers[0]) == 1
+assert runs(with_adapter.train(), with_adapter.get_base_model().model.layers[0]) == 2
+
+fresh = LlamaForCausalLM(config)
+fresh.gradient_checkpointing_enable()
+assert runs(fresh, fresh.model.layers[0]) == 2
+```
+
+## References
+transformers 5.23 `modeling_layers.py` (`if self.gradient_checkpointing and self.training`), `modeling_utils.py`
+(`from_pretrained` calls `model.eval()`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Result
+from ..finding import Severity
+from ..model.events import HfEnable, TrainerBuild
+from ..model.modes import Modes, is_gradient_free
+from ..model.report import Remark, Report
+from ..model.types import unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT203", "checkpointing-in-eval-mode", Severity.WARNING
+TRIGGERS = (("checkpointing_enable", "backward"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report models whose checkpointing a training loop never sees, because they are in eval mode."""
+    if any(run.of(TrainerBuild)):
+        return  # It switches the mode itself.
+    for enable in run.of(HfEnable):
+        model = unwrapped(enable.model)
+        if not isinstance(model, Result):
+            continue
+        modes = Modes(run, model)
+        forwards = [call for call in modes.forwards if call.order > enable.order and _trains(run, call)]
+        cause = modes.eval_at(forwards[0]) if forwards and not modes.escapes else None
+        if cause is not None:
+            yield Report(
+                enable.node,
+                "this model is in eval mode when it is trained, and transformers checkpoints only in train mode: "
+                "nothing is recomputed and no memory is saved; call `.train()` before the loop",
+                notes=(Remark(cause, "this leaves it in eval mode"), Remark(forwards[0].node, "trained here")),
+            )
+
+
+def _trains(run: Run, forward: Call) -> bool:
+    """Whether a backward pass follows in the same run of the program."""
+    return not is_gradient_free(forward) and any(
+        call.order > forward.order and call.place.walk == forward.place.walk and not call.place.excludes(forward.place)
+        for call in run.method_calls("backward")
+    )

@@ -1,0 +1,193 @@
+"""Allow a checkpointing flag that is set on a finished transformers model, or `checkpointing_enable` without a call.
+
+## What it does
+Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
+that nothing in this file enables checkpointing for, and the statement `model.gradient_checkpointing_enable` without
+parentheses.
+
+## Why is this bad?
+The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
+function that `gradient_checkpointing_enable()` puts beside it. Nothing is checkpointed; `is_gradient_checkpointing` can
+say True all the same.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.config.gradient_checkpointing = True  # error
+```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+def build(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.model.gradient_checkpointing = True  # error
+    return get_peft_model(model, LoraConfig())
+```
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable  # error
+model.train()
+```
+
+## Good
+```python
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Trainer, TrainingArguments
+
+def before_it_is_built(name):
+    config = AutoConfig.from_pretrained(name)
+    config.gradient_checkpointing = True
+    return AutoModelForCausalLM.from_config(config)
+
+def enabled(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.gradient_checkpointing = True
+    model.gradient_checkpointing_enable()
+    return model
+```
+```python
+from transformers import AutoModelForCausalLM, PreTrainedModel, Trainer, TrainingArguments
+
+class MyModel(PreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.gradient_checkpointing = True
+
+def by_trainer(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.gradient_checkpointing = True
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True)).train()
+
+def off(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.gradient_checkpointing = False
+    return model
+
+def of_another_library(unet, name):
+    unet.gradient_checkpointing = True
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.gradient_checkpointing = True
+    return AutoModelForCausalLM.from_config(model.config)
+```
+
+## Fix safety
+Unsafe: checkpointing begins to work, which is what was meant but changes the speed of the run.
+
+## Evidence
+```python
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+settings = dict(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    num_key_value_heads=1,
+)
+ids = torch.ones(1, 4, dtype=torch.long)
+
+def runs(change, **more):
+    model = LlamaForCausalLM(LlamaConfig(**settings, **more))
+    change(model)
+    count = []
+    model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: count.append(1))
+    model(input_ids=ids, labels=ids).loss.backward()
+    return len(count)
+
+assert runs(lambda model: setattr(model.config, "gradient_checkpointing", True)) == 1
+assert runs(lambda model: setattr(model.model, "gradient_checkpointing", True)) == 1
+assert runs(lambda model: setattr(model, "gradient_checkpointing", True)) == 1
+assert runs(lambda model: model.gradient_checkpointing_enable) == 1
+assert runs(lambda model: model.gradient_checkpointing_enable()) == 2
+assert runs(lambda model: None, gradient_checkpointing=True) == 2
+```
+
+## References
+transformers 5.23 `modeling_utils.py` (`PreTrainedModel.__init__` reads `config.gradient_checkpointing`),
+`modeling_layers.py` (`self.gradient_checkpointing and self.training`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Attr, Instance, Value, equals, same
+from ..finding import Applicability, Severity
+from ..model.events import TrainerBuild
+from ..model.hf import args_of, is_enabled
+from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
+from ..model.types import is_hf_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.walk import Write
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
+TRIGGERS = ("gradient_checkpointing", "activation_checkpointing")
+VERSIONS = {"transformers": ">=4.53"}
+_METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report flags that come too late or to the wrong object, and methods that are not called."""
+    yield from _not_called(run)
+    if any(run.method_calls(*_METHODS)) or _trainer_enables(run):
+        return
+    for write in run.writes:
+        if write.field == "gradient_checkpointing" and not write.is_item and equals(write.value, True):
+            model = _model(write.obj)
+            if model is not None and not _is_read_again(run, write):
+                yield _report(run, write)
+
+
+def _not_called(run: Run) -> Iterator[Report]:
+    for node in ast.walk(run.program.tree):
+        match node:
+            case ast.Expr(value=ast.Attribute(attr=name) as value) if name in _METHODS:
+                fix = Rewrite(Applicability.UNSAFE, "Call it", (Replace(value, f"{ast.unparse(value)}()"),))
+                yield Report(value, f"`{name}` is not called, so this does nothing; write `{name}()`", fix=fix)
+
+
+def _trainer_enables(run: Run) -> bool:
+    """Whether some Trainer turns checkpointing on, or may."""
+    for trainer in run.of(TrainerBuild):
+        args = args_of(trainer.args)
+        if args is None or is_enabled(run, args, trainer.args) is not False:
+            return True
+    return False
+
+
+def _model(obj: Value) -> Value | None:
+    """The finished model of transformers whose flag, or whose configuration's flag, ``obj`` holds."""
+    model = obj.base if isinstance(obj, Attr) and obj.name == "config" else obj
+    return model if is_hf_model(model) and not isinstance(model, Instance) else None
+
+
+def _is_read_again(run: Run, write: Write) -> bool:
+    """Whether the configuration goes on to build a model."""
+    return any(
+        same(value, write.obj)
+        for call in run.program.calls
+        for value in (*call.args, *call.kwargs.values())
+        if call.order > write.order
+    )
+
+
+def _report(run: Run, write: Write) -> Report:
+    enable = _METHODS[0] if run.versions.may_be("transformers", "<5.23") else _METHODS[1]
+    fix = None
+    match write.node:
+        case ast.Assign(targets=[ast.Attribute(value=owner)]):
+            model = owner.value if isinstance(owner, ast.Attribute) and owner.attr == "config" else owner
+            changes = (InsertBefore(write.node, f"{ast.unparse(model)}.{enable}()"), DeleteStatement(write.node))
+            fix = Rewrite(Applicability.UNSAFE, f"Call `{enable}()`", changes)
+    return Report(
+        write.node,
+        f"this flag has no effect on a model that is built; call `{enable}()` of the model",
+        fix=fix,
+    )

@@ -1,0 +1,186 @@
+"""Allow `every_n_layers` and `offload` in a dict whose keys go to the layers.
+
+## What it does
+Flags the keys `every_n_layers` and `offload` in the dict given to `activation_checkpointing_enable` (or
+`gradient_checkpointing_enable`), and in the kwargs of trl's DPO, KTO, GRPO and RLOO configurations. In the kwargs of a
+plain `TrainingArguments` they are right: the Trainer takes them out.
+
+## Why is this bad?
+The dict is for torch's `checkpoint`, which hands keys it does not know to the layer. Layers that accept any keyword
+ignore them: every layer is checkpointed and nothing is offloaded, without an error. The reentrant variant stops with
+`Unexpected keyword arguments`. The trainers of trl named above enable checkpointing again with the whole dict after
+each pass of the reference model.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.activation_checkpointing_enable({"use_reentrant": False, "every_n_layers": 2})  # error
+```
+```python
+from transformers import LlamaForCausalLM
+
+def build(config):
+    kwargs = dict(use_reentrant=False, offload=True)
+    model = LlamaForCausalLM(config)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)  # error
+    return model
+```
+```python
+from trl import GRPOConfig
+
+args = GRPOConfig("out", activation_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2})  # error
+```
+
+## Good
+```python
+from transformers import AutoModelForCausalLM, TrainingArguments
+from trl import DPOConfig, SFTConfig
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)
+args = TrainingArguments(
+    "out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2}
+)
+args = SFTConfig("out", activation_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2})
+args = DPOConfig(
+    "out",
+    precompute_ref_log_probs=True,
+    activation_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2},
+)
+args = DPOConfig("out", activation_checkpointing_kwargs={"use_reentrant": False})
+```
+
+## Fix safety
+Unsafe: fewer layers are checkpointed, or activations offloaded, which is what was meant but changes memory and speed.
+
+## Evidence
+```python
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from trl.models.utils import disable_gradient_checkpointing
+
+config = LlamaConfig(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=4, num_attention_heads=2,
+    num_key_value_heads=1,
+)
+ids = torch.ones(1, 4, dtype=torch.long)
+
+def runs(enable):
+    model = LlamaForCausalLM(config)
+    enable(model)
+    count = []
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(lambda *_: count.append(1))
+    model(input_ids=ids, labels=ids).loss.backward()
+    return len(count)
+
+assert runs(lambda model: model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)) == 6
+assert runs(lambda model: model.activation_checkpointing_enable({"use_reentrant": False, "every_n_layers": 2})) == 8
+try:
+    runs(lambda model: model.activation_checkpointing_enable({"use_reentrant": True, "every_n_layers": 2}))
+except ValueError as error:
+    assert "every_n_layers" in str(error)
+else:
+    raise AssertionError("the reentrant variant takes no keywords")
+
+def as_trl_does(model):
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)
+    with disable_gradient_checkpointing(model, {"use_reentrant": False, "every_n_layers": 2}):
+        pass
+
+assert runs(as_trl_does) == 8
+```
+
+## References
+transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trainer.py` (`gc_kwargs.pop`); trl 1.16
+`models/utils.py` (`disable_gradient_checkpointing`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Dict, Value, equals, is_absent
+from ..finding import Applicability, Severity
+from ..model.events import HfEnable, TrainerArgs
+from ..model.names import canonical
+from ..model.report import Replace, Report, Rewrite, SetKeyword
+from ..model.variant import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.report import Change
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT206", "misplaced-layer-selection", Severity.WARNING
+TRIGGERS = (
+    ("every_n_layers", "checkpointing"),
+    ("offload", "checkpointing_enable"),
+    ("offload", "checkpointing_kwargs"),
+)
+VERSIONS = {"transformers": ">=5.16"}
+_KEYS = ("every_n_layers", "offload")
+_ENABLE_AGAIN = frozenset(f"trl.{kind}Config" for kind in ("DPO", "KTO", "GRPO", "RLOO"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report the keys where nobody takes them out of the dict."""
+    for enable in run.of(HfEnable):
+        keys = _misplaced(enable.kwargs)
+        if keys:
+            quoted = " and ".join(f"`{key}`" for key in keys)
+            yield Report(
+                enable.node,
+                f"{quoted} in this dict goes to every layer as an argument and selects nothing; pass it to "
+                f"`{enable.call.method}` itself, as a keyword argument",
+                fix=_hoist(enable, keys),
+            )
+    for args in run.of(TrainerArgs):
+        keys = _misplaced(from_json(args.kwargs)) if _enables_again(args) else []
+        if keys:
+            quoted = " and ".join(f"`{key}`" for key in keys)
+            yield Report(
+                args.node,
+                f"this trainer enables checkpointing again with the whole dict after each reference pass, and then "
+                f"{quoted} selects nothing; leave it out",
+            )
+
+
+def _misplaced(kwargs: Value) -> list[str]:
+    given = kwargs.items if isinstance(kwargs, Dict) else {}
+    return [key for key in _KEYS if key in given and is_absent(given[key]) is False and not _is_default(given[key])]
+
+
+def _is_default(value: Value) -> bool:
+    return equals(value, 1, False, None) is True
+
+
+def _enables_again(args: TrainerArgs) -> bool:
+    off = equals(args.enabled, False) is True
+    precomputed = is_absent(args.call.keyword("precompute_ref_log_probs")) is not True
+    return canonical(args.call.name) in _ENABLE_AGAIN and not off and not precomputed
+
+
+def _hoist(enable: HfEnable, keys: list[str]) -> Rewrite | None:
+    node = enable.kwargs.node
+    if not isinstance(node, ast.Dict) or any(enable.call.written(key) for key in keys):
+        return None
+    entries = {
+        str(key.value): value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }
+    given_here = (*enable.node.args, *(word.value for word in enable.node.keywords))
+    if len(entries) != len(node.keys) or node not in given_here:
+        return None
+    rest = ", ".join(f'"{key}": {ast.unparse(value)}' for key, value in entries.items() if key not in keys)
+    moved: list[Change] = [SetKeyword(enable.node, key, ast.unparse(entries[key])) for key in keys]
+    return Rewrite(
+        Applicability.UNSAFE,
+        f"Pass `{'`, `'.join(keys)}` as keyword argument",
+        (Replace(node, f"{{{rest}}}" if rest else "None"), *moved),
+    )

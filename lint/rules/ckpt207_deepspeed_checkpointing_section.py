@@ -1,0 +1,126 @@
+"""Allow an `activation_checkpointing` section in the DeepSpeed configuration of a Trainer that checkpoints nothing.
+
+## What it does
+Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, the arguments do
+not turn checkpointing on, and nothing else in the file does.
+
+## Why is this bad?
+The section configures `deepspeed.checkpointing.checkpoint`, which models of transformers never call. Every activation
+is kept, as if the section were not there.
+
+## Bad
+```python
+from transformers import TrainingArguments
+
+args = TrainingArguments(  # error
+    "out",
+    deepspeed={"zero_optimization": {"stage": 2}, "activation_checkpointing": {"partition_activations": True}},
+)
+```
+```python
+from transformers import Seq2SeqTrainingArguments
+
+config = {"zero_optimization": {"stage": 3}}
+config["activation_checkpointing"] = {"cpu_checkpointing": True}
+args = Seq2SeqTrainingArguments("out", deepspeed=config, gradient_checkpointing=False)  # error
+```
+
+## Good
+```python
+from transformers import TrainingArguments
+from trl import SFTConfig
+
+section = {"partition_activations": True}
+args = TrainingArguments("out", deepspeed={"activation_checkpointing": section}, gradient_checkpointing=True)
+args = SFTConfig("out", deepspeed={"activation_checkpointing": section})  # trl turns it on
+args = TrainingArguments("out", deepspeed={"zero_optimization": {"stage": 2}})
+args = TrainingArguments("out", deepspeed="ds_config.json")
+```
+```python
+import deepspeed
+from transformers import TrainingArguments
+
+args = TrainingArguments("out", deepspeed={"activation_checkpointing": {"partition_activations": True}})
+
+def forward(block, x):
+    return deepspeed.checkpointing.checkpoint(block, x)
+```
+
+## Fix safety
+Unsafe: checkpointing begins to work, which is what was meant but changes the speed of the run.
+
+## Evidence
+```python
+import inspect
+import accelerate.utils.dataclasses
+import accelerate.utils.deepspeed
+import transformers.integrations.deepspeed
+import transformers.modeling_layers
+import transformers.modeling_utils
+
+# Nobody on the way from the Trainer to the layers reads the section or calls DeepSpeed's own checkpoint.
+for module in (
+    accelerate.utils.deepspeed,
+    accelerate.utils.dataclasses.DeepSpeedPlugin,
+    transformers.integrations.deepspeed,
+):
+    assert "activation_checkpointing" not in inspect.getsource(module)
+for module in (transformers.modeling_layers, transformers.modeling_utils):
+    assert "deepspeed.checkpointing" not in inspect.getsource(module)
+```
+
+## References
+huggingface/transformers#22099; DeepSpeed `runtime/activation_checkpointing/checkpointing.py` (`configure`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Dict, equals, is_absent
+from ..finding import Applicability, Severity
+from ..model.events import TrainerArgs
+from ..model.hf import SWITCHES, default_switch
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
+TRIGGERS = (("deepspeed", "activation_checkpointing"),)
+_SECTION = "activation_checkpointing"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report DeepSpeed sections that are all the checkpointing there is."""
+    if _enables_elsewhere(run):
+        return
+    for args in run.of(TrainerArgs):
+        config = args.call.keyword("deepspeed")
+        if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
+            continue
+        switch = SWITCHES[1] if run.versions.may_be("transformers", "<5.23") else SWITCHES[0]
+        add = SetKeyword(args.node, SWITCHES[1] if args.call.written(SWITCHES[1]) else switch, "True")
+        yield Report(
+            args.node,
+            f"models of transformers never use this section of the DeepSpeed configuration, so nothing is "
+            f"checkpointed; write `{add.name}=True`",
+            notes=(Remark(config.node, "the configuration with the section"),) if config.node is not None else (),
+            fix=Rewrite(Applicability.UNSAFE, f"Write `{add.name}=True`", (add,)),
+        )
+
+
+def _is_off(args: TrainerArgs) -> bool:
+    if isinstance(args.enabled, Absent):
+        return not default_switch(args)
+    return equals(args.enabled, False) is True
+
+
+def _enables_elsewhere(run: Run) -> bool:
+    """Whether something else may turn checkpointing on, DeepSpeed's own function included."""
+    calls = (call.name or call.method for call in run.program.calls)
+    names = ("checkpointing_enable", "enable_gradient_checkpointing", "prepare_model_for_kbit_training")
+    by_call = any(name.endswith(names) or name.startswith("deepspeed.checkpointing") for name in calls)
+    return by_call or any(write.field in SWITCHES and not write.is_item for write in run.writes)

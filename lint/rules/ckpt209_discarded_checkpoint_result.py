@@ -1,0 +1,153 @@
+"""Allow a checkpoint call whose result nobody uses.
+
+## What it does
+Flags `checkpoint(block, x)` as a statement of its own: in a method of a module when the block is one of its modules, or
+anywhere when this file shows that the function returns a value and changes nothing else.
+
+## Why is this bad?
+A checkpointed function gives its result back like any other. When it is dropped, the block computes for nothing: `x`
+stays what it was, and the block gets no gradients.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x):
+        for block in self.blocks:
+            checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def block(x):
+    return x.relu()
+
+def run(x):
+    checkpoint(block, x, use_reentrant=False)  # error
+    return x
+```
+
+## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+        self.kept = []
+
+    def remember(self, x):
+        self.kept.append(x * 2)
+
+    def double(self, x):
+        self.last = x * 2
+        return self.last
+
+    def forward(self, x):
+        checkpoint(self.remember, x, use_reentrant=False)
+        checkpoint(self.double, x, use_reentrant=False)
+        x = checkpoint(self.block, x, use_reentrant=False)
+        checkpoint(self.block, x, use_reentrant=False).sum().backward()
+        return x
+
+def measure(block, x):
+    with torch.profiler.profile() as profile:
+        checkpoint(block, x, use_reentrant=False)
+    return profile
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+block, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+x = torch.ones(2, 4)
+checkpoint(block, x, use_reentrant=False)
+head(x).sum().backward()
+assert block.weight.grad is None and head.weight.grad is not None
+assert torch.equal(x, torch.ones(2, 4))
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py`, `checkpoint` ("Output of running function on args").
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Element, Function, Instance, Result, options
+from ..finding import Severity
+from ..model.events import Checkpoint
+from ..model.report import Report
+from ..model.types import bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT209", "discarded-checkpoint-result", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+#: Method names that change their object.
+_CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report results that fall to the ground."""
+    for event in run.of(Checkpoint):
+        if event.call.discarded and not event.place.tries and not event.place.contexts and _only_returns(run, event):
+            yield Report(
+                event.node,
+                "the result of this checkpoint is not used, so the block computes for nothing and gets no gradients; "
+                "assign it: `x = checkpoint(block, x, ...)`",
+            )
+
+
+def _only_returns(run: Run, event: Checkpoint) -> bool:
+    """Whether what is checkpointed certainly does nothing but return a value."""
+    if all(_is_module(option) for option in options(event.function)):
+        region = run.region(event)
+        return _in_module(event) and not any(_has_effects(function) for function in region.functions)
+    region = run.region(event)
+    returns = any(
+        returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
+        for function in region.functions[:1]
+        for returned in run.program.returns.get(function.node, ())
+    )
+    return returns and not any(_has_effects(function) for function in region.functions)
+
+
+def _is_module(value: Value) -> bool:
+    return isinstance(value, Instance | Element) or (
+        isinstance(value, Result) and value.call.name.startswith("torch.nn.")
+    )
+
+
+def _in_module(event: Checkpoint) -> bool:
+    """Whether the call stands in a method of an `nn.Module` of the file."""
+    function = event.place.function
+    return function is not None and function.owner is not None and "torch.nn.Module" in bases(function.owner)
+
+
+def _has_effects(function: Function) -> bool:
+    for node in ast.walk(function.node):
+        match node:
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) | ast.Global() | ast.Nonlocal():
+                return True
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _CHANGES or name.endswith("_"):
+                return True
+    return False

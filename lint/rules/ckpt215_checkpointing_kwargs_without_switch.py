@@ -1,0 +1,117 @@
+"""Allow arguments for checkpointing while checkpointing is off.
+
+## What it does
+Flags `TrainingArguments` that get `gradient_checkpointing_kwargs` (or the new name) although `gradient_checkpointing`
+is off, when nothing else in the file turns checkpointing on. trl's configs are on by default.
+
+## Why is this bad?
+The Trainer looks at the arguments only when the switch is on. Every activation is kept and the run may be out of
+memory, while the configuration reads as if checkpointing were set up.
+
+## Bad
+```python
+from transformers import Trainer, TrainingArguments
+
+def train(model):
+    args = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})  # error
+    Trainer(model, args).train()
+```
+
+## Good
+```python
+from transformers import Trainer, TrainingArguments
+from trl import SFTConfig
+
+def train(model, switch, name):
+    on = TrainingArguments(
+        "out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": False}
+    )
+    later = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})
+    later.activation_checkpointing = True
+    open_ = TrainingArguments(
+        "out", gradient_checkpointing=switch, gradient_checkpointing_kwargs={"use_reentrant": False}
+    )
+    trl = SFTConfig("out", gradient_checkpointing_kwargs={"use_reentrant": False})
+    none = TrainingArguments("out", gradient_checkpointing_kwargs=None)
+    return [Trainer(model, args) for args in (on, later, open_, trl, none)]
+```
+
+## Fix safety
+Unsafe: checkpointing is turned on, which is what the arguments are for but changes the run.
+
+## Evidence
+```python
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+config = LlamaConfig(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    num_key_value_heads=1,
+)
+model = LlamaForCausalLM(config)
+args = TrainingArguments(
+    "out", activation_checkpointing_kwargs={"use_reentrant": False}, use_cpu=True, report_to="none", max_steps=1,
+    save_strategy="no", disable_tqdm=True,
+)
+rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}] * 8
+Trainer(model, args, train_dataset=rows).train()
+assert not model.is_activation_checkpointing
+```
+
+## References
+transformers 5.23 `trainer.py` (`if args.activation_checkpointing:`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Dict, Instance, Result, equals, is_absent
+from ..finding import Applicability, Severity
+from ..model.events import HfEnable, KbitPrepare, TrainerArgs
+from ..model.hf import KWARGS, SWITCHES, default_switch
+from ..model.report import Report, Rewrite, SetKeyword
+from ..model.variant import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
+TRIGGERS = ("checkpointing_kwargs",)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report arguments that no switch makes effective."""
+    if any(run.of(HfEnable)) or any(run.of(KbitPrepare)):
+        return
+    for args in run.of(TrainerArgs):
+        given = from_json(args.kwargs)
+        if isinstance(given, Dict) and given.items and _is_off(args) and not _turned_on_later(run, args):
+            written = next((name for name in KWARGS if args.call.written(name)), None)
+            switch = dict(zip(KWARGS, SWITCHES, strict=True)).get(written or "")
+            yield Report(
+                args.node,
+                "checkpointing is off here, so these arguments have no effect; turn it on or remove them",
+                fix=Rewrite(Applicability.UNSAFE, f"Add `{switch}=True`", (SetKeyword(args.node, switch, "True"),))
+                if switch
+                else None,
+            )
+
+
+def _is_off(args: TrainerArgs) -> bool:
+    if args.call.open_kwargs:
+        return False
+    return equals(args.enabled, False, None) is True or (is_absent(args.enabled) is True and not default_switch(args))
+
+
+def _turned_on_later(run: Run, args: TrainerArgs) -> bool:
+    """Whether some code writes the switch of these arguments."""
+    return any(
+        write.field in SWITCHES
+        and isinstance(write.obj, Result | Instance)
+        and write.obj.call is not None
+        and write.obj.call.node is args.node
+        for write in run.writes
+    )

@@ -1,0 +1,93 @@
+"""Allow keyword arguments for the function under a reentrant checkpoint.
+
+## What it does
+Flags `checkpoint(fn, x, mask=mask)` when the reentrant variant runs, which it also does when `use_reentrant` is not
+given.
+
+## Why is this bad?
+The reentrant variant takes positional inputs only: the call raises `ValueError: Unexpected keyword arguments`.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x, mask):
+    x = checkpoint(block, x, mask=mask, use_reentrant=True)  # error
+    return checkpoint(block, x, mask=mask)  # error: CKPT101, CKPT301
+```
+
+## Good
+```python
+from functools import partial
+from timm.models._manipulate import checkpoint as timm_checkpoint
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x, mask, **kwargs):
+    x = checkpoint(block, x, mask=mask, use_reentrant=False)
+    x = checkpoint(block, x, mask, use_reentrant=True)
+    x = checkpoint(partial(block, mask=mask), x, use_reentrant=True)
+    x = checkpoint(block, x, use_reentrant=True, preserve_rng_state=False)
+    x = timm_checkpoint(block, x, mask=mask)
+    return checkpoint(block, x, **kwargs)
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead of none at all.
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def block(x, mask=None):
+    return x if mask is None else x * mask
+
+x, mask = torch.ones(2, requires_grad=True), torch.ones(2)
+for reentrant in (True, None):
+    try:
+        checkpoint(block, x, mask=mask, use_reentrant=reentrant)
+    except ValueError as error:
+        assert "Unexpected keyword arguments: mask" in str(error)
+    else:
+        raise AssertionError("no error")
+checkpoint(block, x, mask=mask, use_reentrant=False)
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py`, `checkpoint` (`Unexpected keyword arguments`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import is_absent
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint
+from ..model.report import Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report keyword arguments that the reentrant variant refuses."""
+    for event in run.of(Checkpoint):
+        names = [name for name, value in event.function_kwargs.items() if is_absent(value) is False]
+        if event.reentrant and names:
+            quoted = ", ".join(f"`{name}`" for name in names)
+            yield Report(
+                event.node,
+                f"the reentrant variant refuses keyword arguments ({quoted}) with a ValueError; "
+                "pass them by position or write `use_reentrant=False`",
+                fix=Rewrite(
+                    Applicability.UNSAFE,
+                    "Use the non-reentrant variant",
+                    (SetKeyword(event.node, "use_reentrant", "False"),),
+                ),
+            )

@@ -1,0 +1,144 @@
+"""Allow activation checkpointing by FSDP and by the Trainer at once.
+
+## What it does
+Flags `TrainingArguments` (or a trl config, where checkpointing is on unless it is switched off) with FSDP enabled,
+`activation_checkpointing` true in `fsdp_config`, and checkpointing switched on in the arguments too.
+
+## Why is this bad?
+The Trainer refuses: building it raises a ValueError, after the model has been loaded. In trl it takes only the FSDP
+setting, since its own switch is on by default.
+
+## Bad
+```python
+from transformers import TrainingArguments
+
+args = TrainingArguments(
+    "out",
+    fsdp="full_shard auto_wrap",
+    fsdp_config={"activation_checkpointing": True},
+    gradient_checkpointing=True,  # error
+)
+```
+```python
+from trl import SFTConfig
+
+args = SFTConfig("out", fsdp=True, fsdp_config={"version": 2, "activation_checkpointing": "true"})  # error
+```
+
+## Good
+```python
+from transformers import TrainingArguments
+from trl import SFTConfig
+
+by_fsdp = TrainingArguments("out", fsdp="full_shard", fsdp_config={"activation_checkpointing": True})
+by_trainer = TrainingArguments("out", fsdp="full_shard", fsdp_config={"version": 2}, gradient_checkpointing=True)
+without_fsdp = TrainingArguments("out", fsdp_config={"activation_checkpointing": True}, gradient_checkpointing=True)
+off = TrainingArguments(
+    "out", fsdp="full_shard", fsdp_config={"activation_checkpointing": False}, gradient_checkpointing=True
+)
+trl_by_fsdp = SFTConfig(
+    "out", gradient_checkpointing=False, fsdp=True, fsdp_config={"activation_checkpointing": True}
+)
+
+def from_a_file(path, wanted):
+    TrainingArguments("out", fsdp="full_shard", fsdp_config=path, gradient_checkpointing=True)
+    return TrainingArguments(
+        "out", fsdp="full_shard", fsdp_config={"activation_checkpointing": wanted}, gradient_checkpointing=True
+    )
+```
+
+## Fix safety
+Unsafe: FSDP's checkpointing remains, which restores no random state on FSDP2 (see CKPT109).
+
+## Evidence
+```python
+import os
+import tempfile
+
+os.environ["ACCELERATE_USE_CPU"] = "true"
+import torch
+from accelerate import Accelerator
+from accelerate.utils import FullyShardedDataParallelPlugin
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+def build(**switch):
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    args = TrainingArguments(
+        tempfile.mkdtemp(), use_cpu=True, report_to="none", fsdp=True,
+        fsdp_config={"activation_checkpointing": True}, **switch,
+    )
+    args.device
+    # Without an accelerator FSDP is not selected; on one it leaves its plugin in the state, as here.
+    state = Accelerator(cpu=True).state
+    state.fsdp_plugin = FullyShardedDataParallelPlugin(**args.fsdp_plugin_args)
+    try:
+        Trainer(LlamaForCausalLM(config), args)
+    except ValueError as error:
+        return str(error)
+    finally:
+        state._reset_state(True)
+    return ""
+
+if __name__ == "__main__":
+    assert "can't both be set to True" in build(activation_checkpointing=True)
+    assert "can't both be set to True" not in build()
+```
+
+## References
+transformers 5.23 `trainer.py` (`create_accelerator_and_postprocess`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Const, Dict, equals, truth
+from ..finding import Applicability, Severity
+from ..model.events import TrainerArgs
+from ..model.hf import SWITCHES, default_switch
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
+TRIGGERS = (("fsdp_config", "activation_checkpointing"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report arguments that switch checkpointing on twice."""
+    for args in run.of(TrainerArgs):
+        config = args.call.keyword("fsdp_config")
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _asks(config) and _is_on(args):
+            yield _report(args, config)
+
+
+def _asks(config: Dict) -> bool:
+    wanted = [config.get(name) for name in ("activation_checkpointing", "fsdp_activation_checkpointing")]
+    return any(equals(value, True, "true", "True") is True for value in wanted)
+
+
+def _is_on(args: TrainerArgs) -> bool:
+    enabled = args.enabled
+    if isinstance(enabled, Absent) or (isinstance(enabled, Const) and enabled.value is None):
+        return default_switch(args)
+    return truth(enabled) is True
+
+
+def _report(args: TrainerArgs, config: Dict) -> Report:
+    keyword = next((word for word in args.node.keywords if word.arg in SWITCHES), None)
+    name = keyword.arg if keyword is not None and keyword.arg else SWITCHES[1]
+    notes = (Remark(config.node, "FSDP's own checkpointing is asked for here"),) if config.node is not None else ()
+    return Report(
+        keyword or args.node,
+        "FSDP and the Trainer both checkpoint, and the Trainer raises a ValueError when it is built; "
+        f"write `{name}=False` or take it out of `fsdp_config`",
+        notes=notes if isinstance(config.node, ast.Dict) else (),
+        fix=Rewrite(Applicability.UNSAFE, f"Write `{name}=False`", (SetKeyword(args.node, name, "False"),)),
+    )

@@ -1,0 +1,254 @@
+"""Allow reentrant checkpoints under DDP with `find_unused_parameters` or with a block they share.
+
+## What it does
+Flags the reentrant variant in a model that `DistributedDataParallel` wraps with `find_unused_parameters=True`, or whose
+forward pass checkpoints one and the same block several times, unless `static_graph=True`. The same for a Trainer whose
+arguments say `ddp_find_unused_parameters=True`, or that trains a PEFT adapter and sets another `ddp_*` argument without
+this one: for adapters the Trainer switches it on.
+
+## Why is this bad?
+The reentrant variant runs a backward pass of its own inside the backward pass. DDP has marked those parameters as
+unused, or as ready after the block's first segment, and raises `RuntimeError: Expected to mark a variable ready only
+once` in the first step.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, self.embed(x), use_reentrant=True)  # error
+
+class Recurrent(Net):
+    def forward(self, x):
+        x = self.embed(x)
+        for _ in range(3):
+            x = checkpoint(self.block, x, use_reentrant=True)  # error
+        return x
+
+def train(rank):
+    return DDP(Net(), device_ids=[rank], find_unused_parameters=True), DDP(Recurrent(), device_ids=[rank])
+```
+```python
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+def build(name, rank):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error
+    return DistributedDataParallel(model.train(), device_ids=[rank], find_unused_parameters=True)
+```
+```python
+from peft import LoraConfig
+from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+plain = TrainingArguments(
+    "out",
+    ddp_find_unused_parameters=True,
+    gradient_checkpointing=True,
+    gradient_checkpointing_kwargs={"use_reentrant": True},  # error
+)
+adapters = SFTConfig(
+    "out",
+    ddp_timeout=7200,
+    gradient_checkpointing_kwargs={"use_reentrant": True},  # error
+)
+SFTTrainer("base", args=adapters, peft_config=LoraConfig()).train()
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+        return x
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        for _ in range(3):
+            x = checkpoint(self.block, x, use_reentrant=False)
+        return x
+
+def train(rank, unused):
+    return (
+        DDP(Net(True), device_ids=[rank]),
+        DDP(Net(True), device_ids=[rank], find_unused_parameters=True, static_graph=True),
+        DDP(Net(True), device_ids=[rank], find_unused_parameters=unused),
+        DDP(Recurrent(), device_ids=[rank], find_unused_parameters=True),
+    )
+```
+```python
+from peft import LoraConfig
+from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+reentrant = {"use_reentrant": True}
+plain = TrainingArguments("out", ddp_timeout=7200, gradient_checkpointing=True, gradient_checkpointing_kwargs=reentrant)
+default = TrainingArguments("out", ddp_find_unused_parameters=True, gradient_checkpointing=True)
+adapters = SFTConfig("out", ddp_find_unused_parameters=False, gradient_checkpointing_kwargs=reentrant)
+SFTTrainer("base", args=adapters, peft_config=LoraConfig()).train()
+one_device = SFTConfig("out", gradient_checkpointing_kwargs=reentrant)
+SFTTrainer("base", args=one_device, peft_config=LoraConfig()).train()
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead of none at all.
+
+## Evidence
+```python
+import tempfile
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+class Net(torch.nn.Module):
+    def __init__(self, reentrant, shared):
+        super().__init__()
+        self.embed = torch.nn.Linear(8, 8)
+        self.blocks = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(1 if shared else 3)])
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        x = self.embed(x)
+        for index in range(3):
+            x = checkpoint(self.blocks[index % len(self.blocks)], x, use_reentrant=self.reentrant).tanh()
+        return x
+
+def problem(reentrant, shared=False, **options):
+    model = DDP(Net(reentrant, shared), **options)
+    try:
+        for _ in range(2):
+            model(torch.ones(2, 8)).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    once = "Expected to mark a variable ready only once"
+    assert problem(True) == ""
+    assert once in problem(True, find_unused_parameters=True)
+    assert once in problem(True, shared=True)
+    for shared in (False, True):
+        assert problem(True, shared, static_graph=True, find_unused_parameters=True) == ""
+        assert problem(False, shared, find_unused_parameters=True) == ""
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=2)
+```
+
+## References
+huggingface/peft#313, huggingface/trl#921, #4782; pytorch/pytorch#81296; transformers 5.23 `trainer.py`
+(`find_unused_parameters` of a model that is no `PreTrainedModel`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Class, Dict, Result, equals, options
+from ..finding import Applicability, Severity
+from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TrainerArgs, TrainerBuild
+from ..model.hf import args_of, is_enabled, trainer_reentrant
+from ..model.repeats import runs_again
+from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
+from ..model.sharding import class_of, root
+from ..model.variant import hf_kwargs_reentrant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
+TRIGGERS = (("DistributedDataParallel", "checkpoint"), ("ddp_", "use_reentrant"))
+_FINDS = "ddp_find_unused_parameters"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report reentrant regions in models that DDP cannot follow."""
+    for wrap in run.of(DdpWrap):
+        if equals(wrap.call.keyword("static_graph"), True) is not False:
+            continue
+        finds = equals(wrap.call.argument(7, "find_unused_parameters"), True) is True
+        for event in _reentrant_segments(run, wrap):
+            if finds or runs_again(run, event):
+                yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
+        for enable in run.of(HfEnable):
+            together = root(enable.model) is root(wrap.module) and not enable.place.excludes(wrap.place)
+            if finds and together and hf_kwargs_reentrant(enable.kwargs, default=None):
+                yield _hf_report(enable.kwargs, enable.node, wrap.node)
+    for args, value in _distributed_arguments(run):
+        if is_enabled(run, args, value) and trainer_reentrant(args):
+            yield _hf_report(args.kwargs, args.node, None)
+
+
+def _reentrant_segments(run: Run, wrap: DdpWrap) -> list[Checkpoint]:
+    cls = class_of(wrap.module)
+    if not isinstance(cls, Class):
+        return []
+    inside = {call.node for call in run.bodies.of(cls.instance).calls}
+    return [event for event in run.of(Checkpoint) if event.reentrant and event.node in inside]
+
+
+def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:
+    """Arguments under which the Trainer lets DDP look for unused parameters."""
+    adapted = [args for trainer in run.of(TrainerBuild) if _has_adapter(run, trainer) for args in options(trainer.args)]
+    for args in run.of(TrainerArgs):
+        given = {name for name in args.call.kwargs if name.startswith("ddp_")}
+        values = [value for value in adapted if (found := args_of(value)) is not None and found.node is args.node]
+        if equals(args.call.keyword(_FINDS), True):
+            yield args, values[0] if values else Result(args.call)
+        elif given and _FINDS not in given and not args.call.open_kwargs and values:
+            yield args, values[0]
+
+
+def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:
+    config = trainer.peft_config
+    if getattr(getattr(config, "call", None), "name", "").startswith("peft."):
+        return True
+    return any(root(attach.model) is root(trainer.model) for attach in run.of(AdapterAttach))
+
+
+def _hf_report(kwargs: Value, call: ast.Call, wrap: ast.Call | None) -> Report:
+    literal = kwargs.node if isinstance(kwargs, Dict) and isinstance(kwargs.node, ast.Dict) else None
+    change = SetKey(literal, "use_reentrant", "False") if literal is not None else None
+    return _report(literal if literal is not None else call, wrap, change)
+
+
+def _report(node: ast.AST, wrap: ast.Call | None, change: SetKeyword | SetKey | None) -> Report:
+    fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (change,)) if change is not None else None
+    return Report(
+        node,
+        "under DDP the reentrant variant marks parameters ready twice, and the first backward pass raises a "
+        "RuntimeError; use the non-reentrant variant",
+        notes=(Remark(wrap, "DDP wraps the model here"),) if wrap is not None else (),
+        fix=fix,
+    )

@@ -1,0 +1,203 @@
+"""Allow `autograd.grad`, double backward or `torch.func` through a checkpoint that cannot do it.
+
+## What it does
+Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint, and
+`torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it.
+
+## Why is this bad?
+The reentrant variant works with a plain `.backward()` only: `autograd.grad` raises a RuntimeError, and after
+`backward(create_graph=True)` the gradients have no graph, so a penalty on them raises or trains nothing. The transforms
+of `torch.func` support neither variant. The non-reentrant one is exact under `autograd.grad` and double backward.
+
+## Bad
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def gradient_penalty(critic, x):
+    x.requires_grad_()
+    score = checkpoint(critic, x, use_reentrant=True)
+    (gradient,) = torch.autograd.grad(score.sum(), x, create_graph=True)  # error
+    return (gradient.norm(dim=1) - 1).pow(2).mean()
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, self.embed(x), use_reentrant=True)
+
+def step(batch):
+    net = Net()
+    loss = net(batch).sum()
+    loss.backward(create_graph=True)  # error
+```
+```python
+from torch.func import grad
+from torch.utils.checkpoint import checkpoint
+
+def loss(x, block):
+    return checkpoint(block, x, use_reentrant=False).sum()
+
+def sensitivity(x, block):
+    return grad(loss)(x, block)  # error
+```
+
+## Good
+```python
+import torch
+from torch.func import grad, vmap
+from torch.utils.checkpoint import checkpoint
+
+def gradient_penalty(critic, x):
+    x.requires_grad_()
+    score = checkpoint(critic, x, use_reentrant=False)
+    (gradient,) = torch.autograd.grad(score.sum(), x, create_graph=True)
+    return (gradient.norm(dim=1) - 1).pow(2).mean()
+
+def train(block, head, x):
+    y = checkpoint(block, x, use_reentrant=True)
+    y.sum().backward(retain_graph=True)
+    y.mean().backward()
+    return torch.autograd.grad(head(x).sum(), x), torch.autograd.grad(head(y.detach()).sum(), head.weight)
+
+def plain(x):
+    return x.sin().sum()
+
+def two_losses(block, head, x):
+    loss = checkpoint(block, x, use_reentrant=True).sum()
+    loss.backward()
+    loss = head(x).sum()
+    return torch.autograd.grad(loss, x)
+
+def batched(block, x):
+    return vmap(lambda row: checkpoint(block, row, use_reentrant=False))(x), grad(plain)(x)
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+block = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+
+def run(x, reentrant):
+    return block(x) if reentrant is None else checkpoint(block, x, use_reentrant=reentrant)
+
+def fails(action):
+    try:
+        action()
+    except RuntimeError:
+        return True
+    return False
+
+def penalty(reentrant):
+    block.zero_grad()
+    x = torch.linspace(-1, 1, 8).view(2, 4).requires_grad_()
+    (gradient,) = torch.autograd.grad(run(x, reentrant).sum(), x, create_graph=True)
+    gradient.pow(2).sum().backward()
+    return block[0].weight.grad.clone()
+
+assert torch.allclose(penalty(False), penalty(None))
+assert fails(lambda: penalty(True))
+
+for reentrant in (False, True):
+    x = torch.ones(2, 4, requires_grad=True)
+    run(x, reentrant).pow(2).sum().backward(create_graph=True)
+    assert x.grad.requires_grad is (not reentrant)
+    assert fails(lambda: torch.func.grad(lambda z: run(z, reentrant).sum())(torch.ones(2, 4)))
+    x = torch.ones(2, 4, requires_grad=True)
+    loss = run(x, reentrant).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import equals
+from ..finding import Severity
+from ..model.events import TorchCheckpoint
+from ..model.outputs import Derived, forwards
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..model.outputs import Forward
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR
+TRIGGERS = (
+    ("autograd", "grad", "checkpoint"),
+    ("create_graph", "checkpoint"),
+    ("func", "grad", "checkpoint"),
+    ("func", "vjp", "checkpoint"),
+    ("func", "jac", "checkpoint"),
+    ("func", "hessian", "checkpoint"),
+)
+_TRANSFORMS = tuple(
+    f"torch.func.{name}" for name in ("grad", "grad_and_value", "vjp", "jacrev", "hessian", "linearize")
+)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report what only a plain backward pass, or no checkpoint at all, supports."""
+    asking = list(_higher_order(run))
+    reentrant = list(forwards(run, reentrant=True)) if asking else []
+    for call, loss in asking:
+        cause = _source(run, call, loss, reentrant)
+        if cause is not None:
+            yield Report(
+                call.node,
+                "the reentrant variant supports only a plain `backward()`: this raises a RuntimeError or gives "
+                "gradients without a graph; write `use_reentrant=False`",
+                notes=(Remark(cause.cause.node, "this checkpoint is reentrant"),),
+            )
+    for call in run.calls_to(*_TRANSFORMS):
+        inside = run.bodies.of(call.argument(0, "func")).calls
+        nodes = {event.node for event in run.of(TorchCheckpoint)}
+        found = next((inner.node for inner in inside if inner.node in nodes), None)
+        if found is not None:
+            yield Report(
+                call.node,
+                f"`{call.name.rpartition('.')[2]}` of `torch.func` raises a RuntimeError on a checkpointed function; "
+                "take the gradient with `torch.autograd.grad`, or without the checkpoint",
+                notes=(Remark(found, "this is checkpointed"),),
+            )
+
+
+def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that ask for more than a plain backward pass, with what they differentiate."""
+    for call in run.calls_to("torch.autograd.grad"):
+        if call.node.args:
+            yield call, call.node.args[0]
+    for call in run.method_calls("backward"):
+        if equals(call.keyword("create_graph"), True) is True:
+            yield call, call.node.func
+
+
+def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:
+    function = call.place.function
+    here = [
+        forward
+        for forward in reentrant
+        if forward.call.place.function is function and not forward.call.place.excludes(call.place)
+    ]
+    for forward in here:
+        if Derived(run, function, [forward.call], call.node).holds(loss):
+            return forward
+    return None

@@ -1,0 +1,153 @@
+"""Allow checkpointing `module.forward` instead of the module.
+
+## What it does
+Flags a checkpoint whose function is the `forward` of a module. `super().forward` and `self.forward` are left alone:
+there the caller has gone through the module already.
+
+## Why is this bad?
+Hooks belong to calling the module: forward hooks, `weight_norm` and `spectral_norm` (which then compute with a stale
+weight), FSDP's gathering of parameters. None of them runs, in the forward pass or in the recomputation. With
+`fully_shard` it is an error, `got mixed torch.Tensor and DTensor`, in the first step.
+
+## Bad
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    for layer in layers:
+        x = checkpoint(layer.forward, x, use_reentrant=False)  # error
+    return x
+```
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+        self.head = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block.forward, x, use_reentrant=False))  # error
+
+net = Net()
+fully_shard(net.block)
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(x).tanh()
+
+class Checkpointed(Block):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+class Switch(Block):
+    def run(self, x):
+        return checkpoint(self.forward, x, use_reentrant=False)
+
+def forward(layers, codec, x):
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        x = checkpoint(layer.__call__, x, use_reentrant=False)
+        x = checkpoint(layer.forward_features, x, use_reentrant=False)
+    return x
+```
+
+## Fix safety
+Unsafe: hooks that were skipped begin to run.
+
+## Evidence
+```python
+import tempfile
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+
+calls = []
+module = torch.nn.Linear(4, 4)
+module.register_forward_hook(lambda *_: calls.append(1))
+x = torch.ones(2, 4, requires_grad=True)
+checkpoint(module.forward, x, use_reentrant=False)
+assert calls == []
+checkpoint(module, x, use_reentrant=False)
+assert calls == [1]
+
+def problem(name):
+    block = torch.nn.Linear(4, 4)
+    fully_shard(block, mesh=init_device_mesh("cpu", (1,)))
+    try:
+        checkpoint(getattr(block, name), x, use_reentrant=False)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=1)
+    assert "mixed torch.Tensor and DTensor" in problem("forward")
+    assert problem("__call__") == ""
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=1)
+```
+
+## References
+torch 2.13 `torch/nn/modules/module.py` (`_call_impl` runs the hooks).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint, Fsdp2Shard
+from ..model.report import Replace, Report, Rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
+TRIGGERS = ((".forward", "checkpoint"),)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report checkpoints that go past the hooks of a module."""
+    sharded = any(run.of(Fsdp2Shard))
+    for event in run.of(Checkpoint):
+        method = event.node.args[0] if event.node.args else None
+        if isinstance(method, ast.Attribute) and method.attr == "forward" and not _is_own(method.value):
+            module = ast.unparse(method.value)
+            fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (Replace(method, module),))
+            yield Report(
+                event.node,
+                f"`{module}.forward` skips the hooks of the module, "
+                + ("FSDP's too, and fails on sharded parameters" if sharded else "`weight_norm` and FSDP among them")
+                + f"; pass `{module}`",
+                fix=fix,
+                severity=None if sharded else Severity.WARNING,
+            )
+
+
+def _is_own(receiver: ast.expr) -> bool:
+    """Whether the method is looked up on the caller itself: `self.forward`, `super().forward`."""
+    if isinstance(receiver, ast.Call):
+        return isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
+    return isinstance(receiver, ast.Name) and receiver.id in ("self", "cls")

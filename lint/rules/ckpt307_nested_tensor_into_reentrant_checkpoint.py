@@ -1,0 +1,221 @@
+"""Allow a tensor with a graph inside a container or closure that several reentrant checkpoints share.
+
+## What it does
+Flags a reentrant checkpoint in a loop that gets a tensor, computed by a module before the loop, inside a list, tuple or
+dict, by a `functools.partial`, or through a lambda that closes over it.
+
+## Why is this bad?
+The reentrant variant detaches only what it is given directly. Each segment's own backward pass then goes on through the
+graph of the shared tensor, and the second one finds it freed:
+`RuntimeError: Trying to backward through the graph a second time`. `retain_graph=True` does not help.
+
+## Bad
+```python
+import torch.nn as nn
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+class Decoder(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.context = nn.Linear(8, 8)
+        self.blocks = blocks
+
+    def forward(self, x, condition):
+        context = self.context(condition)
+        for block in self.blocks:
+            x = checkpoint(block, x, [context], use_reentrant=True)  # error
+        for block in self.blocks:
+            x = checkpoint(block, x, {"context": context}, use_reentrant=True)  # error
+        for block in self.blocks:
+            x = checkpoint(partial(block, context=context), x, use_reentrant=True)  # error
+        for block in self.blocks:
+            x = checkpoint(lambda h, block=block: block(h, context), x, use_reentrant=True)  # error
+        return x
+```
+
+## Good
+```python
+import torch
+import torch.nn as nn
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("frequencies", torch.ones(8))
+
+    def forward(self, x):
+        return x.detach() * self.frequencies
+
+class Decoder(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.context = nn.Linear(8, 8)
+        self.rotary = Rotary()
+        self.blocks = blocks
+
+    def forward(self, x, condition, mask):
+        context = self.context(condition)
+        positions = self.rotary(x)
+        with torch.no_grad():
+            fixed = self.context(condition)
+        x = checkpoint(lambda h: h + context, x, use_reentrant=True)
+        for block in self.blocks:
+            x = checkpoint(block, x, context, use_reentrant=True)
+            x = checkpoint(block, x, [context], use_reentrant=False)
+            x = checkpoint(block, x, [mask, fixed], use_reentrant=True)
+            x = checkpoint(block, x, [context.detach()], use_reentrant=True)
+            x = checkpoint(partial(block, mask=mask, positions=positions), x, use_reentrant=True)
+            x = checkpoint(lambda h, block=block: block(h, context.detach()), x, use_reentrant=True)
+            x = checkpoint(block, x, [self.context(x)], use_reentrant=True)
+        return x
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead of none at all.
+
+## Evidence
+```python
+import torch
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+context_layer, blocks = torch.nn.Linear(4, 4), [torch.nn.Linear(4, 4) for _ in range(2)]
+
+def block_forward(block, x, context):
+    held = context["context"] if isinstance(context, dict) else context
+    return (block(x) + (held[0] if isinstance(held, list) else held)).tanh()
+
+def problem(form, reentrant, segments=2):
+    context, x = context_layer(torch.ones(2, 4)), torch.ones(2, 4, requires_grad=True)
+    for block in blocks[:segments]:
+        run = partial(block_forward, block)
+        if form == "flat":
+            x = checkpoint(run, x, context, use_reentrant=reentrant)
+        elif form == "list":
+            x = checkpoint(run, x, [context], use_reentrant=reentrant)
+        elif form == "dict":
+            x = checkpoint(run, x, {"context": context}, use_reentrant=reentrant)
+        elif form == "partial":
+            x = checkpoint(partial(run, context=context), x, use_reentrant=reentrant)
+        else:
+            x = checkpoint(lambda h, run=run: run(h, context), x, use_reentrant=reentrant)
+    try:
+        x.sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+for form in ("list", "dict", "partial", "closure"):
+    assert "backward through the graph a second time" in problem(form, True)
+    assert problem(form, False) == problem(form, True, segments=1) == ""
+assert problem("flat", True) == ""
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`detach_variable` looks at the arguments themselves only).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint
+from ..model.gradless import may_be_frozen
+from ..model.late import free_names
+from ..model.modes import is_gradient_free
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.resolve import meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT307", "nested-tensor-into-reentrant-checkpoint", Severity.ERROR
+TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+_WITH_WEIGHTS = tuple(
+    f"torch.nn.{kind}"
+    for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")
+)
+_DETACHING = ("detach", "data", "shape", "dtype", "device", "size")
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report tensors that several segments reach past the checkpoint."""
+    for event in run.of(Checkpoint):
+        if not event.reentrant or not event.place.loops:
+            continue
+        shared = next((value for value in _hidden(event) if _is_shared(run, value, event)), None)
+        if shared is not None:
+            yield Report(
+                event.node,
+                "every segment goes back through this shared tensor's graph, which the first one frees: a "
+                "RuntimeError; pass it as an argument of its own, or write `use_reentrant=False`",
+                notes=(Remark(shared.call.node, "the tensor is computed here, once"),),
+                fix=Rewrite(
+                    Applicability.UNSAFE,
+                    "Use the non-reentrant variant",
+                    (SetKeyword(event.node, "use_reentrant", "False"),),
+                ),
+            )
+
+
+def _hidden(event: Checkpoint) -> Iterator[Result]:
+    """The tensors the segment gets other than as arguments of its own."""
+    found: list[Value] = []
+    for value in event.inputs:
+        found += _held(value)
+    for function in options(event.function):
+        if isinstance(function, Partial):
+            found += [*function.args, *function.kwargs.values()]
+            function = function.func
+        if isinstance(function, Function):
+            found += [meaning(ast.Name(name), function) for name in _read_with_graph(function)]
+    return (value for value in found if isinstance(value, Result))
+
+
+def _held(value: Value) -> list[Value]:
+    match value:
+        case Seq(_, items):
+            return items
+        case Dict(items):
+            return list(items.values())
+    return []
+
+
+def _read_with_graph(function: Function) -> set[str]:
+    """The names a function closes over, other than to detach them or to ask for their shape."""
+    plain = {
+        id(node.value)
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Attribute) and node.attr in _DETACHING
+    }
+    names = free_names(function.node)
+    return {
+        node.id
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Name) and node.id in names and id(node) not in plain
+    }
+
+
+def _is_shared(run: Run, value: Result, event: Checkpoint) -> bool:
+    """Whether ``value`` is a module's output, with a graph, that was made before the loop in the same function."""
+    call = value.call
+    if call.place.function is not event.place.function or set(event.place.loops) <= set(call.place.loops):
+        return False
+    modules = options(call.func)
+    trains = all(_has_weights(run, module) for module in modules) and not is_gradient_free(call)
+    return trains and not may_be_frozen(run, *modules)
+
+
+def _has_weights(run: Run, module: Value) -> bool:
+    if not isinstance(module, Instance | Result):
+        return False
+    return next(run.bodies.of(module).modules_of(*_WITH_WEIGHTS), None) is not None

@@ -1,0 +1,249 @@
+"""Allow enabling checkpointing in a way that raises.
+
+## What it does
+Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and
+`gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, diffusers' `enable_gradient_checkpointing()`
+and the old `set_gradient_checkpointing()` on one, any of them on a `DistributedDataParallel` object, and a Trainer that
+is to checkpoint a module of this file that is no transformers model.
+
+## Why is this bad?
+The method takes one dict of arguments for torch's checkpoint, `TypeError` otherwise; the other names belong to other
+libraries, `AttributeError`. `DistributedDataParallel` hands on no methods of the model it wraps, and the Trainer calls
+the method of the model it gets.
+
+## Bad
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable(True)  # error
+model.gradient_checkpointing_enable(use_reentrant=False)  # error
+model.enable_gradient_checkpointing()  # error
+```
+```python
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+def build(name, rank):
+    model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained(name), device_ids=[rank])
+    model.gradient_checkpointing_enable()  # error
+    return model
+```
+```python
+import torch.nn as nn
+from transformers import Trainer, TrainingArguments
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x, labels):
+        return {"loss": self.linear(x).sum()}
+
+args = TrainingArguments("out", gradient_checkpointing=True)
+Trainer(model=Classifier(), args=args).train()  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from diffusers import UNet2DConditionModel
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, Trainer, TrainingArguments
+
+def enable(name, rank, options):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    model.gradient_checkpointing_enable(options)
+    model.gradient_checkpointing_enable(None)
+    wrapped = DistributedDataParallel(model, device_ids=[rank])
+    wrapped.module.gradient_checkpointing_enable()
+    return wrapped
+
+def of_other_libraries(name, encoder):
+    UNet2DConditionModel.from_pretrained(name).enable_gradient_checkpointing()
+    encoder.set_gradient_checkpointing(True)
+    encoder.gradient_checkpointing_enable(use_reentrant=False)
+
+class Delegates(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained(name)
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None):
+        self.encoder.gradient_checkpointing_enable(gradient_checkpointing_kwargs)
+
+class Plain(nn.Module):
+    pass
+
+class Own(PreTrainedModel):
+    pass
+
+def train(name, config):
+    args = TrainingArguments("out", gradient_checkpointing=True)
+    Trainer(Delegates(name), args).train()
+    Trainer(Own(config), args).train()
+    Trainer(Plain(), TrainingArguments("out")).train()
+```
+
+## Fix safety
+Unsafe: the call does what it says instead of raising.
+
+## Evidence
+```python
+import os
+import tempfile
+
+os.environ["ACCELERATE_USE_CPU"] = "true"
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+def raises(action):
+    try:
+        action()
+    except Exception as error:
+        return type(error)
+    return None
+
+config = LlamaConfig(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    num_key_value_heads=1,
+)
+model = LlamaForCausalLM(config)
+for flag in (True, False):
+    assert raises(lambda: model.gradient_checkpointing_enable(flag)) is TypeError
+assert raises(lambda: model.gradient_checkpointing_enable(use_reentrant=False)) is TypeError
+assert raises(lambda: model.enable_gradient_checkpointing()) is AttributeError
+assert raises(lambda: model.set_gradient_checkpointing()) is AttributeError
+assert raises(lambda: model.gradient_checkpointing_enable(None)) is None
+assert raises(lambda: model.gradient_checkpointing_enable({"use_reentrant": False})) is None
+
+folder = tempfile.mkdtemp()
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+wrapped = DistributedDataParallel(model)
+assert raises(lambda: wrapped.gradient_checkpointing_enable()) is AttributeError
+assert raises(lambda: wrapped.module.gradient_checkpointing_enable()) is None
+dist.destroy_process_group()
+
+args = TrainingArguments(folder, gradient_checkpointing=True, use_cpu=True, report_to="none", max_steps=1)
+data = [{"input": torch.ones(1)}] * 8
+assert raises(lambda: Trainer(torch.nn.Linear(1, 1), args, train_dataset=data).train()) is AttributeError
+```
+
+## References
+transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trainer.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.attributes import ancestors
+from ..facts.values import Const, Instance, Ref, Result, options
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint, HfEnable, TrainerBuild
+from ..model.hf import args_of, is_enabled
+from ..model.names import canonical
+from ..model.report import RenameAttribute, Replace, Report, Rewrite
+from ..model.types import is_hf_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.values import Class, Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
+TRIGGERS = ("checkpointing_enable", "gradient_checkpointing(", ("Trainer", "Module"))
+_ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+_OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
+_DDP = "torch.nn.parallel.DistributedDataParallel"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report calls that always raise."""
+    for call in run.method_calls(*_ENABLERS, *_OTHER_NAMES):
+        if call.place.tries:
+            continue  # What happens then is decided there.
+        if _is_ddp(call.receiver):
+            yield Report(
+                call.node,
+                f"`DistributedDataParallel` has no `{call.method}`, which raises an AttributeError; "
+                "enable checkpointing before wrapping, or on `.module`",
+            )
+        elif call.method in _OTHER_NAMES and is_hf_model(call.receiver):
+            yield _misnamed(call)
+    for enable in run.of(HfEnable):
+        if not enable.place.tries and not _is_ddp(enable.model):
+            yield from _wrong_arguments(enable)
+    yield from _untrainable(run)
+
+
+def _is_ddp(value: Value) -> bool:
+    return all(isinstance(option, Result) and canonical(option.call.name) == _DDP for option in options(value))
+
+
+def _misnamed(call: Call) -> Report:
+    wanted = _ENABLERS[0]
+    plain = not call.node.args and not call.node.keywords
+    change = RenameAttribute(call.node.func, wanted) if isinstance(call.node.func, ast.Attribute) else None
+    return Report(
+        call.node,
+        f"models of transformers have no `{call.method}`, which raises an AttributeError; write `{wanted}()`",
+        fix=Rewrite(Applicability.UNSAFE, f"Write `{wanted}`", (change,)) if plain and change else None,
+    )
+
+
+def _wrong_arguments(enable: HfEnable) -> Iterator[Report]:
+    given = enable.kwargs
+    misplaced = [name for name in Checkpoint.OWN if enable.call.written(name)]
+    if isinstance(given, Const) and isinstance(given.value, bool):
+        argument = enable.node.args[0] if len(enable.node.args) == 1 else None
+        yield Report(
+            enable.node,
+            f"`{enable.call.method}({given.value})` raises a TypeError: the argument is a dict for torch's checkpoint; "
+            'write `{"use_reentrant": False}` or nothing',
+            fix=_argument_fix(argument) if argument is not None and given.value else None,
+        )
+    elif misplaced:
+        yield Report(
+            enable.node,
+            f"`{enable.call.method}` has no parameter `{misplaced[0]}`, which raises a TypeError; "
+            f'pass it in a dict: `{{"{misplaced[0]}": ...}}`',
+        )
+
+
+def _argument_fix(argument: ast.expr) -> Rewrite:
+    text = '{"use_reentrant": False}'
+    return Rewrite(Applicability.UNSAFE, f"Write `{text}`", (Replace(argument, text),))
+
+
+def _untrainable(run: Run) -> Iterator[Report]:
+    """Trainers that switch checkpointing on for a plain module of this file, which cannot."""
+    for trainer in run.of(TrainerBuild):
+        model = trainer.model
+        if not isinstance(model, Instance) or not _is_plain(model.cls):
+            continue
+        args = args_of(trainer.args)
+        if args is not None and is_enabled(run, args, trainer.args):
+            yield Report(
+                trainer.node,
+                f"`{model.cls.name}` has no `{_ENABLERS[0]}`, which the Trainer calls: an AttributeError; "
+                "write the method, or switch checkpointing off in the arguments",
+            )
+
+
+def _is_plain(cls: Class) -> bool:
+    """Whether ``cls`` derives from ``nn.Module`` alone and has no method that enables checkpointing."""
+    classes = (cls, *ancestors(cls))
+    methods = {name for owner in classes for name in (*owner.body, *owner.fields)}
+    imported = [base for owner in classes for base in owner.bases if base not in classes]
+    only_module = all(isinstance(base, Ref) and canonical(base.name) == "torch.nn.Module" for base in imported)
+    return only_module and bool(imported) and methods.isdisjoint((*_ENABLERS, "__getattr__"))

@@ -1,0 +1,202 @@
+"""Allow a `context_fn` that raises.
+
+## What it does
+Flags `context_fn` given the result of `create_selective_checkpoint_contexts(...)`, that function itself, or a policy,
+where a function without arguments is due; one pair of contexts that several calls share; a list of operators that holds
+something else than overloads (`torch.ops.aten.mm`, `torch.mm`), or a set of them; and `context_fn` together with the
+reentrant variant or with `debug=True`.
+
+## Why is this bad?
+torch calls `context_fn()` in every forward pass and expects two new contexts. Anything else raises a TypeError or
+ValueError in the first step, and a pair that is used twice raises `Trying to backward an extra time`.
+
+## Bad
+```python
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+def policy(ctx, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.mm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+def forward(block, layers, x):
+    contexts = create_selective_checkpoint_contexts(policy)
+    x = checkpoint(block, x, use_reentrant=False, context_fn=create_selective_checkpoint_contexts(policy))  # error
+    x = checkpoint(block, x, use_reentrant=False, context_fn=policy)  # error
+    x = checkpoint(block, x, use_reentrant=False, context_fn=create_selective_checkpoint_contexts)  # error
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False, context_fn=lambda: contexts)  # error
+    return x
+```
+```python
+import torch
+from functools import partial
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+def forward(block, x):
+    save = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+    x = checkpoint(block, x, use_reentrant=True, context_fn=save)  # error
+    x = checkpoint(block, x, use_reentrant=False, debug=True, context_fn=save)  # error
+    packets = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm])
+    x = checkpoint(block, x, use_reentrant=False, context_fn=packets)  # error
+    names = partial(create_selective_checkpoint_contexts, {torch.ops.aten.mm.default})
+    return checkpoint(block, x, use_reentrant=False, context_fn=names)  # error
+```
+
+## Good
+```python
+import torch
+from functools import partial
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+SAVED = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+
+def policy(ctx, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if op in SAVED else CheckpointPolicy.PREFER_RECOMPUTE
+
+def contexts():
+    return create_selective_checkpoint_contexts(policy)
+
+def with_default(ops=SAVED):
+    return create_selective_checkpoint_contexts(ops)
+
+def forward(block, x, context_fn):
+    x = checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, policy))
+    x = checkpoint(block, x, use_reentrant=False, context_fn=partial(create_selective_checkpoint_contexts, SAVED))
+    x = checkpoint(block, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
+    x = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+    x = checkpoint(block, x, use_reentrant=False, context_fn=with_default)
+    x = checkpoint(block, x, use_reentrant=False, debug=False, context_fn=context_fn)
+    used_once = create_selective_checkpoint_contexts(policy)
+    x = checkpoint(block, x, use_reentrant=False, context_fn=lambda: used_once)
+    return checkpoint(block, x, use_reentrant=True)
+```
+
+## Evidence
+```python
+import torch
+from functools import partial
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts as create
+
+block = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Tanh(), torch.nn.Linear(4, 4, bias=False))
+mm = torch.ops.aten.mm.default
+
+def policy(ctx, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if op is mm else CheckpointPolicy.PREFER_RECOMPUTE
+
+def raises(context_fn, use_reentrant=False, steps=1, **options):
+    try:
+        for _ in range(steps):
+            x = torch.ones(2, 4, requires_grad=True)
+            checkpoint(block, x, use_reentrant=use_reentrant, context_fn=context_fn, **options).sum().backward()
+    except Exception as error:
+        return type(error)
+    return None
+
+assert raises(create(policy)) is TypeError
+assert raises(create) is TypeError
+assert raises(policy) is TypeError
+assert raises(partial(create, [torch.ops.aten.mm])) is ValueError
+assert raises(partial(create, [torch.mm])) is ValueError
+assert raises(partial(create, {mm})) is TypeError
+assert raises(partial(create, policy), use_reentrant=True) is ValueError
+assert raises(partial(create, policy), debug=True) is ValueError
+shared = create(policy)
+assert raises(lambda: shared, steps=2) is RuntimeError
+for right in (partial(create, policy), partial(create, [mm]), lambda: create(policy)):
+    assert raises(right, steps=2) is None
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`create_selective_checkpoint_contexts`, `checkpoint`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
+from ..finding import Severity
+from ..model.events import Checkpoint
+from ..model.report import Report
+from ..model.resolve import meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
+TRIGGERS = ("context_fn",)
+_LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
+_CREATE = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report contexts that raise in the first step."""
+    for event in run.of(Checkpoint):
+        context_fn = event.call.keyword("context_fn")
+        if isinstance(context_fn, Absent) or (isinstance(context_fn, Const) and context_fn.value is None):
+            continue
+        problem = _combination(event) or _problem(context_fn) or _shared(event, context_fn)
+        if problem:
+            yield Report(event.node, problem)
+
+
+def _combination(event: Checkpoint) -> str:
+    if event.reentrant and truth(event.call.keyword("context_fn")):
+        return "the reentrant variant refuses `context_fn` with a ValueError; write `use_reentrant=False`"
+    if equals(event.call.keyword("debug"), True):
+        return "`debug=True` together with `context_fn` raises a ValueError; drop one of them"
+    return ""
+
+
+def _problem(context_fn: Value) -> str:
+    """What is wrong with the function that is to make two contexts; empty when nothing is."""
+    match context_fn:
+        case Result(call) if call.name == _CREATE:
+            return f"`context_fn` is called without arguments, and this is no function: a TypeError; {_LAZILY}"
+        case Ref(name) if name == _CREATE:
+            return f"`context_fn` is called without arguments, and this needs a policy: a TypeError; {_LAZILY}"
+        case Partial(func=Ref(name), args=[policy, *_]) if name == _CREATE:
+            return _operators(policy)
+        case Function() as function if _needs_arguments(function):
+            return f"`context_fn` is called without arguments, and `{function.name}` needs some: a TypeError; {_LAZILY}"
+    return ""
+
+
+def _operators(policy: Value) -> str:
+    if not isinstance(policy, Seq):
+        return ""
+    if policy.kind == "set":
+        return "a set of operators is no policy: a TypeError; write a list"
+    for item in policy.items:
+        if isinstance(item, Ref) and item.name.startswith("torch.") and not _is_overload(item.name):
+            return f"`{item.name}` is no overload of an operator: a ValueError; write `torch.ops.aten.mm.default`"
+    return ""
+
+
+def _is_overload(name: str) -> bool:
+    return not name.startswith("torch.ops.") or name.count(".") >= 4
+
+
+def _needs_arguments(function: Function) -> bool:
+    arguments = function.node.args
+    positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    required = sum(default is None for default in arguments.kw_defaults)
+    return (positional > 0 or required > 0) and function.owner is None
+
+
+def _shared(event: Checkpoint, context_fn: Value) -> str:
+    """Whether a lambda gives several calls the contexts that were made once, outside of it."""
+    node = context_fn.node
+    if not isinstance(context_fn, Function) or not isinstance(node, ast.Lambda) or not isinstance(node.body, ast.Name):
+        return ""
+    made = meaning(node.body, context_fn)
+    if not isinstance(made, Result) or made.call.name != _CREATE:
+        return ""
+    origin = made.call.place
+    if origin.function is event.place.function and origin.loops == event.place.loops:
+        return ""
+    return f"every call gets the same pair of contexts, which backward may use once; {_LAZILY}"

@@ -1,0 +1,202 @@
+"""Allow `sdpa_kernel(SDPBackend.MATH)` around the forward pass of a checkpointed model only.
+
+## What it does
+Flags the forward pass of a non-reentrant checkpointed model inside `with sdpa_kernel(SDPBackend.MATH):` when the
+backward pass of its loss runs outside of the block.
+
+## Why is this bad?
+The recomputation runs in the backward pass, where torch chooses the kernel again. The fused kernel saves other tensors
+than the plain one did, and torch raises
+`CheckpointError: Recomputed values for the following tensors have different metadata`.
+
+## Bad
+```python
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import AutoModelForCausalLM
+
+def train(name, batches, optimizer):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    for batch in batches:
+        with sdpa_kernel(SDPBackend.MATH):  # reproducible
+            loss = model(**batch).loss  # error
+        loss.backward()
+        optimizer.step()
+```
+```python
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+
+def attend(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+def step(q, k, v):
+    with sdpa_kernel([SDPBackend.MATH]):
+        y = checkpoint(attend, q, k, v, use_reentrant=False)  # error
+    y.sum().backward()
+```
+
+## Good
+```python
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+
+def around_both(name, batch):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    with sdpa_kernel(SDPBackend.MATH):
+        model(**batch).loss.backward()
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+        loss = model(**batch).loss
+    loss.backward()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(**batch).loss
+    loss.backward()
+
+def eager(name, batch):
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager").train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    with sdpa_kernel(SDPBackend.MATH):
+        loss = model(**batch).loss
+    loss.backward()
+
+def attend(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+def inside(q, k, v):
+    with sdpa_kernel(SDPBackend.MATH):
+        return attend(q, k, v)
+
+def step(mlp, q, k, v):
+    y = checkpoint(inside, q, k, v, use_reentrant=False)
+    with sdpa_kernel(SDPBackend.MATH):
+        z = checkpoint(mlp, q, use_reentrant=False)
+        w = checkpoint(attend, q, k, v, use_reentrant=True)
+    (y + z + w).sum().backward()
+```
+
+## Evidence
+```python
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import CheckpointError, checkpoint
+
+def attend(x):
+    return F.scaled_dot_product_attention(x, x, x)
+
+def inside(x):
+    with sdpa_kernel(SDPBackend.MATH):
+        return attend(x)
+
+def raised(function, reentrant=False, backend=SDPBackend.MATH, around_backward=False):
+    x = torch.randn(2, 2, 8, 4, requires_grad=True)
+    try:
+        with sdpa_kernel(backend):
+            loss = checkpoint(function, x, use_reentrant=reentrant).sum()
+            if around_backward:
+                loss.backward()
+        if not around_backward:
+            loss.backward()
+    except CheckpointError:
+        return True
+    return False
+
+assert raised(attend)
+assert not raised(attend, around_backward=True)
+assert not raised(inside)
+assert not raised(attend, reentrant=True)
+assert not raised(attend, backend=[SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (what `recompute_fn` restores: random state, autocast, the default device).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Ref, Result, Seq, equals, is_absent, options
+from ..finding import Severity
+from ..model.events import HfEnable
+from ..model.names import canonical
+from ..model.outputs import Derived, forwards
+from ..model.report import Remark, Report
+from ..model.sharding import root
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..facts.calls import Call
+    from ..facts.values import Value
+    from ..model.outputs import Forward
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR
+TRIGGERS = (("sdpa_kernel", "checkpoint"),)
+_MATH = "torch.nn.attention.SDPBackend.MATH"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report forward passes whose recomputation runs with another kernel."""
+    for forward in forwards(run, reentrant=False):
+        context = _plain_kernel(forward.call)
+        if context is None or not _attends(run, forward):
+            continue
+        backward = next((call for call in run.method_calls("backward") if _is_outside(run, forward.call, call)), None)
+        if backward is not None:
+            yield Report(
+                forward.call.node,
+                "the recomputation runs in the backward pass, outside of `sdpa_kernel`, with another kernel: a "
+                "CheckpointError; put the backward pass inside the block too",
+                notes=(Remark(context, "this holds for the forward pass"), Remark(backward.node, "this runs outside")),
+            )
+
+
+def _kernels(call: Call) -> Iterator[Result]:
+    """The ``sdpa_kernel`` blocks around a call."""
+    for context in call.place.contexts:
+        if isinstance(context, Result) and canonical(context.call.name) == "torch.nn.attention.sdpa_kernel":
+            yield context
+
+
+def _plain_kernel(call: Call) -> ast.Call | None:
+    for context in _kernels(call):
+        if context.call.args and _is_math(context.call.args[0]):
+            return context.call.node
+    return None
+
+
+def _is_math(backends: Value) -> bool:
+    match backends:
+        case Ref(name):
+            return name == _MATH
+        case Seq(_, [*items], False) if items:
+            return all(_is_math(item) for item in items)
+    return False
+
+
+def _attends(run: Run, forward: Forward) -> bool:
+    """Whether the region certainly chooses among the kernels."""
+    if not isinstance(forward.cause, HfEnable):
+        region = run.region(forward.cause)
+        return next(region.calls_to("torch.nn.functional.scaled_dot_product_attention"), None) is not None
+    for model in options(root(forward.call.func)):
+        chosen = model.call.keyword("attn_implementation") if isinstance(model, Result) else None
+        if chosen is None or not (is_absent(chosen) or equals(chosen, "sdpa")):
+            return False
+    return True
+
+
+def _is_outside(run: Run, forward: Call, backward: Call) -> bool:
+    """Whether ``backward`` is that of ``forward`` and no kernel is chosen for it."""
+    here = backward.place.function is forward.place.function and forward.order < backward.order
+    if not here or any(_kernels(backward)):
+        return False
+    return Derived(run, forward.place.function, [forward], backward.node).holds(backward.node.func)

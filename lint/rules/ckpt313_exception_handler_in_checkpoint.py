@@ -1,0 +1,247 @@
+"""Allow a checkpointed function that catches every exception around its last layers.
+
+## What it does
+Flags `except Exception`, `except BaseException` and a bare `except` around the last computation of a function that a
+non-reentrant checkpoint runs, where the handler computes something instead or raises another exception.
+
+## Why is this bad?
+torch ends the recomputation early by an exception of its own, raised when the last saved tensor is there again. The
+handler takes it for a failure in every step: the fallback then trips over
+`AssertionError: Unexpected state: target_frame.early_stop is set`, and an exception raised in its place ends the
+training.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fast = nn.Linear(8, 8)
+        self.slow = nn.Linear(8, 8)
+
+    def forward(self, x):
+        try:
+            return self.fast(x).relu()
+        except Exception:  # no kernel for this shape
+            return self.slow(x).relu()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(3)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layer, x):
+    def run(h):
+        try:
+            return layer(h)
+        except Exception as error:
+            raise ValueError("layer failed") from error
+    return checkpoint(run, x, use_reentrant=False)  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fast = nn.Linear(8, 8)
+        self.slow = nn.Linear(8, 8)
+
+    def forward(self, x):
+        try:
+            h = self.fast(x)
+        except Exception:
+            h = self.slow(x)
+        return self.slow(h).relu()  # the recomputation ends here
+
+def forward(layer, block, log, x):
+    def narrow(h):
+        try:
+            return layer(h)
+        except RuntimeError:
+            return h * 2
+    def reraised(h):
+        try:
+            return layer(h)
+        except Exception as error:
+            log(error)
+            raise
+        finally:
+            log("done")
+    def logged(h):
+        try:
+            return layer(h)
+        except Exception as error:
+            log(error)
+            return h
+    x = checkpoint(logged, x, use_reentrant=False)
+    x = checkpoint(narrow, x, use_reentrant=False)
+    x = checkpoint(reraised, x, use_reentrant=False)
+    x = checkpoint(Block(), x, use_reentrant=False)
+    try:
+        return checkpoint(block, x, use_reentrant=False)
+    except Exception:
+        return block(x)
+```
+
+## Evidence
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+layer, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+def raised(function, **options):
+    x = torch.ones(2, 4, requires_grad=True)
+    try:
+        checkpoint(function, x, use_reentrant=False, **options).sum().backward()
+    except Exception as error:
+        return type(error)
+    return None
+
+def fallback(x):
+    try:
+        return layer(x).tanh()
+    except Exception:
+        return other(x).tanh()
+
+def translated(x):
+    try:
+        return layer(x).tanh()
+    except Exception as error:
+        raise ValueError("layer failed") from error
+
+def narrow(x):
+    try:
+        return layer(x).tanh()
+    except RuntimeError:
+        return other(x).tanh()
+
+def reraised(x):
+    try:
+        return layer(x).tanh()
+    except Exception:
+        raise
+
+def followed(x):
+    try:
+        h = layer(x)
+    except Exception:
+        h = other(x)
+    return other(h).tanh()
+
+assert raised(fallback) is AssertionError
+assert raised(translated) is ValueError
+def logged(x):
+    try:
+        return layer(x).tanh()
+    except Exception as error:
+        str(error)
+        return x
+
+for right in (narrow, reraised, followed, logged):
+    assert raised(right) is None
+assert raised(fallback, early_stop=False) is None
+```
+
+## References
+torch 2.13 `torch/utils/checkpoint.py` (`_StopRecomputationError`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Const
+from ..finding import Severity
+from ..model.report import Remark, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Function
+    from ..model.events import Checkpointing
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
+TRIGGERS = (("except", "checkpoint"),)
+_EVERYTHING = ("Exception", "BaseException")
+#: Operators whose backward pass needs what they got, so that they save tensors.
+_SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report regions whose handler catches the end of the recomputation."""
+    for event, region in run.regions():
+        if event.reentrant is not False or not region.functions or _runs_to_the_end(event):
+            continue
+        handler = _catching(region.functions[0])
+        if handler is not None:
+            yield Report(
+                event.node,
+                "torch ends the recomputation by an exception, which this function catches in every step and answers "
+                "with a failure; catch a narrower one, such as `RuntimeError`",
+                notes=(Remark(handler, "this catches everything"),),
+            )
+
+
+def _runs_to_the_end(event: Checkpointing) -> bool:
+    stops = event.call.keyword("early_stop")
+    return not (isinstance(stops, Absent) or (isinstance(stops, Const) and stops.value is True))
+
+
+def _catching(function: Function) -> ast.ExceptHandler | None:
+    """The handler around the last computation of ``function`` that computes or raises something else."""
+    body = function.node.body
+    if not isinstance(body, list):
+        return None
+    for statement in reversed(body):
+        if isinstance(statement, ast.Try):
+            caught = next((handler for handler in statement.handlers if _catches_everything(handler)), None)
+            after = [*statement.orelse, *statement.finalbody]
+            inside = any(_computes(inner) for inner in statement.body)
+            fails = caught is not None and (_raises_another(caught) or _falls_back(caught))
+            return caught if inside and fails and not any(map(_computes, after)) else None
+        if _computes(statement):
+            return None
+    return None
+
+
+def _computes(statement: ast.AST) -> bool:
+    """Whether running it may save tensors."""
+    return any(
+        isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, _SAVING))
+        for node in ast.walk(statement)
+        if not isinstance(statement, ast.Raise)
+    )
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _EVERYTHING) for kind in kinds)
+
+
+def _falls_back(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler computes a value of its own; a call that is only made, as of a logger, is none."""
+    if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+        return False
+    return any(_computes(node) for node in ast.walk(handler) if isinstance(node, ast.Return | ast.Assign))
+
+
+def _raises_another(handler: ast.ExceptHandler) -> bool:
+    raised = [node for node in ast.walk(handler) if isinstance(node, ast.Raise)]
+    return any(isinstance(node.exc, ast.Call) for node in raised)

@@ -1,0 +1,178 @@
+"""Allow a reentrant checkpoint around an FSDP unit.
+
+## What it does
+Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that
+`FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit.
+
+## Why is this bad?
+The unit gathers its parameters again for the recomputation and once more for the backward pass: twice the
+communication of the backward pass (6 all-gathers for 3 units). The non-reentrant variant needs them once, whatever the
+order.
+
+## Bad
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error
+        return x
+
+model = FSDP(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def wrap(block):
+    return checkpoint_wrapper(FSDP(block), checkpoint_impl=CheckpointImpl.REENTRANT)  # error
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+model = FSDP(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+
+def wrap(block):
+    inside = FSDP(checkpoint_wrapper(block, checkpoint_impl=CheckpointImpl.REENTRANT))
+    return inside, checkpoint_wrapper(FSDP(block))
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead.
+
+## Evidence
+```python
+import tempfile
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+class Net(torch.nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(3)])
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=self.reentrant)
+        return x
+
+class Gathers(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += "allgather" in str(func) or "all_gather" in str(func)
+        return func(*args, **(kwargs or {}))
+
+def gathers(reentrant):
+    policy = ModuleWrapPolicy({torch.nn.Linear})
+    model = FSDP(Net(reentrant), device_id=torch.device("cpu"), auto_wrap_policy=policy)
+    for _ in range(2):  # the first step records the execution order
+        loss = model(torch.ones(2, 8, requires_grad=True)).sum()
+        with Gathers() as seen:
+            loss.backward()
+    return seen.count
+
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    assert gathers(reentrant=False) == 3
+    assert gathers(reentrant=True) == 6
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=2)
+```
+
+## References
+pytorch/pytorch#105635; huggingface/transformers#30404.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Result, options
+from ..finding import Applicability, Severity
+from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap
+from ..model.names import canonical
+from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.sharding import class_of, same_class, unit_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.values import Value
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT401", "reentrant-checkpoint-outside-fsdp-unit", Severity.WARNING
+TRIGGERS = (("fsdp", "checkpoint"),)
+_FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report reentrant checkpoints that enclose a unit."""
+    for event in run.of(Checkpoint):
+        for entered in options(event.function):
+            if event.reentrant and (wrap := _unit(run, entered)) is not None:
+                yield _report(event, wrap, "use_reentrant", "False")
+    for outer in run.of(CheckpointWrap):
+        if outer.reentrant and (wrap := _unit(run, outer.module)) is not None:
+            yield _report(outer, wrap)
+
+
+def _unit(run: Run, module: Value) -> Fsdp1Wrap | None:
+    """The wrap that makes ``module`` a unit of its own."""
+    if isinstance(module, Result) and canonical(module.call.name) == _FSDP:
+        return Fsdp1Wrap(module.call)
+    for wrap in run.of(Fsdp1Wrap):
+        if any(same_class(class_of(module), unit) for unit in unit_classes(wrap) or ()):
+            return wrap
+    return None
+
+
+def _report(event: Checkpoint | CheckpointWrap, wrap: Fsdp1Wrap, keyword: str = "", text: str = "") -> Report:
+    change = SetKeyword(event.node, keyword, text) if keyword else None
+    return Report(
+        event.node,
+        "a reentrant checkpoint around an FSDP unit gathers its parameters twice in the backward pass; "
+        "use the non-reentrant variant",
+        notes=(Remark(wrap.node, "this makes the module a unit"),),
+        fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (change,)) if change else None,
+    )

@@ -1,0 +1,103 @@
+"""Allow `apply_activation_checkpointing` to wrap every module.
+
+## What it does
+Flags `apply_activation_checkpointing(model)` without `check_fn` and without `auto_wrap_policy`, and a `check_fn` that
+always says yes.
+
+## Why is this bad?
+By default every submodule is wrapped, at every level. A layer inside a block inside a model is recomputed once for each
+level above it (inner linear layers run three times and more), and nothing is saved beyond what wrapping the blocks
+saves.
+
+## Bad
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def wrap(model):
+    apply_activation_checkpointing(model)  # error
+    apply_activation_checkpointing(model, check_fn=lambda module: True)  # error
+```
+
+## Good
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Block:
+    pass
+
+def wrap(model, options, policy):
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, Block))
+    apply_activation_checkpointing(model, auto_wrap_policy=policy)
+    apply_activation_checkpointing(model, **options)
+```
+
+## Evidence
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
+
+    def forward(self, x):
+        return x + self.mlp(x)
+
+def runs(**options):
+    count = 0
+    model = torch.nn.Sequential(Block(), Block())
+    first = model[0].mlp[0]
+
+    def seen(module, args):
+        nonlocal count
+        count += 1
+
+    first.register_forward_pre_hook(seen)
+    apply_activation_checkpointing(model, **options)
+    model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    return count
+
+assert runs(check_fn=lambda module: isinstance(module, Block)) == 2
+assert runs() >= 3
+```
+
+## References
+torch 2.13 `torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py` (`check_fn=lambda _: True`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Function, Value, truth
+from ..finding import Severity
+from ..model.events import ApplyCheckpointing
+from ..model.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT404", "checkpoint-everything", Severity.WARNING
+TRIGGERS = ("apply_activation_checkpointing",)
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report wrapping without a choice."""
+    for event in run.of(ApplyCheckpointing):
+        by_policy = event.call.argument(3, "auto_wrap_policy")
+        if isinstance(by_policy, Absent) and (isinstance(event.check, Absent) or _always(run, event.check)):
+            yield Report(
+                event.node,
+                "every module is wrapped, at every level, so inner layers are recomputed once for each level above "
+                "them; pass a `check_fn` that accepts the model's blocks",
+            )
+
+
+def _always(run: Run, check: Value) -> bool:
+    if not isinstance(check, Function):
+        return False
+    returned = run.program.returns.get(check.node, [])
+    return bool(returned) and all(truth(found.value) is True for found in returned)

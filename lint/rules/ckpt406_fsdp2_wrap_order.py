@@ -1,0 +1,183 @@
+"""Allow an order of checkpoint, compile and shard in which one of them has no effect.
+
+## What it does
+Flags two orders. `fully_shard(block)` before `checkpoint_wrapper(block)` (or `apply_activation_checkpointing`) when the
+wrapped block or the model is compiled afterwards; and a `checkpoint_wrapper` with a selective `context_fn` around a
+block that is compiled already.
+
+## Why is this bad?
+In the first order FSDP's hooks run inside the checkpoint. Dynamo cannot trace them there: with `fullgraph=True` it
+raises `Unsupported`, without it nothing of the block is compiled. In the second the policy sees only the kernels that
+the compiler wrote, finds none of the operators it should save, and everything is recomputed.
+
+Every other order of the three works: checkpoint, compile, shard is the documented one. Without `torch.compile` the
+order of `fully_shard` and the checkpoint wrapper makes no difference at all.
+
+## Bad
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
+
+def parallelize(model):
+    for index, block in enumerate(model.layers):
+        fully_shard(block)
+        model.layers[index] = checkpoint_wrapper(block)  # error
+    fully_shard(model)
+    return torch.compile(model)
+```
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def wrap(block, save_matmuls):
+    return checkpoint_wrapper(torch.compile(block), context_fn=save_matmuls)  # error
+```
+
+## Good
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
+
+def parallelize(model, save_matmuls):
+    for index, block in enumerate(model.layers):
+        block = checkpoint_wrapper(block, context_fn=save_matmuls)
+        block = torch.compile(block, fullgraph=True)
+        fully_shard(block)
+        model.layers[index] = block
+    fully_shard(model)
+    return model
+
+def without_compile(model):
+    for index, block in enumerate(model.layers):
+        fully_shard(block)
+        model.layers[index] = checkpoint_wrapper(block)
+    return model
+
+def compiled_inside(block):
+    fully_shard(block)
+    return checkpoint_wrapper(torch.compile(block))
+```
+
+## Evidence
+```python
+import tempfile
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+def graphs(order, fullgraph):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    mesh = init_device_mesh("cpu", (1,))
+    block = Block()
+    for step in order:
+        if step == "shard":
+            fully_shard(block, mesh=mesh)
+        elif step == "checkpoint":
+            block = checkpoint_wrapper(block)
+        else:
+            block = torch.compile(block, backend="aot_eager", fullgraph=fullgraph)
+    block(torch.ones(2, 8)).sum().backward()
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=1)
+    for order in (("checkpoint", "compile", "shard"), ("shard", "compile", "checkpoint")):
+        assert graphs(order, fullgraph=True) == 1
+    wrong = ("shard", "checkpoint", "compile")
+    assert graphs(wrong, fullgraph=False) == 0
+    try:
+        graphs(wrong, fullgraph=True)
+    except torch._dynamo.exc.Unsupported:
+        pass
+    else:
+        raise AssertionError("no error")
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=1)
+```
+
+## References
+pytorch/torchtitan `parallelize.py` (checkpoint, compile, shard); huggingface/accelerate `fsdp_utils.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..facts.values import Absent, Const, Result, Value, same
+from ..finding import Severity
+from ..model.events import CheckpointWrap, Compile, Fsdp2Shard
+from ..model.names import canonical
+from ..model.report import Remark, Report
+from ..model.sharding import root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.run import Run
+
+CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING
+TRIGGERS = (("compile", "checkpoint_wrapper"), ("compile", "apply_activation_checkpointing"))
+
+
+def check(run: Run) -> Iterator[Report]:
+    """Report the two orders that switch something off."""
+    for wrap in run.of(CheckpointWrap):
+        compiled = _compile_of(wrap.module)
+        if compiled is not None and _is_selective(wrap):
+            yield Report(
+                wrap.node,
+                "the selective policy sees none of the operators of a compiled block, so everything is recomputed; "
+                "compile the wrapped block instead",
+                notes=(Remark(compiled.call.node, "the block is compiled here"),),
+            )
+        shard, compiling = _shard_before(run, wrap), _compile_after(run, wrap)
+        if shard is not None and compiling is not None:
+            yield Report(
+                wrap.node,
+                "FSDP's hooks run inside this checkpoint, where torch.compile cannot trace them: nothing is compiled, "
+                "or `fullgraph=True` raises; wrap before `fully_shard`",
+                notes=(Remark(shard.node, "sharded here"), Remark(compiling.node, "compiled here")),
+            )
+
+
+def _compile_of(module: Value) -> Result | None:
+    return module if isinstance(module, Result) and canonical(module.call.name) == "torch.compile" else None
+
+
+def _is_selective(wrap: CheckpointWrap) -> bool:
+    context = wrap.call.keyword("context_fn")
+    return not (isinstance(context, Absent) or (isinstance(context, Const) and context.value is None))
+
+
+def _shard_before(run: Run, wrap: CheckpointWrap) -> Fsdp2Shard | None:
+    """The ``fully_shard`` of the very module that is wrapped."""
+    for shard in run.of(Fsdp2Shard):
+        earlier = shard.order < wrap.order and shard.place.walk == wrap.place.walk
+        if earlier and same(shard.module, wrap.module) and not shard.place.excludes(wrap.place):
+            return shard
+    return None
+
+
+def _compile_after(run: Run, wrap: CheckpointWrap) -> Compile | None:
+    """The compilation of the wrapper or of the model it is put into."""
+    for compiling in run.of(Compile):
+        later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
+        if later and root(compiling.module) is root(wrap.module) and not compiling.place.excludes(wrap.place):
+            return compiling
+    return None
