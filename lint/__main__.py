@@ -1,0 +1,61 @@
+"""The ``ckpt-lint`` command.
+
+Plain paths and the options that pre-commit passes are handled without an option parser, because a clean commit pays
+for everything that is imported on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+_PLAIN_OPTIONS = ("--force-exclude",)
+
+
+def main() -> None:
+    """Run ``ckpt-lint`` and exit: 0 clean, 1 findings, 2 a failure of the tool or of its input."""
+    try:
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except Exception as error:  # the last line of defence: users get a sentence, not a traceback
+        if os.environ.get("CKPT_LINT_TRACEBACK"):
+            raise
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"error: internal error of ckpt-lint ({detail}); please report it", file=sys.stderr)
+        print("set CKPT_LINT_TRACEBACK=1 to see where it happened", file=sys.stderr)
+        status = 2
+    sys.exit(status)
+
+
+def _run(arguments: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        # A source line that the terminal cannot show must not end the run.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    # Python's own remarks on the code that is checked (invalid escapes) are not ours to print.
+    warnings.simplefilter("ignore")
+    rest = arguments[1:] if arguments[:1] == ["check"] else arguments
+    paths = [argument for argument in rest if not argument.startswith("-")]
+    options = [argument for argument in rest if argument.startswith("-")]
+    if paths and all(option in _PLAIN_OPTIONS for option in options) and not _is_command(arguments[0]):
+        from .command import run
+        from .options import Options
+
+        return run(Options(paths=tuple(paths), force_exclude="--force-exclude" in options))
+    from .cli import run_cli
+
+    return run_cli(arguments)
+
+
+def _is_command(word: str) -> bool:
+    return word in ("rule", "explain", "help", "lsp")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""``--add-ignore``: silence what is reported today, each finding by a comment at its line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .finding import Edit, Span
+from .source import split_lines, with_edits
+from .suppress import comment_row, read_suppressions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .finding import Finding
+    from .source import Source
+    from .suppress import Suppression
+
+
+def add_ignores(source: Source, findings: Iterable[Finding], reason: str) -> bytes:
+    """The bytes of ``source`` with ``# ckpt-lint: ignore[...]`` for ``findings`` (in coordinates of its text).
+
+    Raises SourceError when the encoding of ``source`` cannot hold ``reason``.
+    """
+    return with_edits(source, ignore_edits(source, findings, reason))[1]
+
+
+def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> list[Edit]:
+    """The edits that silence ``findings``.
+
+    A comment of that kind that stands on the line already is extended. What the tool says about a file as a whole, or
+    about another suppression, cannot be silenced by a comment and is left alone.
+    """
+    codes_by_row: dict[int, dict[str, None]] = {}
+    for finding in findings:
+        if not finding.code.startswith("CKPT9"):
+            codes_by_row.setdefault(comment_row(source.text, finding.span.line), {})[finding.code] = None
+    existing = {
+        suppression.span.line: suppression
+        for suppression in read_suppressions(source.text).comments
+        if suppression.kind == "ignore" and suppression.codes and not suppression.own_line
+    }
+    lines = split_lines(source.text)
+    return [_edit(row, codes, existing.get(row), lines[row - 1], reason) for row, codes in codes_by_row.items()]
+
+
+def _edit(row: int, codes: Iterable[str], existing: Suppression | None, line: str, reason: str) -> Edit:
+    if existing is not None:
+        return Edit(existing.span, f"# ckpt-lint: ignore[{', '.join([*(existing.codes or ()), *codes])}]")
+    end = len(line.rstrip()) + 1
+    comment = f"  # ckpt-lint: ignore[{', '.join(codes)}] {reason}".rstrip()
+    return Edit(Span(row, end, row, len(line) + 1), comment)

@@ -1,0 +1,64 @@
+"""The linter as functions: what `from hf_ckpt.lint import check_source, check_paths` gives."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .discover import discover
+from .parallel import Job
+from .parallel import check_paths as check_jobs
+from .session import InternalError, check_text
+from .settings import Settings, find_settings
+from .source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .finding import Finding
+
+
+def check_source(
+    text: str,
+    filename: str = "<string>",
+    *,
+    select: Iterable[str] | None = None,
+    ignore: Iterable[str] = (),
+    versions: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """The findings of Python source ``text``, suppressions in comments applied; reads no settings from disk.
+
+    ``select`` and ``ignore`` take codes, prefixes or names; ``versions`` maps a library to the range it is used in,
+    as in ``{"transformers": ">=5.23"}``. Text that is no Python gives one finding (CKPT903). Raises SettingsError for
+    an unknown rule, InternalError when the analysis itself fails.
+    """
+    settings = Settings(
+        select=None if select is None else tuple(select),
+        ignore=tuple(ignore),
+        versions=tuple((versions or {}).items()),
+    )
+    result = check_text(Source(filename, text), settings)
+    if result.failure:
+        raise InternalError(result.failure)
+    return list(result.findings)
+
+
+def check_paths(paths: Iterable[str | os.PathLike[str]], *, settings: Settings | None = None) -> list[Finding]:
+    """The findings in files and folders, under ``settings`` or those of the nearest ``pyproject.toml``.
+
+    Raises FileNotFoundError for a path that does not exist, SettingsError for settings that cannot be used,
+    InternalError when the analysis itself fails.
+    """
+    known: dict[str, Settings] = {}
+
+    def settings_for(directory: str) -> Settings:
+        return settings or find_settings(directory, known)
+
+    found = discover([os.fspath(path) for path in paths], settings_for)
+    if found.missing:
+        raise FileNotFoundError(f"no such file or folder: {', '.join(found.missing)}")
+    results = check_jobs([Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files])
+    failures = [result.failure for result in results if result.failure]
+    if failures:
+        raise InternalError("; ".join(failures))
+    return [finding for result in results for finding in result.findings]

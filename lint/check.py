@@ -1,0 +1,91 @@
+"""From text to findings: prefilter, facts, events, rules, confirmation. Pure: nothing is read from disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .prefilter import candidates, mentions_api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .facts.modules import FindModule
+    from .facts.walk import Program
+    from .finding import Finding
+    from .model.report import Report
+    from .rules import Rule
+
+__all__ = ["check_program", "check_source", "mentions_api"]
+
+
+def check_source(
+    text: str,
+    filename: str = "<string>",
+    *,
+    select: Callable[[str], bool] | None = None,
+    versions: Mapping[str, str] | None = None,
+    find_module: FindModule | None = None,
+) -> list[Finding]:
+    """The findings in Python source ``text``, sorted by place; one finding when it is no Python.
+
+    ``select`` tells for a code whether its rule runs (default: every rule that is on by default); ``versions`` maps a
+    library to the range it is used in, as in ``{"transformers": ">=5.0"}``; ``find_module`` gives the project's modules
+    that the text imports, so that what they hold is known here.
+    """
+    if not candidates(text):
+        return []
+    return _check(text, filename, select, versions, find_module, everywhere=False)
+
+
+def check_program(
+    text: str,
+    filename: str,
+    find_module: FindModule,
+    *,
+    select: Callable[[str], bool] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """The findings of the run that the script ``text`` starts, also those that lie in the modules it imports."""
+    return _check(text, filename, select, versions, find_module, everywhere=True)
+
+
+def _check(
+    text: str,
+    filename: str,
+    select: Callable[[str], bool] | None,
+    versions: Mapping[str, str] | None,
+    find_module: FindModule | None,
+    everywhere: bool,
+) -> list[Finding]:
+    from .facts.program import read_program
+    from .model.run import Run
+    from .model.versions import Versions
+
+    try:
+        program = read_program(text, filename, find_module)
+    except SyntaxError as error:
+        return [_unparsable(error, filename)]
+    run = Run(program, Versions(versions or {}))
+    # What makes a rule speak may stand in a module that the file imports.
+    rules = [
+        rule for rule in candidates("\n".join((text, *program.texts.values()))) if run.versions.admit(rule.versions)
+    ]
+    wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
+    return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, everywhere)
+
+
+def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, everywhere: bool) -> list[Finding]:
+    if not proposed:
+        return []
+    # libcst takes longer to import than a clean file to check.
+    from .confirm import confirm
+
+    return confirm(proposed, program, everywhere)
+
+
+def _unparsable(error: SyntaxError, filename: str) -> Finding:
+    from .finding import Finding, Severity, Span
+
+    line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+    message = f"not valid Python ({error.msg}), so nothing in this file was checked"
+    return Finding("CKPT903", "unparsable-file", Severity.ERROR, message, filename, Span(line, column, line, column))

@@ -1,0 +1,134 @@
+"""``ckpt-lint check``: options in, exit status out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from .discover import discover
+from .options import Options, settings_resolver
+from .parallel import Job, check_paths
+from .print_report import CLEAN, FAILURE, FINDINGS, finish, say_failures, write
+from .settings import SettingsError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .session import FileResult
+    from .settings import Settings
+
+    Jobs = list[Job]
+
+_STDIN = "-"
+_CACHE_FOLDER = ".ckpt_lint_cache"
+
+
+def run(options: Options) -> int:
+    """Do what ``options`` say and return the exit status: 0 clean, 1 findings, 2 a failure of the tool or its input."""
+    try:
+        settings_for = settings_resolver(options)
+        if options.show_settings:
+            return _show_settings(_directory(options.paths[0]), settings_for)
+        if _STDIN in options.paths:
+            return _check_stdin(options, settings_for)
+        if options.watch:
+            from .watch import watch
+
+            return watch(options.paths, settings_for, lambda: _check_disk(options, settings_for))
+        return _check_disk(options, settings_for)
+    except SettingsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILURE
+
+
+def _show_settings(directory: str, settings_for: Callable[[str], Settings]) -> int:
+    from .project_versions import project_ranges
+
+    write(describe(settings_for(directory), project_ranges(os.path.abspath(directory))) + "\n")
+    return CLEAN
+
+
+def _directory(path: str) -> str:
+    return path if os.path.isdir(path) else os.path.dirname(path) or "."
+
+
+def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> int:
+    found = discover(options.paths, settings_for)
+    for path in found.missing:
+        print(f"error: {path}: no such file or folder", file=sys.stderr)
+    if not found.files and not found.missing:
+        print(f"warning: no Python file or notebook to check in {' '.join(options.paths)}", file=sys.stderr)
+    jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
+    status = _mode(options)(jobs, options)
+    return FAILURE if found.missing else status
+
+
+def _mode(options: Options) -> Callable[[Jobs, Options], int]:
+    if options.add_ignore is not None:
+        return _add_ignores
+    return _fix if options.fix or options.diff else _check
+
+
+def _check(jobs: Jobs, options: Options) -> int:
+    results = check_paths(jobs, None if options.no_cache else _CACHE_FOLDER)
+    if options.baseline is not None:
+        from .baseline import compare
+
+        results = compare(options.baseline, results, write=options.write_baseline)
+    return finish(results, options)
+
+
+def _fix(jobs: Jobs, options: Options) -> int:
+    from .fix_files import fix_path, unified_diff
+
+    results: list[FileResult] = []
+    applied: Counter[str] = Counter()
+    changed = False
+    for path, settings in jobs:
+        fixed = fix_path(path, settings, options.unsafe_fixes, store=not options.diff)
+        if options.diff and fixed.before != fixed.after:
+            changed = True
+            write(unified_diff(path, fixed.before, fixed.after))
+        results.append(fixed.result)
+        applied += fixed.applied
+    if options.diff:
+        return _diff_status(results, changed, options)
+    return finish(results, options, fixed=applied.total())
+
+
+def _add_ignores(jobs: Jobs, options: Options) -> int:
+    from .fix_files import ignore_path
+
+    ignored = [ignore_path(path, settings, options.add_ignore or "") for path, settings in jobs]
+    count = sum(item.applied.total() for item in ignored)
+    files = sum(bool(item.applied) for item in ignored)
+    print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)
+    return finish([item.result for item in ignored], options)
+
+
+def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> int:
+    from .fix_files import fix_bytes, unified_diff
+    from .session import check_bytes
+
+    filename = options.stdin_filename or _STDIN
+    data = sys.stdin.buffer.read()
+    settings = settings_for(_directory(filename))
+    if not (options.fix or options.diff):
+        return finish([check_bytes(filename, data, settings)], options, ((filename, data),))
+    fixed = fix_bytes(filename, data, settings, options.unsafe_fixes)
+    if options.diff:
+        write(unified_diff(filename, fixed.before, fixed.after))
+        return _diff_status([fixed.result], fixed.before != fixed.after, options)
+    # The fixed text is the output; what is left to say goes beside it.
+    sys.stdout.buffer.write(fixed.after)
+    sys.stdout.flush()
+    return finish([fixed.result], options, ((filename, fixed.after),), fixed.applied.total(), sys.stderr)
+
+
+def _diff_status(results: list[FileResult], changed: bool, options: Options) -> int:
+    say_failures(results)
+    if any(result.failure for result in results):
+        return FAILURE
+    return FINDINGS if changed and not options.exit_zero else CLEAN

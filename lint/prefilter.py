@@ -1,0 +1,50 @@
+"""Which files, and in them which rules, are worth a look: plain text search, far cheaper than parsing."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from . import triggers
+from .rules import Rule, load_rule, load_rules, rule_files
+
+
+def mentions_api(data: bytes) -> bool:
+    """False only when no rule can have anything to say about ``data``."""
+    return any(all(part in data for part in trigger) for trigger in trigger_bytes())
+
+
+def candidates(text: str) -> list[Rule]:
+    """The rules that can have something to say about ``text``; no others are loaded."""
+    return [
+        load_rule(file)
+        for file, rule_triggers in _triggers_by_file()
+        if any(_stands_in(trigger, text) for trigger in rule_triggers)
+    ]
+
+
+@cache
+def _triggers_by_file() -> tuple[tuple[str, tuple[str | tuple[str, ...], ...]], ...]:
+    if rule_files() == triggers.FILES:
+        return tuple(zip(triggers.FILES, triggers.BY_FILE, strict=True))
+    # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
+    return tuple((file, load_rule(file).triggers) for file in rule_files())
+
+
+def _stands_in(trigger: str | tuple[str, ...], text: str) -> bool:
+    return trigger in text if isinstance(trigger, str) else all(part in text for part in trigger)
+
+
+@cache
+def trigger_bytes() -> tuple[tuple[bytes, ...], ...]:
+    """The triggers of all rules, without those that others imply."""
+    found = {(t,) if isinstance(t, str) else t for rule in load_rules() for t in rule.triggers}
+    kept: list[tuple[str, ...]] = []
+    for trigger in sorted(found):
+        if not any(_implies(trigger, other) for other in kept):
+            kept = [other for other in kept if not _implies(other, trigger)] + [trigger]
+    return tuple(tuple(part.encode() for part in trigger) for trigger in kept)
+
+
+def _implies(trigger: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether every text with the parts of ``trigger`` has those of ``other``."""
+    return all(any(part in mine for mine in trigger) for part in other)

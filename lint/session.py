@@ -1,0 +1,170 @@
+"""Checking one file: bytes in, findings out; nothing that happens in a file stops the others."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import triggers
+from .finding import Finding, Severity, Span
+from .source import Source, SourceError, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .facts.modules import FindModule
+    from .settings import Settings
+
+UNPARSABLE_CODE, UNPARSABLE_NAME = "CKPT903", "unparsable-file"
+
+
+class FileResult(NamedTuple):
+    """What came out of one file."""
+
+    filename: str
+    findings: tuple[Finding, ...] = ()
+    #: Why the file could not be checked though it is fine: a fault of ours or of the file system; None otherwise.
+    failure: str | None = None
+    #: The other files that the findings depend on, the items of ``LocalModules.consulted``.
+    consulted: tuple[tuple[str, str | None], ...] = ()
+
+
+class InternalError(Exception):
+    """The analysis itself failed on a file; ``str()`` is one line for the user."""
+
+
+def check_path(path: str, settings: Settings) -> FileResult:
+    """Check the file at ``path``."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        return FileResult(path, failure=f"{path}: cannot be read: {error.strerror or error}")
+    return check_bytes(path, data, settings)
+
+
+def check_bytes(filename: str, data: bytes, settings: Settings) -> FileResult:
+    """Check ``data``, the content of ``filename``; positions are those a user counts (per cell in a notebook)."""
+    if not may_have_findings(data):
+        return FileResult(filename)
+    try:
+        source = read_source(filename, data)
+    except SourceError as error:
+        codes = _enabled(filename, settings)
+        return FileResult(filename, (_unreadable(filename, error),) if UNPARSABLE_CODE in codes else ())
+    from .local_modules import LocalModules
+
+    modules = LocalModules(filename)
+    return check_text(source, settings, modules)._replace(consulted=tuple(modules.consulted.items()))
+
+
+def check_text(source: Source, settings: Settings, find_module: FindModule | None = None) -> FileResult:
+    """Check a text that is read already; ``find_module`` gives the modules of the project that it imports."""
+    try:
+        findings = check(source, settings, find_module)
+    except InternalError as error:
+        return FileResult(source.filename, failure=str(error))
+    if source.notebook is not None:
+        from .notebook import to_cell
+
+        findings = [to_cell(source.notebook, finding) for finding in findings]
+    return FileResult(source.filename, tuple(findings))
+
+
+def may_have_findings(data: bytes) -> bool:
+    """The prefilter: False only when no rule can have anything to say about ``data``."""
+    if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
+        return True
+    if _rule_files() != triggers.FILES:
+        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
+        from .check import mentions_api
+
+        return mentions_api(data)
+    return any(all(part in data for part in trigger) for trigger in triggers.TRIGGERS)
+
+
+@cache
+def _rule_files() -> tuple[str, ...]:
+    folder = os.path.join(os.path.dirname(__file__), "rules")
+    return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"))
+
+
+def names_us(text: str) -> bool:
+    """Whether a comment in ``text`` may name one of our codes."""
+    return "ckpt-lint:" in text or ("noqa" in text and "CKPT" in text)
+
+
+def check(source: Source, settings: Settings, find_module: FindModule | None = None) -> list[Finding]:
+    """The findings of one source, selected and not suppressed, in its own coordinates. Raises InternalError."""
+    found = [*_analyse(source, settings, find_module), *_bad_cells(source)]
+    if not found and not names_us(source.text):
+        return []
+    from .suppress import read_suppressions, suppress, unused
+
+    if _has_selectors(settings):
+        codes = _enabled(source.filename, settings)
+        found = [finding for finding in found if finding.code in codes]
+    suppressions = read_suppressions(source.text)
+    left, used = suppress(found, suppressions)
+    if suppressions.comments and names_us(source.text):
+        codes = _enabled(source.filename, settings)
+        idle = unused(source.filename, suppressions, used, _judged(codes), source.text)
+        left += suppress((finding for finding in idle if finding.code in codes), suppressions)[0]
+    return sorted(left, key=lambda finding: (finding.span, finding.code))
+
+
+def _has_selectors(settings: Settings) -> bool:
+    """Whether anything but the default rules is asked for; every rule must be known to tell which."""
+    return settings.select is not None or bool(settings.ignore or settings.per_file_ignores)
+
+
+def _analyse(source: Source, settings: Settings, find_module: FindModule | None) -> Iterable[Finding]:
+    from .check import check_source
+    from .project_versions import versions_of
+
+    try:
+        versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
+        # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
+        select = None if settings.select is None else _enabled(source.filename, settings).__contains__
+        return check_source(source.text, source.filename, select=select, versions=versions, find_module=find_module)
+    except (Exception, RecursionError, MemoryError) as error:
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InternalError(
+            f"{source.filename}: not checked, internal error of ckpt-lint ({detail}); please report it"
+        ) from error
+
+
+def _bad_cells(source: Source) -> list[Finding]:
+    if source.notebook is None:
+        return []
+    from .notebook import unparsable_cells
+
+    message = "this cell is not valid Python, so it was not checked"
+    return [
+        _tool_finding(source.filename, Span(cell.start + 1, 1, cell.start + 1, 1), message)
+        for cell in unparsable_cells(source.notebook)
+    ]
+
+
+def _enabled(filename: str, settings: Settings) -> frozenset[str]:
+    from .selection import enabled_codes
+
+    relative = os.path.relpath(os.path.abspath(filename), settings.root).replace(os.sep, "/")
+    return enabled_codes(settings, relative)
+
+
+def _judged(codes: frozenset[str]) -> frozenset[str]:
+    """Codes and names whose suppressions can be called unused: those of rules that really ran."""
+    from .catalogue import all_rules
+
+    return codes | {rule.name for rule in all_rules() if rule.code in codes}
+
+
+def _unreadable(filename: str, error: SourceError) -> Finding:
+    span = Span(error.line, error.column, error.line, error.column)
+    return _tool_finding(filename, span, f"{error}, so nothing in this file was checked")
+
+
+def _tool_finding(filename: str, span: Span, message: str) -> Finding:
+    return Finding(UNPARSABLE_CODE, UNPARSABLE_NAME, Severity.ERROR, message, filename, span)

@@ -1,0 +1,108 @@
+"""From bytes on disk to the Python text that is analysed, and back.
+
+The text keeps its newlines, so offsets computed on it are true for the file; the byte-order mark and the encoding are
+remembered, so a fixed file is written the way it was found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .finding import Edit
+    from .notebook import Notebook
+
+_BOM = b"\xef\xbb\xbf"
+#: PEP 263: the declaration must stand in a comment on the first or second line.
+_COOKIE = re.compile(rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class SourceError(Exception):
+    """The bytes are not a text that can be analysed; ``str()`` is one sentence for the user."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class Source(NamedTuple):
+    """One input as the analysis sees it."""
+
+    filename: str
+    #: Python text. For a notebook its code cells, one after the other.
+    text: str
+    encoding: str = "utf-8"
+    bom: bool = False
+    #: The notebook the text was taken from, or None for a plain file.
+    notebook: Notebook | None = None
+
+
+def read_source(filename: str, data: bytes) -> Source:
+    """Decode ``data``, the content of ``filename``. Raises SourceError."""
+    if filename.endswith(".ipynb"):
+        from .notebook import parse_notebook
+
+        notebook = parse_notebook(data)
+        return Source(filename, notebook.text, notebook=notebook)
+    bom = data.startswith(_BOM)
+    encoding = "utf-8" if bom else declared_encoding(data)
+    try:
+        text = data[len(_BOM) :].decode(encoding) if bom else data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SourceError(f"not valid {encoding} (byte {error.start}): {error.reason}", line) from error
+    except LookupError as error:
+        raise SourceError(f"unknown encoding {encoding!r}") from error
+    if "\0" in text:
+        raise SourceError("not text: it contains a null character", text.count("\n", 0, text.index("\0")) + 1)
+    return Source(filename, text, encoding, bom)
+
+
+def declared_encoding(data: bytes) -> str:
+    """The encoding that the first two lines of a Python file declare, ``utf-8`` when they declare none."""
+    match = _COOKIE.match(data[:1000])
+    return match.group(1).decode("ascii", "replace") if match else "utf-8"
+
+
+def encode(source: Source, text: str) -> bytes:
+    """The bytes of ``text`` in the encoding ``source`` was read in. Raises SourceError when it cannot hold ``text``."""
+    try:
+        data = text.encode(source.encoding)
+    except UnicodeEncodeError as error:
+        raise SourceError(f"the fixed text cannot be written in {source.encoding}") from error
+    return _BOM + data if source.bom else data
+
+
+def with_edits(source: Source, edits: Iterable[Edit]) -> tuple[Source, bytes]:
+    """``source`` with ``edits`` applied, and the bytes to store. Edits are in the coordinates of ``source.text``."""
+    if source.notebook is not None:
+        from .notebook import edit_notebook, parse_notebook
+
+        data = edit_notebook(source.notebook, edits)
+        notebook = parse_notebook(data)
+        return source._replace(text=notebook.text, notebook=notebook), data
+    from .apply import apply_edits
+
+    text = apply_edits(source.text, edits)
+    return source._replace(text=text), encode(source, text)
+
+
+def line_starts(text: str) -> list[int]:
+    """The offset at which each line starts; Python's line ends (``\\n``, ``\\r\\n``, ``\\r``) and no others."""
+    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of ``text`` without their ends."""
+    return _NEWLINE.split(text)
+
+
+def newline_of(text: str) -> str:
+    """The line end the text uses (that of its first line), ``\\n`` when it has one line only."""
+    match = _NEWLINE.search(text)
+    return match.group() if match else "\n"
