@@ -1,0 +1,97 @@
+"""`hf-ckpt` from the shell: every command on a real config, and bad input as one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path  # noqa: TC003 (pytest reads the annotation)
+
+import pytest
+from transformers import GPT2Config, LlamaConfig, MixtralConfig
+
+SMALL = {
+    "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "num_hidden_layers": 3, "vocab_size": 256,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("models")
+    configs = {
+        "llama": LlamaConfig(**SMALL),
+        "mixtral": MixtralConfig(**SMALL, num_local_experts=4),
+        "gpt2": GPT2Config(n_embd=32, n_layer=3, n_head=4, vocab_size=256),
+    }
+    for name, config in configs.items():
+        config.save_pretrained(folder / name)
+    return {name: str(folder / name) for name in configs}
+
+
+def hf_ckpt(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from hf_ckpt.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral", "gpt2"])
+def test_plan_forecasts_without_weights(models: dict[str, str], name: str) -> None:
+    result = hf_ckpt("plan", "--model", models[name], "--length", "64")
+    assert result.returncode == 0, result.stderr
+    assert "budget=0.5" in result.stdout
+    assert "cannot be traced" not in result.stdout
+
+
+def test_plan_for_another_device_and_lora(models: dict[str, str]) -> None:
+    result = hf_ckpt("plan", "--model", models["llama"], "--length", "64", "--lora", "4", "--memory", "1GiB",
+                     "--policy", "budget=auto+head(2)", "--policy", "segments(2)")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "segments(2)" in result.stdout
+
+
+def test_explain_shows_the_ledger_and_draws_the_frontier(models: dict[str, str], tmp_path: Path) -> None:
+    png = tmp_path / "frontier.png"
+    result = hf_ckpt("explain", "--model", models["llama"], "--length", "64", "--plot", str(png))
+    assert result.returncode == 0, result.stderr
+    for word in ("rebuild", "keep", "the frontier", "more would save"):
+        assert word in result.stdout
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+def test_verify_proves_bitwise_gradients(models: dict[str, str], engine: str) -> None:
+    result = hf_ckpt("verify", "--model", models["gpt2"], "--length", "32", "--policy", "balanced", "--engine", engine)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "bitwise equal: the loss and" in result.stdout
+
+
+def test_verify_says_when_gradients_differ(models: dict[str, str]) -> None:
+    result = hf_ckpt("verify", "--model", models["llama"], "--length", "32", "--dtype", "fp32", "--policy", "head(3)")
+    assert result.returncode == 1, "chunks sum the loss in another order"
+    assert "gradients differ" in result.stdout
+
+
+def test_bench_compares_with_none(models: dict[str, str]) -> None:
+    result = hf_ckpt("bench", "--model", models["llama"], "--length", "64", "--rounds", "1", "--policy", "full")
+    assert result.returncode == 0, result.stderr
+    assert "1.00" in result.stdout
+    assert "full" in result.stdout
+
+
+def test_policies_are_listed() -> None:
+    assert "dots_saveable" in hf_ckpt("policies").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("plan", "--model", "/does/not/exist"), "neither a model on the hub nor a folder"),
+        (("verify", "--model", "{llama}", "--policy", "ful"), "did you mean `full`"),
+        (("plan", "--model", "{llama}", "--memory", "0.5"), "not a size with its unit"),
+        (("explain", "--model", "{llama}", "--policy", "segments(2)"), "measure it with `hf-ckpt bench`"),
+    ],
+)
+def test_bad_input_is_one_sentence(models: dict[str, str], arguments: tuple[str, ...], says: str) -> None:
+    result = hf_ckpt(*(a.format(**models) for a in arguments))
+    assert result.returncode == 2
+    assert says in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,54 @@
+"""Every example runs as its first lines say, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: Imported by the others.
+SHARED = {"stdlib_text.py"}
+SINGLE = {"trainer_minimal.py": "planned per batch", "lora.py": "recompute mlp+norm", "trl_sft.py": "recompute layer"}
+TWO_RANKS = ("fsdp1.py", "fsdp2.py")
+
+
+def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TRANSFORMERS_VERBOSITY": "warning"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=cwd or EXAMPLES.parent, env=environment, capture_output=True, text=True
+    )
+
+
+def test_every_script_is_run_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SINGLE, *TWO_RANKS, *SHARED, "demo.py"}
+
+
+@pytest.mark.parametrize(("script", "decision"), SINGLE.items(), ids=list(SINGLE))
+def test_single_process(script, decision, tmp_path):
+    done = run(str(EXAMPLES / script), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert decision in done.stdout
+    assert "all  " in done.stdout  # the last row: bytes were measured
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", ["fsdp1.py", "fsdp2.py"])
+def test_two_ranks(script):
+    done = run("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(EXAMPLES / script))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("equal, every bit") == 2
+
+
+def test_trl_missing_is_one_sentence():
+    code = (
+        "import runpy, sys; sys.modules['trl'] = None; sys.path.insert(0, 'examples');"
+        "runpy.run_path('examples/trl_sft.py', run_name='__main__')"
+    )
+    done = run("-c", code)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "trl_sft.py needs trl, which is not installed: run `pip install trl`"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,348 @@
+"""The command as users run it: real processes, real files, real findings."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MISTAKE = """\
+from torch.utils.checkpoint import checkpoint
+
+
+def forward(block, x):
+    return checkpoint(block, x)
+"""
+CLEAN = MISTAKE.replace("x)\n", "x, use_reentrant=False)\n", 2).replace("block, x, use_reentrant=False):", "block, x):")
+BROKEN = "from torch.utils.checkpoint import checkpoint\ndef f(:\n"
+
+
+def lint(*arguments, cwd, stdin=None, **environment):
+    process = subprocess.run(
+        [sys.executable, "-m", "hf_ckpt.lint", *map(str, arguments)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert "Traceback" not in process.stderr
+    return process
+
+
+def records(process):
+    return json.loads(process.stdout)
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "bad.py").write_text(MISTAKE)
+    (tmp_path / "good.py").write_text(CLEAN)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    """The code of the rule that finds MISTAKE."""
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "bad.py").write_text(MISTAKE)
+    [found] = records(lint("bad.py", "--output-format", "json", cwd=folder))
+    return found["code"]
+
+
+def test_a_clean_file(project):
+    process = lint("good.py", cwd=project)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "All checks passed!\n", "")
+
+
+def test_a_mistake_is_shown_where_it_is(project, code):
+    process = lint("bad.py", cwd=project)
+    assert process.returncode == 1
+    assert f"[{code}]" in process.stdout
+    assert " --> bad.py:5:" in process.stdout
+    assert "5 |     return checkpoint(block, x)" in process.stdout
+    assert "Found 1 mistake." in process.stdout
+
+
+@pytest.mark.parametrize("arguments", [["."], [], ["check"], ["check", "."], ["check", "bad.py", "good.py"]])
+def test_ways_to_say_the_same(project, arguments):
+    if not arguments:
+        assert "Usage: ckpt-lint" in lint(cwd=project).stdout
+        return
+    process = lint(*arguments, "--output-format", "concise", cwd=project)
+    assert process.returncode == 1
+    assert len(process.stdout.splitlines()) == 2
+
+
+def test_fast_path_and_option_parser_agree(project):
+    fast = lint("bad.py", "good.py", "--force-exclude", cwd=project)
+    slow = lint("bad.py", "good.py", "--force-exclude", "--output-format", "full", cwd=project)
+    assert (fast.returncode, fast.stdout, fast.stderr) == (slow.returncode, slow.stdout, slow.stderr)
+
+
+def test_exit_zero(project):
+    assert lint("bad.py", "--exit-zero", cwd=project).returncode == 0
+
+
+def test_select_and_ignore(project, code):
+    assert lint("bad.py", "--select", code, cwd=project).returncode == 1
+    assert lint("bad.py", "--select", f"CKPT9,{code[:5]}", cwd=project).returncode == 1
+    assert lint("bad.py", "--select", "CKPT9", cwd=project).returncode == 0
+    assert lint("bad.py", "--ignore", code, cwd=project).returncode == 0
+    assert lint("bad.py", "--ignore", code[:5], "--select", code, cwd=project).returncode == 1
+    [found] = records(lint("bad.py", "--output-format", "json", cwd=project))
+    assert lint("bad.py", "--ignore", found["name"], cwd=project).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_an_unknown_rule_is_an_error_even_without_findings(project, option):
+    process = lint("good.py", option, "CKPT9999", cwd=project)
+    assert process.returncode == 2
+    assert "no rule matches `CKPT9999`" in process.stderr
+
+
+def test_settings_from_pyproject(project, code):
+    (project / "pyproject.toml").write_text(f'[tool.ckpt-lint]\nper-file-ignores = {{"bad*" = ["{code}"]}}\n')
+    assert lint(".", cwd=project).returncode == 0
+    (project / "pyproject.toml").write_text('[tool.ckpt-lint]\nexclude = ["bad.py"]\n')
+    assert lint(".", cwd=project).returncode == 0
+    assert lint("bad.py", cwd=project).returncode == 1
+    assert lint("bad.py", "--force-exclude", cwd=project).returncode == 0
+    (project / "pyproject.toml").write_text("[tool.ckpt-lint]\nselectt = []\n")
+    process = lint("good.py", cwd=project)
+    assert process.returncode == 2
+    assert "did you mean `select`?" in process.stderr
+
+
+def test_settings_hold_per_folder(project, code):
+    (project / "quiet").mkdir()
+    (project / "quiet" / "bad.py").write_text(MISTAKE)
+    (project / "quiet" / "pyproject.toml").write_text(f'[tool.ckpt-lint]\nignore = ["{code}"]\n')
+    process = lint(".", "--output-format", "concise", cwd=project)
+    assert [line.split(":")[0] for line in process.stdout.splitlines()[:-1]] == ["bad.py"]
+
+
+def test_config_and_show_settings(project, code):
+    (project / "other.toml").write_text(f'ignore = ["{code}"]\n')
+    assert lint("bad.py", "--config", "other.toml", cwd=project).returncode == 0
+    shown = lint(".", "--config", "other.toml", "--show-settings", cwd=project)
+    assert shown.returncode == 0
+    assert f"ignore: {code}" in shown.stdout
+
+
+def test_a_file_that_does_not_parse_is_one_finding_and_the_rest_go_on(project, code):
+    (project / "broken.py").write_text(BROKEN)
+    (project / "latin.py").write_bytes(b"# checkpoint torch.utils.checkpoint use_reentrant\nx = '\xfc'\n")
+    found = records(lint(".", "--output-format", "json", cwd=project))
+    by_file = {os.path.basename(item["filename"]): item for item in found}
+    assert by_file["bad.py"]["code"] == code
+    assert by_file["broken.py"]["code"] == "CKPT903"
+    assert by_file["broken.py"]["location"]["row"] == 2
+    assert by_file["latin.py"]["code"] == "CKPT903"
+    assert len(found) == 3
+
+
+def test_missing_and_unreadable_paths_are_failures_and_the_rest_go_on(project):
+    process = lint("nope.py", "bad.py", cwd=project)
+    assert process.returncode == 2
+    assert "nope.py: no such file or folder" in process.stderr
+    assert "bad.py:5" in process.stdout
+
+
+def test_nothing_to_check_is_said(tmp_path):
+    process = lint(".", cwd=tmp_path)
+    assert process.returncode == 0
+    assert "no Python file or notebook to check" in process.stderr
+    assert "passed" not in process.stdout
+
+
+def test_standard_input(project):
+    process = lint("-", "--stdin-filename", "src/a.py", cwd=project, stdin=MISTAKE)
+    assert process.returncode == 1
+    assert "src/a.py:5:" in process.stdout
+    assert "5 |     return checkpoint(block, x)" in process.stdout
+    assert lint("-", cwd=project, stdin=CLEAN).returncode == 0
+
+
+def test_suppressions(project, code):
+    line = "    return checkpoint(block, x)"
+    for comment in (f"  # noqa: {code}", "  # noqa", f"  # ckpt-lint: ignore[{code}] reason"):
+        (project / "bad.py").write_text(MISTAKE.replace(line, line + comment))
+        assert lint("bad.py", cwd=project).returncode == 0, comment
+    (project / "bad.py").write_text(MISTAKE.replace(line, f"    # ckpt-lint: ignore[{code}]\n{line}"))
+    assert lint("bad.py", cwd=project).returncode == 0
+    (project / "bad.py").write_text("# ckpt-lint: ignore-file\n" + MISTAKE)
+    assert lint("bad.py", cwd=project).returncode == 0
+
+
+def test_an_unused_suppression_is_reported_and_removed(project, code):
+    (project / "good.py").write_text(CLEAN.replace("=False)", f"=False)  # noqa: {code}"))
+    [found] = records(lint("good.py", "--output-format", "json", cwd=project))
+    assert found["code"] == "CKPT901"
+    assert lint("good.py", "--fix", cwd=project).returncode == 0
+    assert (project / "good.py").read_text() == CLEAN
+    (project / "plain.py").write_text(f"x = 1  # ckpt-lint: ignore[{code}]\n")
+    assert lint("plain.py", cwd=project).returncode == 1
+    assert lint("plain.py", "--select", "CKPT9", cwd=project).returncode == 0
+
+
+def test_add_ignore(project, code):
+    assert lint(".", "--add-ignore", cwd=project).returncode == 0
+    assert (project / "bad.py").read_text().endswith(f"checkpoint(block, x)  # ckpt-lint: ignore[{code}]\n")
+    assert (project / "good.py").read_text() == CLEAN
+    (project / "bad.py").write_text(MISTAKE)
+    lint("--add-ignore=known since 2024", "bad.py", cwd=project)
+    assert (project / "bad.py").read_text().endswith(f"# ckpt-lint: ignore[{code}] known since 2024\n")
+    assert lint(".", cwd=project).returncode == 0
+
+
+def test_baseline_reports_only_what_is_new_and_shrinks(project):
+    assert lint(".", "--baseline", "known.json", cwd=project).returncode == 2
+    assert lint(".", "--baseline", "known.json", "--write-baseline", cwd=project).returncode == 0
+    known = (project / "known.json").read_text()
+    assert lint(".", "--baseline", "known.json", cwd=project).returncode == 0
+    (project / "bad.py").write_text("import os\n\n" + MISTAKE)  # moved, not new
+    assert lint(".", "--baseline", "known.json", cwd=project).returncode == 0
+    assert (project / "known.json").read_text() == known
+    (project / "new.py").write_text(MISTAKE)
+    process = lint(".", "--baseline", "known.json", "--output-format", "concise", cwd=project)
+    assert process.returncode == 1
+    assert [line.split(":")[0] for line in process.stdout.splitlines()[:-1]] == ["new.py"]
+    (project / "bad.py").write_text(CLEAN)
+    lint(".", "--baseline", "known.json", cwd=project, CI="true")
+    assert (project / "known.json").read_text() == known  # a CI only reads
+    lint(".", "--baseline", "known.json", cwd=project, CI="")
+    assert json.loads((project / "known.json").read_text())["files"] == {}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 1, "files": []}', '{"version": 9, "files": {}}'])
+def test_a_bad_baseline_is_one_sentence(project, content):
+    (project / "known.json").write_text(content)
+    process = lint(".", "--baseline", "known.json", cwd=project)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: known.json: ")
+    assert process.stderr.count("\n") == 1
+
+
+def test_statistics(project, code):
+    process = lint(".", "--statistics", cwd=project)
+    assert process.returncode == 1
+    assert process.stdout.startswith(f"1  {code}  ")
+    [row] = json.loads(lint(".", "--statistics", "--output-format", "json", cwd=project).stdout)
+    assert (row["code"], row["count"]) == (code, 1)
+
+
+def test_rule_pages(project, code):
+    one = lint("rule", code, cwd=project).stdout
+    assert one.startswith("# ")
+    assert f"({code})" in one
+    assert "## What it does" in one
+    every = lint("rule", "--all", cwd=project).stdout
+    assert one in every
+    assert "CKPT901" in every
+    as_json = json.loads(lint("rule", code.lower(), "--output-format", "json", cwd=project).stdout)
+    assert as_json["code"] == code
+    assert lint("rule", "CKPT000", cwd=project).returncode == 2
+    assert lint("rule", cwd=project).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nope"], ["good.py", "--output-format", "x"], ["--write-baseline", "good.py"]]
+)
+def test_a_wrong_command_line_is_exit_status_2(project, arguments):
+    assert lint(*arguments, cwd=project).returncode == 2
+
+
+def test_version_and_help(project):
+    assert lint("--version", cwd=project).stdout.startswith("ckpt-lint, version ")
+    assert "--select" in lint("check", "--help", cwd=project).stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(project):
+    for number in range(50):
+        (project / f"bad{number}.py").write_text(MISTAKE)
+    command = f"{sys.executable} -m hf_ckpt.lint . | head -n 1"
+    process = subprocess.run(["bash", "-c", command], cwd=project, capture_output=True, text=True)
+    assert process.stderr == ""
+
+
+def test_output_that_the_terminal_cannot_show(project):
+    (project / "bad.py").write_text(MISTAKE.replace("x)\n", "x)  # größe\n"), encoding="utf-8")
+    process = lint("bad.py", cwd=project, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert process.returncode == 1
+    assert "gr\\xf6\\xdfe" in process.stdout
+
+
+def test_pythons_remarks_on_the_code_are_not_printed(project):
+    (project / "good.py").write_text(CLEAN + 'pattern = "\\d"\n')
+    assert lint("good.py", cwd=project, PYTHONWARNINGS="default").stderr == ""
+
+
+def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
+    from hf_ckpt.lint import parallel
+    from hf_ckpt.lint.settings import Settings
+
+    for number in range(20):
+        (project / f"bad{number}.py").write_text("\n" * number + MISTAKE)
+    (project / "broken.py").write_text(BROKEN)
+    (project / "latin.py").write_bytes(b"# use_reentrant\nx = '\xfc'\n")
+    monkeypatch.chdir(project)
+    jobs = [parallel.Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
+    alone = parallel.check_paths(jobs)
+    monkeypatch.setattr(parallel, "POOL_FROM", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert parallel.check_paths(jobs) == alone
+    assert sum(len(result.findings) for result in alone) == 23
+
+
+def test_an_internal_error_is_one_line_and_the_other_files_go_on(project, monkeypatch, capsys):
+    from hf_ckpt.lint import check
+    from hf_ckpt.lint.__main__ import _run
+
+    real = check.check_source
+
+    def fail_on_bad(text, filename, **options):
+        if filename == "bad.py":
+            raise RuntimeError("two\nlines")
+        return real(text, filename, **options)
+
+    (project / "also.py").write_text(MISTAKE)
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(check, "check_source", fail_on_bad)
+    assert _run(["bad.py", "also.py"]) == 2
+    output = capsys.readouterr()
+    assert output.err == (
+        "error: bad.py: not checked, internal error of ckpt-lint (RuntimeError: two lines); please report it\n"
+    )
+    assert "also.py:5:" in output.out
+
+
+def test_watch_checks_again_after_a_change(project):
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "hf_ckpt.lint", "--watch", "bad.py", "--output-format", "concise"],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline().startswith("bad.py:5:")
+        assert process.stdout.readline().startswith("Found 1")
+        (project / "bad.py").write_text(CLEAN)
+        assert process.stdout.readline() == "All checks passed!\n"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_the_functions_do_what_the_command_does(project, code):
+    from hf_ckpt.lint import check_paths, check_source
+
+    [found] = check_source(MISTAKE, "bad.py")
+    assert found.code == code
+    [same] = check_paths([project])
+    assert same._replace(filename="bad.py") == found
+    assert check_source(MISTAKE, ignore=[code]) == []
+    with pytest.raises(FileNotFoundError):
+        check_paths([project / "nope.py"])

@@ -1,0 +1,69 @@
+"""Notebooks through the command: cells in the output, fixes and comments in the right cell."""
+
+import json
+
+import pytest
+from test_cli import lint, records
+from test_notebook import notebook
+
+IMPORT = "%pip install torch\nfrom torch.utils.checkpoint import checkpoint"
+CALL = "!nvidia-smi\ny = checkpoint(block, x)"
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "train.ipynb").write_bytes(notebook(IMPORT, "markdown:# Train", CALL))
+    return tmp_path
+
+
+def cells(project):
+    document = json.loads((project / "train.ipynb").read_text())
+    return ["".join(cell["source"]) for cell in document["cells"]]
+
+
+def test_a_finding_names_cell_and_line(project):
+    process = lint(".", cwd=project)
+    assert process.returncode == 1
+    assert " --> train.ipynb:cell 3:2:5" in process.stdout
+    assert "2 | y = checkpoint(block, x)" in process.stdout
+    [found] = records(lint(".", "--output-format", "json", cwd=project))
+    assert (found["cell"], found["location"], found["noqa_row"]) == (3, {"row": 2, "column": 5}, 2)
+
+
+def test_a_fix_changes_its_cell_only(project):
+    before = cells(project)
+    assert lint("train.ipynb", "--fix", "--unsafe-fixes", cwd=project).returncode == 0
+    after = cells(project)
+    assert after[:2] == before[:2]
+    assert after[2] == "!nvidia-smi\ny = checkpoint(block, x, use_reentrant=False)"
+
+
+def test_diff_and_standard_input(project):
+    process = lint("train.ipynb", "--diff", "--unsafe-fixes", cwd=project)
+    assert '+    "y = checkpoint(block, x, use_reentrant=False)"' in process.stdout
+    text = (project / "train.ipynb").read_text()
+    process = lint("-", "--stdin-filename", "a.ipynb", "--output-format", "concise", cwd=project, stdin=text)
+    assert process.stdout.startswith("a.ipynb:cell 3:2:5: CKPT101 ")
+
+
+def test_suppressions_and_add_ignore(project):
+    (project / "train.ipynb").write_bytes(notebook(IMPORT, CALL + "  # noqa: CKPT101"))
+    assert lint(".", cwd=project).returncode == 0
+    (project / "train.ipynb").write_bytes(notebook(IMPORT, CALL))
+    assert lint(".", "--add-ignore", cwd=project).returncode == 0
+    assert cells(project) == [IMPORT, CALL + "  # ckpt-lint: ignore[CKPT101]"]
+    (project / "train.ipynb").write_bytes(notebook("# ckpt-lint: ignore-file", IMPORT, CALL))
+    assert lint(".", cwd=project).returncode == 0
+
+
+def test_a_broken_cell_is_reported_and_the_others_are_checked(project):
+    (project / "train.ipynb").write_bytes(notebook(IMPORT, "def f(:", CALL))
+    found = records(lint(".", "--output-format", "json", cwd=project))
+    assert [(item["code"], item["cell"]) for item in found] == [("CKPT903", 2), ("CKPT101", 3)]
+
+
+def test_what_is_no_notebook_is_one_finding(project):
+    (project / "train.ipynb").write_text('{"use_reentrant": 1')
+    [found] = records(lint(".", "--output-format", "json", cwd=project))
+    assert found["code"] == "CKPT903"
+    assert found["message"].startswith("not a notebook: ")

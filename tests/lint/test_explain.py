@@ -1,0 +1,149 @@
+"""What `explain` says about a script is what the script does: each one is explained, then run on a tiny model."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hf_ckpt.lint.explain import explain
+from hf_ckpt.lint.explain_files import as_text
+from test_notebook import notebook
+
+PREAMBLE = """\
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+config = LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+model = LlamaForCausalLM(config)
+base = model
+model.is_loaded_in_8bit = True  # peft's preparation does nothing for other models
+"""
+TRAIN = """
+args = TrainingArguments("out", use_cpu=True, report_to="none", max_steps=1, save_strategy="no", disable_tqdm=True{0})
+{1}
+trainer = Trainer(model, args, train_dataset=rows)
+trainer.train()
+"""
+SCRIPTS = {
+    "nothing": "",
+    "enable": "model.gradient_checkpointing_enable()",
+    "enable reentrant": 'model.gradient_checkpointing_enable({"use_reentrant": True})',
+    "enable with another key": 'model.gradient_checkpointing_enable({"preserve_rng_state": False})',
+    "enable by the new name": "model.activation_checkpointing_enable(None)",
+    "enable and disable": "model.gradient_checkpointing_enable()\nmodel.gradient_checkpointing_disable()",
+    "kbit": "model = prepare_model_for_kbit_training(model)",
+    "kbit off": "model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)",
+    "kbit with arguments": (
+        'model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})'
+    ),
+    "kbit, then enabled on the adapter": (
+        "model = prepare_model_for_kbit_training(model)\nmodel = get_peft_model(model, LoraConfig())\n"
+        "model.gradient_checkpointing_enable()"
+    ),
+    "trainer": TRAIN.format(", gradient_checkpointing=True", ""),
+    "trainer by the new name": TRAIN.format(", activation_checkpointing=True", ""),
+    "trainer reentrant": TRAIN.format(
+        ', gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}', ""
+    ),
+    "trainer without": TRAIN.format("", ""),
+    "model, then trainer": 'model.gradient_checkpointing_enable({"use_reentrant": True})\n'
+    + TRAIN.format(", gradient_checkpointing=True", ""),
+    "model, trainer without": 'model.gradient_checkpointing_enable({"use_reentrant": True})\n' + TRAIN.format("", ""),
+    "written too late": TRAIN.format("", "args.gradient_checkpointing = True"),
+    "switched off too late": TRAIN.format(", gradient_checkpointing=True", "args.gradient_checkpointing = False"),
+    "written to the new name": TRAIN.format("", "args.activation_checkpointing = True"),
+    "kwargs too late": TRAIN.format(
+        ", gradient_checkpointing=True", 'args.gradient_checkpointing_kwargs = {"use_reentrant": True}'
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_is_explained_is_what_happens(name, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("peft")
+    monkeypatch.chdir(tmp_path)
+    text = PREAMBLE + SCRIPTS[name]
+    verdicts = explain(text, "train.py", {}).verdicts
+    said = verdicts[0].state if verdicts else None
+
+    rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}] * 8
+    names = {"rows": rows}
+    exec(compile(text, "train.py", "exec"), names)
+    layer = names["base"].model.layers[0]
+    on = layer.gradient_checkpointing
+    assert (said.on if said else False) == on
+    if on:
+        keywords = layer._gradient_checkpointing_func.keywords
+        assert said.reentrant == keywords.get("use_reentrant", True)  # torch's own default
+
+
+def test_provenance_is_said():
+    text = textwrap.dedent(
+        """\
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+        model = AutoModelForCausalLM.from_pretrained("x")
+        model.gradient_checkpointing_enable({"use_reentrant": True})
+        args = TrainingArguments("out", gradient_checkpointing=True)
+        args.gradient_checkpointing_kwargs = {"use_reentrant": True}
+        Trainer(model, args)
+        """
+    )
+    said = as_text(explain(text, "train.py", {}))
+    assert "model: on, non-reentrant; decided by train.py:4, overwrites train.py:3" in said
+    assert "no effect: the Trainer reads the new name only" in said
+    older = as_text(explain(text, "train.py", {"transformers": "<5.23"}))
+    assert "changes what the Trainer is asked for" in older
+
+
+def test_what_the_file_does_not_decide_is_left_open():
+    text = textwrap.dedent(
+        """\
+        import os
+        from transformers import AutoModelForCausalLM
+        model = AutoModelForCausalLM.from_pretrained("x")
+        if os.environ.get("SAVE_MEMORY"):
+            model.gradient_checkpointing_enable()
+        """
+    )
+    [verdict] = explain(text, "train.py", {}).verdicts
+    assert verdict.state.on is None
+    assert "left open by train.py:5" in as_text(explain(text, "train.py", {}))
+
+
+def test_another_file_may_decide(tmp_path):
+    (tmp_path / "factory.py").write_text(
+        "from transformers import AutoModelForCausalLM\n\n\ndef build():\n"
+        '    model = AutoModelForCausalLM.from_pretrained("x")\n'
+        '    model.gradient_checkpointing_enable({"use_reentrant": True})\n    return model\n'
+    )
+    (tmp_path / "train.py").write_text(
+        "from factory import build\nfrom transformers import Trainer, TrainingArguments\n\nmodel = build()\n"
+        'args = TrainingArguments("out", gradient_checkpointing=True)\nTrainer(model, args)\n'
+    )
+    command = [sys.executable, "-m", "hf_ckpt.lint", "explain", "train.py"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert "model: on, non-reentrant; decided by train.py:5, overwrites factory.py:6" in said
+
+
+def test_the_command(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "hf_ckpt.lint", "explain", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    (tmp_path / "train.py").write_text(PREAMBLE + SCRIPTS["enable"])
+    (tmp_path / "broken.py").write_text("def f(:")
+    (tmp_path / "other.py").write_text("x = 1")
+    assert "model: on, non-reentrant; decided by train.py:8" in run("train.py").stdout
+    process = run("broken.py", "other.py")
+    assert process.returncode == 2
+    assert process.stderr == "error: broken.py:1: not valid Python (invalid syntax)\n"
+    assert "other.py: nothing in this file has to do with activation checkpointing." in process.stdout
+    [record] = json.loads(run("train.py", "--output-format", "json").stdout)
+    [model] = record["models"]
+    assert (model["on"], model["reentrant"], model["overwritten"]) == (True, False, [])
+    assert model["decided"] == {"filename": "train.py", "cell": None, "row": 8}
+    (tmp_path / "a.ipynb").write_bytes(notebook(PREAMBLE, "\n" + SCRIPTS["enable"]))
+    assert "decided by a.ipynb:cell 2:2" in run("a.ipynb").stdout

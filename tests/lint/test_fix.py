@@ -1,0 +1,82 @@
+"""Fixes touch only what they must."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hf_ckpt.lint.apply import apply_edits
+from hf_ckpt.lint.check import check_source
+
+
+def fixed(code: str) -> str:
+    code = textwrap.dedent(code)
+    edits = [edit for finding in check_source(code) if finding.fix for edit in finding.fix.edits]
+    return apply_edits(code, edits)
+
+
+IMPORT = "from torch.utils.checkpoint import checkpoint\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("checkpoint(f, x)", "checkpoint(f, x, use_reentrant=False)"),
+        ("checkpoint(f, x,)", "checkpoint(f, x, use_reentrant=False,)"),
+        ("checkpoint(f)", "checkpoint(f, use_reentrant=False)"),
+        ("checkpoint(f, x, use_reentrant=None)", "checkpoint(f, x, use_reentrant=False)"),
+        ("checkpoint(\n    f,\n    x,\n)", "checkpoint(\n    f,\n    x,\n    use_reentrant=False,\n)"),
+        ("checkpoint(\n    f,\n    x\n)", "checkpoint(\n    f,\n    x,\n    use_reentrant=False\n)"),
+        ("checkpoint(\n    f,\n    x,  # in\n)", "checkpoint(\n    f,\n    x,  # in\n    use_reentrant=False,\n)"),
+        ("checkpoint(\n    f,\n    x  # in\n)", "checkpoint(\n    f,\n    x,  # in\n    use_reentrant=False\n)"),
+        ("checkpoint(\n    f, x\n)", "checkpoint(\n    f, x, use_reentrant=False\n)"),
+        ("(checkpoint)(f, (x))", "(checkpoint)(f, (x), use_reentrant=False)"),
+        ("y = (checkpoint(f, x))", "y = (checkpoint(f, x, use_reentrant=False))"),
+        ("s = 'ä'; checkpoint(f, x)", "s = 'ä'; checkpoint(f, x, use_reentrant=False)"),
+    ],
+)
+def test_keyword_is_added_in_the_style_of_the_call(before, after):
+    assert fixed(IMPORT + before + "\n") == IMPORT + after + "\n"
+
+
+def test_no_keyword_is_added_beside_an_unpacked_dict():
+    code = IMPORT + 'KW = {"debug": True}\ncheckpoint(f, x, **KW)\n'
+    (finding,) = check_source(code)
+    assert finding.fix is None
+    assert fixed(code) == code
+
+
+def test_partial_gets_the_keyword_where_it_is_made():
+    code = """
+        from functools import partial
+        from torch.utils.checkpoint import checkpoint
+        run = partial(checkpoint, preserve_rng_state=False)
+        run(f, x)
+    """
+    assert "partial(checkpoint, preserve_rng_state=False, use_reentrant=False)\nrun(f, x)" in fixed(code)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{}", '{"use_reentrant": False}'),
+        ('{"early_stop": True}', '{"early_stop": True, "use_reentrant": False}'),
+        ('{\n    "early_stop": True,  # why\n}', '{\n    "early_stop": True,  # why\n    "use_reentrant": False,\n}'),
+    ],
+)
+def test_key_is_added_in_the_style_of_the_dict(before, after):
+    head = "from transformers import AutoModel\nmodel = AutoModel.from_pretrained('m')\n"
+    assert fixed(f"{head}model.gradient_checkpointing_enable({before})\n") == (
+        f"{head}model.gradient_checkpointing_enable({after})\n"
+    )
+
+
+def test_lambda_binds_what_it_reads():
+    code = """
+        from torch.utils.checkpoint import checkpoint
+        def forward(layers, x):
+            for i, layer in enumerate(layers):
+                x = checkpoint(lambda h, *rest: layer(h, i), x, use_reentrant=False)
+            return x
+    """
+    assert "lambda h, *rest, i=i, layer=layer: layer(h, i)" in fixed(code)

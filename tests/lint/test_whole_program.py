@@ -1,0 +1,151 @@
+"""One hop of local imports: the model in one file, the arguments in another, the training script in a third."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hf_ckpt.lint.check import check_program, check_source
+from hf_ckpt.lint.facts.modules import LocalModule
+from hf_ckpt.lint.local_modules import LocalModules, unchanged
+
+MODEL = """
+    import torch.nn as nn
+    from transformers import AutoModelForCausalLM
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(8)
+
+        def forward(self, x):
+            return self.norm(x)
+
+    def build(name):
+        model = AutoModelForCausalLM.from_pretrained(name)
+        model.gradient_checkpointing_enable({"use_reentrant": True})
+        return model
+"""
+ARGUMENTS = """
+    from transformers import TrainingArguments
+
+    KWARGS = {"early_stop": False}
+
+    def arguments():
+        return TrainingArguments("out", activation_checkpointing=True)
+"""
+
+
+def finder(**modules: str):
+    def find(name: str):
+        text = modules.get(name.lstrip("."))
+        return None if text is None else LocalModule(f"{name.lstrip('.')}.py", textwrap.dedent(text))
+
+    return find
+
+
+def codes(text: str, **modules: str):
+    found = check_source(textwrap.dedent(text), "train.py", find_module=finder(**modules))
+    return [(finding.span.line, finding.code) for finding in found]
+
+
+def test_a_class_of_another_file_is_looked_into():
+    text = """
+        from torch.utils.checkpoint import checkpoint
+        from model import Block
+        block = Block()
+        y = checkpoint(block, x, use_reentrant=False)
+    """
+    assert codes(text, model=MODEL) == [(5, "CKPT106")]
+    assert codes(text) == []
+
+
+def test_a_constant_of_another_file_is_known():
+    text = """
+        from torch.utils.checkpoint import checkpoint
+        import arguments as config
+        y = checkpoint(f, x, **config.KWARGS)
+    """
+    assert codes(text, arguments=ARGUMENTS) == [(4, "CKPT101")]
+    assert codes(text) == []
+
+
+def test_an_object_built_in_another_file_keeps_its_class():
+    text = """
+        from .arguments import arguments
+        args = arguments()
+        args.gradient_checkpointing = False
+    """
+    assert codes(text, arguments=ARGUMENTS) == [(4, "CKPT201")]
+
+
+def test_a_wrapper_of_another_file_is_followed():
+    wrapper = """
+        from torch.utils.checkpoint import checkpoint as inner
+        def checkpoint(function, *args):
+            return inner(function, *args, use_reentrant=False)
+    """
+    text = """
+        from utils import checkpoint
+        y = checkpoint(block, x)  # gradient_checkpointing
+    """
+    assert codes(text, utils=wrapper) == []
+
+
+def test_findings_that_lie_in_another_file_belong_to_that_file():
+    text = """
+        from transformers import Trainer
+        from arguments import arguments
+        from model import build
+        Trainer(model=build("m"), args=arguments()).train()
+    """
+    assert codes(text, model=MODEL, arguments=ARGUMENTS) == []
+    (finding,) = check_program(textwrap.dedent(text), "train.py", finder(model=MODEL, arguments=ARGUMENTS))
+    assert (finding.code, finding.filename, finding.span.line) == ("CKPT202", "model.py", 15)
+    assert [(note.filename, note.span.line) for note in finding.notes] == [("arguments.py", 7), ("train.py", 5)]
+
+
+def test_only_one_hop_is_read():
+    asked = []
+
+    def find(name: str):
+        asked.append(name)
+        return LocalModule("a.py", "from b import x\nimport c\n") if name == "a" else None
+
+    check_source("import a  # gradient_checkpointing\n", "train.py", find_module=find)
+    assert asked == ["a"]
+
+
+@pytest.mark.parametrize("text", ["def (:", "\0", "import train\n"])
+def test_a_module_that_cannot_be_read_is_no_module(text):
+    assert codes("from broken import f\nf()  # gradient_checkpointing\n", broken=text) == []
+
+
+def test_modules_are_found_next_to_the_file_and_in_its_package(tmp_path):
+    package = tmp_path / "project" / "package"
+    (package / "inner").mkdir(parents=True)
+    for folder in (package, package / "inner"):
+        (folder / "__init__.py").write_text("")
+    (package / "model.py").write_text("x = 1\n")
+    (package / "inner" / "train.py").write_text("")
+    find = LocalModules(str(package / "inner" / "train.py"))
+    assert find("..model").text == find("package.model").text == "x = 1\n"
+    assert find(".model") is None
+    assert find("model") is None
+    assert find("torch") is None
+    beside = LocalModules(str(package / "script.py"))
+    assert beside("model").text == "x = 1\n"
+
+
+def test_a_cached_result_depends_on_what_was_read_and_on_what_was_not_there(tmp_path):
+    model = tmp_path / "model.py"
+    find = LocalModules(str(tmp_path / "train.py"))
+    assert find("model") is None
+    assert unchanged(find.consulted)
+    model.write_text("x = 1\n")
+    assert not unchanged(find.consulted)
+    again = LocalModules(str(tmp_path / "train.py"))
+    assert again("model") is not None
+    assert unchanged(again.consulted)
+    model.write_text("x = 2\n")
+    assert not unchanged(again.consulted)

@@ -1,0 +1,110 @@
+"""`examples/mistakes/`: ckpt-lint finds in every script what is planted there, and every script goes wrong as it says.
+
+The scripts run in forks of one process that has the libraries loaded (`zygote.py`), so that each costs its own seconds
+only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.rules import load_rules
+
+FOLDER = Path(__file__).parents[2] / "examples" / "mistakes"
+SCRIPTS = sorted(FOLDER.glob("ckpt*.py"))
+#: What stands in a script that takes more than 8 seconds.
+SLOW = "# slow"
+TIMEOUT_S = 300
+#: Rules that have no script, with the reason.
+WITHOUT_SCRIPT = {
+    "CKPT207": "needs DeepSpeed, which builds its own kernels and is not among the development dependencies",
+}
+RULES = {rule.code: rule for rule in load_rules()}
+_MARK = re.compile(r"#\s*mistake:\s*(CKPT\d{3}(?:,\s*CKPT\d{3})*)\s*$")
+
+
+def planted(text: str) -> list[tuple[int, str]]:
+    """(line, code) of every mark in ``text``."""
+    return [
+        (number, code)
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := _MARK.search(line))
+        for code in sorted(re.split(r",\s*", match[1]))
+    ]
+
+
+def own_code(script: Path) -> str:
+    return script.name[:7].upper()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_linter_finds_what_is_planted_and_nothing_else(script):
+    text = script.read_text()
+    marks = planted(text)
+    assert own_code(script) in {code for _, code in marks}
+    # Rules that are off by default (migrations, style) speak in their own script only.
+    on = {code for code, rule in RULES.items() if rule.default} | {own_code(script)}
+    found = check_source(text, str(script), select=on.__contains__)
+    assert sorted((finding.span.line, finding.code) for finding in found) == marks
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_script_is_named_after_its_rule(script):
+    rule = RULES.get(own_code(script))
+    if rule is not None:
+        assert script.stem == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
+
+
+def test_every_rule_has_a_script():
+    shown = {own_code(script) for script in SCRIPTS}
+    assert set(RULES) - shown - set(WITHOUT_SCRIPT) == set()
+    assert shown & set(WITHOUT_SCRIPT) == set()
+
+
+class Zygote:
+    """The process that runs the scripts."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(Path(__file__).with_name("zygote.py"))]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def run(self, script: Path) -> dict:
+        self.process.stdin.write(f"{script}\n")
+        self.process.stdin.flush()
+        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
+        assert ready, f"{script.name} ran for more than {TIMEOUT_S} s"
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    for library in ("torch", "transformers", "peft", "accelerate"):
+        pytest.importorskip(library)
+    zygote = Zygote()
+    yield zygote
+    zygote.process.kill()
+    zygote.process.wait()
+
+
+def _running(script: Path):
+    marks = [pytest.mark.slow] if SLOW in script.read_text().splitlines() else []
+    return pytest.param(script, id=script.stem, marks=marks)
+
+
+@pytest.mark.parametrize("script", [_running(script) for script in SCRIPTS])
+def test_script_goes_wrong_as_it_says(script, zygote):
+    done = zygote.run(script)
+    assert done["status"] == 0, done["stderr"][-3000:]
+    confirmed = [line for line in done["stdout"].splitlines() if line.startswith("confirmed: ")]
+    assert len(confirmed) == 1, done["stdout"]

@@ -1,0 +1,46 @@
+"""Run under torchrun with two gloo ranks: batches of different lengths, one plan for both under FSDP2."""
+
+import torch
+import torch.distributed as dist
+from planner_models import build, conduct, nothing_used
+from torch.distributed.fsdp import fully_shard
+
+LENGTHS = ((16, 48), (48, 16), (16, 16), (48, 40))
+
+
+def shard(model):
+    for layer in model.model.layers:
+        fully_shard(layer)
+    return fully_shard(model)
+
+
+def train(budget):
+    model = shard(build())
+    conductor = conduct(model, budget, memory=nothing_used()) if budget else None
+    losses = []
+    for lengths in (*LENGTHS, *LENGTHS):
+        length = lengths[dist.get_rank()]
+        torch.manual_seed(length)
+        ids = torch.randint(0, 97, (2, length))
+        model.zero_grad()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        losses.append(loss.item())
+        if conductor is not None:
+            mine = [(size, plan.writes) for size, plan in conductor.book.plans.items()]
+            both = [None, None]
+            dist.all_gather_object(both, (mine, conductor.current is None))
+            assert both[0] == both[1], both
+    return losses, conductor
+
+
+dist.init_process_group("gloo")
+plain, _ = train(None)
+planned, conductor = train("0.4")
+assert planned == plain, (planned, plain)
+assert [size.tokens for size in conductor.book.plans] == [96, 32]
+limited, conductor = train("700KiB")
+assert conductor.current is not None
+dist.barrier()
+print("OK")
+dist.destroy_process_group()

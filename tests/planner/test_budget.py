@@ -1,0 +1,75 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planner_ledgers import llama_kind
+
+from hf_ckpt.errors import BudgetError
+from hf_ckpt.planner.budget import (
+    MARGIN,
+    AutoBudget,
+    DeviceMemory,
+    PeakBudget,
+    ShareBudget,
+    held_without_checkpointing,
+    limits_of,
+    parse_budget,
+)
+from hf_ckpt.planner.problem import Limits, Problem
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("72GiB", PeakBudget(72 << 30)),
+        ("512 MiB", PeakBudget(512 << 20)),
+        ("1.5gib", PeakBudget(3 << 29)),
+        ("80GB", PeakBudget(80 * 10**9)),
+        ("123B", PeakBudget(123)),
+        ("0.5", ShareBudget(0.5)),
+        (0.5, ShareBudget(0.5)),
+        (1, ShareBudget(1.0)),
+        ("1.0", ShareBudget(1.0)),
+        (".25", ShareBudget(0.25)),
+        ("50%", ShareBudget(0.5)),
+        ("auto", AutoBudget()),
+        (" Auto ", AutoBudget()),
+    ],
+)
+def test_spellings(text, budget):
+    assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize(
+    "text", ["", "72", "72Gi", "-1GiB", "0", "0.0", "1.2", "120%", "0GiB", "GiB", "nan", "1e3", "all"]
+)
+def test_anything_else_is_one_sentence(text):
+    with pytest.raises(BudgetError, match="is not a memory budget: write a size"):
+        parse_budget(text)
+
+
+@given(
+    st.integers(1, 1 << 50).map(PeakBudget) | st.floats(1e-6, 1).map(lambda s: ShareBudget(float(f"{s:.4f}") or 1.0))
+)
+def test_a_budget_reads_what_it_writes(budget):
+    assert parse_budget(str(budget)) == budget
+
+
+PROBLEM = Problem((llama_kind(),), (0, 0))
+
+
+def test_limits():
+    memory = DeviceMemory(total=100 << 30, used=20 << 30)
+    assert limits_of(PeakBudget(72 << 30), PROBLEM, memory, to_come=2 << 30) == Limits(peak=50 << 30)
+    auto = limits_of(AutoBudget(), PROBLEM, memory, to_come=0)
+    assert auto.peak == int((100 << 30) * (1 - MARGIN)) - (20 << 30)
+    assert limits_of(ShareBudget(0.5), PROBLEM, memory, 0) == Limits(held=held_without_checkpointing(PROBLEM) // 2)
+
+
+def test_a_model_that_takes_it_all():
+    with pytest.raises(BudgetError, match="nothing is left for activations"):
+        limits_of(PeakBudget(10 << 30), PROBLEM, DeviceMemory(None, 10 << 30), to_come=0)
+
+
+def test_auto_without_a_limit():
+    with pytest.raises(BudgetError, match="knows no memory limit"):
+        limits_of(AutoBudget(), PROBLEM, DeviceMemory(None, 0), to_come=0)

@@ -1,0 +1,19 @@
+"""Two ranks that gather parameters together run the same plan, whatever the lengths of their own batches."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_fsdp2_ranks_agree():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run(
+        [*command, str(Path(__file__).with_name("ranks.py"))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert run.stdout.count("OK") == 2, run.stderr[-3000:]

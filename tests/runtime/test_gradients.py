@@ -1,0 +1,87 @@
+"""Gradients are bitwise those of the uncheckpointed model, for every policy on every architecture, dropout on."""
+
+from __future__ import annotations
+
+import pytest
+
+from hf_ckpt import apply
+
+from .models import ARCHITECTURES, batch, build, same, step
+
+POLICIES = (
+    "none",
+    "full",
+    "every(2)",
+    "first(2)",
+    "last(1)",
+    "layers(0,2-3)",
+    "segments(2)",
+    "segments(sqrt)",
+    "segments(3)@layers(1-)",
+    "attention",
+    "mlp",
+    "norm",
+    "attention+norm",
+    "mlp@first(2)+full@last(1)",
+    "balanced",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "nothing_saveable",
+    "everything_saveable",
+    "save_only_these_names(mm,addmm)",
+)
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_budgets_are_kept_bitwise(name: str, lora: bool, bf16: bool) -> None:
+    model = build(name, lora=lora)
+    reference = step(model, bf16=bf16)
+    held = {}
+    for policy in ("none", "budget=0.7", "budget=0.5", "budget=auto"):
+        handle = apply(model, policy)
+        assert same(step(model, bf16=bf16), reference), "the step the plan is learned from"
+        with handle.measure():
+            assert same(step(model, bf16=bf16), reference), policy
+        held[policy] = sum(layer.held_bytes or 0 for layer in handle.report().layers)
+        handle.restore()
+    # The meter attributes what all layers share (mask, rotary tables) to the first; the planner counts it apart.
+    assert held["budget=0.7"] <= 0.71 * held["none"]
+    assert held["budget=0.5"] <= 0.51 * held["none"]
+    assert held["budget=auto"] <= held["none"], "a tiny model fits whole into any machine"
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_bitwise(name: str, lora: bool, bf16: bool, engine: str) -> None:
+    model = build(name, lora=lora)
+    reference = step(model, bf16=bf16)
+    held = {}
+    for policy in POLICIES:
+        handle = apply(model, policy, engine=engine)
+        with handle.measure():
+            result = step(model, bf16=bf16)
+        assert same(result, reference), policy
+        held[policy] = handle.report().held_bytes
+        handle.restore()
+    assert held["full"] < held["balanced"] < held["none"]
+    assert held["full"] < held["every(2)"] < held["none"]
+    assert held["nothing_saveable"] <= held["dots_saveable"] < held["none"]
+
+
+def test_eager_attention_holds_less_without_its_softmax() -> None:
+    held = {}
+    for kernel in ("eager", "sdpa"):
+        model = build("qwen3", kernel=kernel)  # with dropout, SDPA on CPU stores the softmax matrix as well
+        for policy in ("none", "attention"):
+            handle = apply(model, policy)
+            with handle.measure():
+                step(model, batch(2, 48))
+            held[kernel, policy] = handle.report().held_bytes
+            handle.restore()
+    saved = {kernel: held[kernel, "none"] - held[kernel, "attention"] for kernel in ("eager", "sdpa")}
+    assert saved["eager"] > saved["sdpa"]
+    assert held["eager", "none"] > held["sdpa", "none"]
