@@ -1,8 +1,10 @@
 """Allow state that the forward pass updates and uses inside a checkpointed region.
 
 ## What it does
-Flags a checkpointed region in which this file shows a `spectral_norm` layer, or a `forward` that changes one of its
-module's buffers in place and also computes with it.
+Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their
+module's buffers (in place, by index, or by assigning what is computed from it) and return something computed with it.
+A buffer that is overwritten before it is read holds the same in both runs and is not reported, nor is an update under a
+condition that may hold in one of them only.
 
 ## Why is this bad?
 The recomputation updates the state a second time and computes with other values than the forward pass did: gradients
@@ -46,6 +48,29 @@ class Net(nn.Module):
     def forward(self, x):
         return checkpoint(self.quantizer, x, use_reentrant=False)  # error
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Queue(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(8, 4))
+
+    def forward(self, x):
+        y = x @ self.keys.clone().t()
+        self.keys[: len(x)] = x.detach()  # the recomputation reads the new keys
+        return y
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.queue = Queue()
+
+    def forward(self, x):
+        return checkpoint(self.queue, x, use_reentrant=False)  # error
+```
 
 ## Good
 ```python
@@ -73,6 +98,35 @@ class Net(nn.Module):
     def forward(self, x):
         return self.head(checkpoint(self.experts, x, use_reentrant=False))
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Normalize(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("last", torch.zeros(8, 4))
+
+    def forward(self, x):
+        self.last[: len(x)] = x.detach()  # the same both times, and read afterwards
+        if self.training:
+            mean = x.mean(0)
+            new = self.mean * 0.9 + mean.detach() * 0.1
+            self.mean.copy_(new)
+        else:
+            mean = self.mean
+        return x - mean + self.last[: len(x)].mean(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normalize = Normalize()
+
+    def forward(self, x):
+        return checkpoint(self.normalize, x, use_reentrant=False)
+```
 
 ## Evidence
 ```python
@@ -92,6 +146,31 @@ wanted = gradient(None)
 for reentrant in (True, False):
     assert (gradient(reentrant) - wanted).norm() / wanted.norm() > 0.01
 ```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+class Queue(torch.nn.Module):
+    def __init__(self, read_first):
+        super().__init__()
+        self.read_first = read_first
+        self.register_buffer("keys", torch.ones(4, 4))
+
+    def forward(self, x):
+        y = (x @ self.keys.clone().t()).tanh() if self.read_first else None
+        self.keys[: len(x)] = x.detach()
+        return (x @ self.keys.t()).tanh() if y is None else y
+
+def gradient(read_first, is_checkpointed):
+    x = torch.arange(8.0).reshape(2, 4).div(8).requires_grad_()
+    queue = Queue(read_first)
+    y = checkpoint(queue, x, use_reentrant=False) if is_checkpointed else queue(x)
+    y.pow(2).sum().backward()
+    return x.grad
+
+assert not torch.allclose(gradient(True, True), gradient(True, False))
+assert torch.equal(gradient(False, True), gradient(False, False))
+```
 
 ## References
 torch 2.13 `torch/nn/utils/spectral_norm.py` (one power iteration a forward pass); NVIDIA-NeMo/Automodel#3247.
@@ -99,38 +178,23 @@ torch 2.13 `torch/nn/utils/spectral_norm.py` (one power iteration a forward pass
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Const, Function, Instance
 from ..finding import Severity
 from ..model.events import TorchCheckpoint
 from ..model.report import Remark, Report
+from ..model.updates import state_updates
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Class
-    from ..model.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT107", "forward-updated-state-in-checkpoint", Severity.ERROR
 TRIGGERS = (("spectral_norm", "checkpoint"), ("register_buffer", "checkpoint"))
 
 _SPECTRAL = ("torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.spectral_norm")
-_IN_PLACE = (
-    "add_",
-    "sub_",
-    "mul_",
-    "div_",
-    "copy_",
-    "lerp_",
-    "fill_",
-    "zero_",
-    "index_add_",
-    "scatter_",
-    "scatter_add_",
-)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -142,47 +206,9 @@ def check(run: Run) -> Iterator[Report]:
         if spectral is not None:
             yield _report(event.node, "`spectral_norm`", spectral.call.node)
             continue
-        for name, node in _updates(run, region):
-            yield _report(event.node, f"the buffer `{name}`", node)
-            break
-
-
-def _updates(run: Run, region: Region) -> Iterator[tuple[str, ast.Call]]:
-    """Buffers changed in place in the region that the same function also computes with."""
-    for call in region.method_calls(*_IN_PLACE):
-        match call.receiver:
-            case Attr(base=Instance(cls), name=name) if name in _buffers(run, cls):
-                function = call.place.function
-                if function is not None and _computes_with(function, name):
-                    yield name, call.node
-
-
-def _buffers(run: Run, cls: Class) -> set[str]:
-    """The names the class registers as buffers."""
-    found = set()
-    for call in run.method_calls("register_buffer"):
-        if isinstance(call.receiver, Instance) and call.receiver.cls is cls and call.args:
-            name = call.args[0]
-            found |= {name.value} if isinstance(name, Const) and isinstance(name.value, str) else set()
-    return found
-
-
-def _computes_with(function: Function, name: str) -> bool:
-    """Whether a local value or the result is computed from ``self.name``."""
-    if isinstance(function.node, ast.Lambda):
-        return False
-    statements = [node for node in ast.walk(function.node) if isinstance(node, ast.Assign | ast.Return)]
-    sources = [
-        statement.value
-        for statement in statements
-        if statement.value is not None
-        and not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute))
-    ]
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == name and ast.unparse(node.value) == "self"
-        for source in sources
-        for node in ast.walk(source)
-    )
+        update = next(state_updates(run, region), None)
+        if update is not None:
+            yield _report(event.node, f"the buffer `{update.name}`", update.node)
 
 
 def _report(node: ast.Call, what: str, origin: ast.AST) -> Report:
