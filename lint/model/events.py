@@ -73,8 +73,17 @@ class Checkpoint(TorchCheckpoint):
     """``torch.utils.checkpoint.checkpoint(fn, *args)``, directly, through a partial or a rebound name."""
 
     __slots__ = ()
-    #: Keywords that belong to `checkpoint` itself; every other one goes to the function.
-    OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+    #: Keywords that belong to `checkpoint` itself (the last one from torch 2.14 on); others go to the function.
+    OWN = (
+        "function",
+        "use_reentrant",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+        "preserve_rng_state",
+        "respect_saved_tensors_hooks",
+    )
 
     @property
     def function(self) -> Value:

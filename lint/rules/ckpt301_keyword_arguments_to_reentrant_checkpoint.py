@@ -22,13 +22,16 @@ from functools import partial
 from timm.models._manipulate import checkpoint as timm_checkpoint
 from torch.utils.checkpoint import checkpoint
 
-def forward(block, x, mask, **kwargs):
+def forward(block, make, x, mask, **kwargs):
     x = checkpoint(block, x, mask=mask, use_reentrant=False)
     x = checkpoint(block, x, mask, use_reentrant=True)
     x = checkpoint(partial(block, mask=mask), x, use_reentrant=True)
     x = checkpoint(block, x, use_reentrant=True, preserve_rng_state=False)
+    x = checkpoint(block, x, use_reentrant=True, determinism_check="default", debug=False, early_stop=False)
+    y = checkpoint(function=lambda: block(x), use_reentrant=False)
+    z = checkpoint(function=make, use_reentrant=True)
     x = timm_checkpoint(block, x, mask=mask)
-    return checkpoint(block, x, **kwargs)
+    return y + z + checkpoint(block, x, **kwargs)
 ```
 
 ## Fix safety
@@ -51,6 +54,8 @@ for reentrant in (True, None):
     else:
         raise AssertionError("no error")
 checkpoint(block, x, mask=mask, use_reentrant=False)
+checkpoint(block, x, use_reentrant=True, preserve_rng_state=False, determinism_check="none", early_stop=False)
+checkpoint(function=lambda: x, use_reentrant=True)
 ```
 
 ## References
