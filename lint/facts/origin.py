@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import cast
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from ..finding import Span
 
 _FIELD = "_ckpt_lint_file"
+_SETTING = "_ckpt_lint_setting"
 
 
 def mark(tree: ast.Module, filename: str) -> None:
@@ -17,3 +21,16 @@ def mark(tree: ast.Module, filename: str) -> None:
 def origin(node: ast.AST) -> str | None:
     """The file ``node`` stands in; None for the file that is checked."""
     return cast("str | None", getattr(node, _FIELD, None))
+
+
+def mark_setting(node: ast.AST, filename: str, span: Span) -> None:
+    """Put ``node``, which stands for a setting, where a configuration file has that."""
+    setattr(node, _FIELD, filename)
+    setattr(node, _SETTING, span)
+    node.lineno, node.end_lineno = span.line, span.end_line  # type: ignore[attr-defined]
+    node.col_offset, node.end_col_offset = span.column - 1, span.end_column - 1  # type: ignore[attr-defined]
+
+
+def setting_span(node: ast.AST | None) -> Span | None:
+    """Where a node of a configuration file stands; None for one of a program."""
+    return cast("Span | None", getattr(node, _SETTING, None))

@@ -1,0 +1,62 @@
+"""Settings as calls: what a file of settings does, said as the call that a script would make."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.calls import Call
+from ..facts.places import Place
+from ..facts.values import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..facts.values import Value
+    from ..facts.walk import Program
+    from .document import Document
+
+
+class SettingsNode(ast.Call):
+    """Stands for the call that settings mean. ``keys`` are the keys of the file that an argument may be written as."""
+
+    keys: Mapping[str, str]
+
+
+def call_of(
+    document: Document,
+    program: Program,
+    name: str,
+    given: Mapping[str, Value],
+    *,
+    anchors: Iterable[str] = (),
+    keys: Mapping[str, str] | None = None,
+) -> Call:
+    """The call of ``name`` with the arguments ``given`` that ``document`` stands for; not yet part of ``program``.
+
+    It is placed where the first of ``anchors`` (keys of the file) is. ``keys`` say how an argument is written in the
+    file, so that a fix can write it; without them no fix changes the file.
+    """
+    call = Call(_node(document, name, given, anchors, keys or {}), Ref(name), Place(), program.next_order())
+    call.kwargs = dict(given)
+    return call
+
+
+def _node(
+    document: Document, name: str, given: Mapping[str, Value], anchors: Iterable[str], keys: Mapping[str, str]
+) -> SettingsNode:
+    node = SettingsNode(func=ast.Name(name), args=[], keywords=[])
+    node.keys = keys
+    for argument, value in given.items():
+        held = document.held(value.node) if value.node is not None else None
+        if held is not None and held.entry is not None:
+            keyword = ast.keyword(arg=argument, value=value.node)  # type: ignore[arg-type]
+            document.place_entry(keyword, held.entry)
+            node.keywords.append(keyword)
+    entries = document.mapping.entries
+    anchor = next((entries[key] for key in anchors if key in entries), None) or next(iter(entries.values()), None)
+    if anchor is not None:
+        document.place_entry(node, anchor)
+    else:
+        document.place(node, document.mapping.begin, document.mapping.end)
+    return node

@@ -1,0 +1,62 @@
+"""What YAML and JSON files consist of, with the characters each part takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+
+class Scalar(NamedTuple):
+    """A string, number, bool or null."""
+
+    value: object
+    begin: int
+    end: int
+
+
+class Opaque(NamedTuple):
+    """Something whose value only the program that reads the file knows (`!include`, `!env`)."""
+
+    begin: int
+    end: int
+
+
+class Sequence(NamedTuple):
+    """A list."""
+
+    items: tuple[Node, ...]
+    begin: int
+    end: int
+
+
+class Entry(NamedTuple):
+    """A key and its value."""
+
+    key: Scalar
+    value: Node
+    #: It stands elsewhere too (an alias, a merged mapping), so that nobody may change it for this place only.
+    shared: bool
+
+
+class Mapping(NamedTuple):
+    """Keys and values, by key; of a key that is given twice the last one holds."""
+
+    entries: dict[str, Entry]
+    begin: int
+    end: int
+    #: Written with braces.
+    flow: bool
+    #: It stands elsewhere too.
+    shared: bool = False
+    #: It may hold more than ``entries``.
+    open: bool = False
+
+
+Node: TypeAlias = Scalar | Opaque | Sequence | Mapping
+
+
+class ConfigError(Exception):
+    """The text is no YAML or JSON; ``str()`` is half a sentence, ``offset`` where reading ended."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
