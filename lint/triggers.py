@@ -165,7 +165,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("PrefixTuningConfig",),
     (("fullgraph", "checkpoint"),),
     (("fsdp", "checkpoint"),),
-    ("checkpoint_wrapper", "apply_activation_checkpointing"),
+    ("checkpoint_wrapper", "apply_activation_checkpointing", "utils.checkpoint", ("utils import", "checkpoint")),
     ("utils.checkpoint", ("utils import", "checkpoint")),
     ("apply_activation_checkpointing",),
     (("checkpointing_enable", "requires_grad"),),

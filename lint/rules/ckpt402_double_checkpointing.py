@@ -2,13 +2,16 @@
 
 ## What it does
 Flags a block that is checkpointed by two means of which at least one is reentrant: `checkpoint_wrapper` twice, or
-torch's wrappers together with the model's own `gradient_checkpointing_enable`. Also an `apply_activation_checkpointing`
-whose `check_fn` accepts both a class of this file and a class of its parts.
+torch's wrappers together with the model's own `gradient_checkpointing_enable`. Also a block of this file that a loop
+checkpoints and whose `forward` checkpoints one of its parts, and an `apply_activation_checkpointing` whose `check_fn`
+accepts both a class of this file and a class of its parts.
 
 ## Why is this bad?
 With a reentrant variant among them, each level runs the block once more: three forward passes a step instead of two. A
 wrapped part inside a wrapped block is recomputed once for itself and once for the block. Two non-reentrant checkpoints
-around the very same block cost nothing and are not reported.
+around the very same block cost nothing and are not reported; neither are they when nothing that keeps tensors follows
+the inner one, because the outer recomputation stops before it. A checkpointed loop over checkpointed blocks spends time
+to save memory at two levels and is not reported either.
 
 ## Bad
 ```python
@@ -37,6 +40,28 @@ class Block(nn.Module):
 def wrap(model):
     apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (Block, Mlp)))  # error
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp, self.out = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.out(x + checkpoint(self.mlp, x, use_reentrant=False))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
 
 ## Good
 ```python
@@ -63,6 +88,53 @@ def both_non_reentrant(name, is_layer):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.gradient_checkpointing_enable()
     apply_activation_checkpointing(model, check_fn=is_layer)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Block(nn.Module):
+    def __init__(self, checkpoint_mlp=False):
+        super().__init__()
+        self.mlp, self.out, self.checkpoint_mlp = Mlp(), nn.Linear(8, 8), checkpoint_mlp
+
+    def forward(self, x):
+        return self.out(checkpoint(self.mlp, x, use_reentrant=False) if self.checkpoint_mlp else self.mlp(x))
+
+class Last(Block):
+    def forward(self, x):
+        x = self.out(x)
+        return x + checkpoint(self.mlp, x, use_reentrant=False)  # the outer recomputation stops before it
+
+class Segment(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.out = nn.ModuleList(Block() for _ in range(4)), nn.Linear(8, 8)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # two levels, on purpose
+        return self.out(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+        self.last, self.segment = Last(), Segment()
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        x = checkpoint(self.segment, x, use_reentrant=False)
+        return checkpoint(self.last, x, use_reentrant=False)
 ```
 
 ## Evidence
@@ -91,6 +163,32 @@ assert runs(OTHER) == runs(REENTRANT) == runs(OTHER, OTHER) == 2
 assert runs(OTHER, REENTRANT) == runs(REENTRANT, REENTRANT) == 3
 assert runs(OTHER, part=True) == 3
 ```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def runs(outer, inner, is_last):
+    count = 0
+    part, out = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def run_part(x):
+        nonlocal count
+        count += 1
+        return part(x).tanh()
+
+    def block(x):
+        x = out(x) if is_last else x
+        x = x + checkpoint(run_part, x, use_reentrant=inner)
+        return x if is_last else out(x)
+
+    checkpoint(block, torch.ones(2, 8, requires_grad=True), use_reentrant=outer).sum().backward()
+    return count
+
+assert runs(False, False, is_last=False) == 3
+assert runs(False, False, is_last=True) == 2
+for outer, inner in ((True, False), (False, True), (True, True)):
+    assert runs(outer, inner, is_last=True) == 3
+```
 
 ## References
 torch 2.13 `torch/utils/checkpoint.py` (early stop ends the nested recomputation of the same region).
@@ -102,8 +200,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Class, Result
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
+from ..model.events import ApplyCheckpointing, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
 from ..model.names import canonical
+from ..model.nested import inner_checkpoint
 from ..model.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.sharding import root
@@ -116,12 +215,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT402", "double-checkpointing", Severity.WARNING
-TRIGGERS = ("checkpoint_wrapper", "apply_activation_checkpointing")
+TRIGGERS = ("checkpoint_wrapper", "apply_activation_checkpointing", "utils.checkpoint", ("utils import", "checkpoint"))
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Report blocks that run three times a step."""
+    """Report blocks, and parts of blocks, that run three times a step."""
     for outer in run.of(CheckpointWrap):
         inner = _wrapper_around(outer.module)
         if inner is not None and (outer.reentrant or inner.reentrant):
@@ -136,6 +235,14 @@ def check(run: Run) -> Iterator[Report]:
         accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
         if (part := _part_of_another(run, accepted)) is not None:
             yield _report(apply, Remark(part.node, "this class is accepted, and so is one that contains it"))
+    for outer_event in run.of(Checkpointing):
+        node = inner_checkpoint(run, outer_event)
+        if node is not None:
+            yield Report(
+                outer_event.node,
+                "this block checkpoints a part of itself, so that part runs three times a step; keep one of the two",
+                notes=(Remark(node, "the part is checkpointed here"),),
+            )
 
 
 def _wrapper_around(module: Value) -> CheckpointWrap | None:
