@@ -19,6 +19,15 @@ def groups(model, is_block):
     return [p for n, p in model.named_parameters() if n.startswith("model.layers.0.mlp")]  # error
 ```
 ```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def freeze(model, is_block):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    for name, parameter in model.named_parameters():
+        if name.startswith(("model.embed", "model.layers.0.mlp", "model.layers.1.mlp")):  # error
+            parameter.requires_grad = False
+```
+```python
 from peft import LoraConfig, get_peft_model
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 
@@ -72,6 +81,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..facts.values import Const, Result
@@ -120,16 +130,28 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _names_tested(run: Run, names: Call) -> Iterator[ast.Constant]:
-    """The texts that the names of ``names`` are compared with and that reach into a layer."""
+    """The texts that the names of ``names`` are tested with and that reach into a layer; of a tuple, the first."""
     for loop in ast.walk(run.program.tree):
-        parts = _loop_over(loop, names.node)
-        for node in (inner for part in parts for inner in ast.walk(part)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_interrupted(node.value):
-                yield node
+        for part in _loop_over(loop, names.node):
+            for texts in _texts(part):
+                yield from islice(filter(_is_interrupted, texts), 1)
 
 
-def _is_interrupted(text: str) -> bool:
-    return _WRAPPED not in text and _REACHES_INSIDE.search(text) is not None
+def _texts(test: ast.AST) -> Iterator[list[ast.Constant]]:
+    """The constants in ``test``, those of one tuple or list together."""
+    match test:
+        case ast.Constant():
+            yield [test]
+        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+            yield [item for item in items if isinstance(item, ast.Constant)]
+        case _:
+            for child in ast.iter_child_nodes(test):
+                yield from _texts(child)
+
+
+def _is_interrupted(text: ast.Constant) -> bool:
+    name = text.value
+    return isinstance(name, str) and _WRAPPED not in name and _REACHES_INSIDE.search(name) is not None
 
 
 def _loop_over(loop: ast.AST, names: ast.Call) -> list[ast.AST]:
