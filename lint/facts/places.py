@@ -55,4 +55,7 @@ class Place(NamedTuple):
 
     def deeper_than(self, other: Place) -> bool:
         """Whether this place is under a condition that ``other`` is not under."""
-        return self.guards[: len(other.guards)] != other.guards or len(self.guards) > len(other.guards)
+        if not self.guards:
+            return False
+        around = {(guard.test, guard.taken) for guard in other.guards}
+        return any((guard.test, guard.taken) not in around for guard in self.guards)

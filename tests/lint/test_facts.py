@@ -108,6 +108,32 @@ def test_conditions_exclude_each_other():
     assert not first.place.excludes(third.place)
 
 
+@pytest.mark.parametrize(
+    ("code", "deeper"),
+    [
+        ("first()\nif a:\n    second()", [False, True]),
+        ("if a:\n    first()\nsecond()", [True, False]),
+        ("if a:\n    first()\n    if b:\n        second()", [False, True]),
+        ("if a:\n    if b:\n        first()\n    second()", [True, False]),
+        ("if a:\n    first()\nelse:\n    second()", [True, True]),
+        ("if a:\n    first()\n    second()", [False, False]),
+    ],
+)
+def test_a_place_is_deeper_than_one_without_its_conditions(code, deeper):
+    first, second = program(code).calls
+    assert [first.place.deeper_than(second.place), second.place.deeper_than(first.place)] == deeper
+
+
+def test_a_write_without_condition_is_certain_for_an_object_made_under_one():
+    code = """
+        if flag:
+            model = load()
+        model.use_cache = False
+        print(model.use_cache)
+    """
+    assert constant(code) is False
+
+
 def test_what_follows_an_early_return_has_its_condition():
     code = """
         def f(model):
