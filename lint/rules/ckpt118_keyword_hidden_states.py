@@ -2,9 +2,9 @@
 
 ## What it does
 Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is of a class of this file that derives
-from transformers' `GradientCheckpointingLayer` and the keyword is its first parameter. It is an error when the program
-selects the reentrant variant, else a warning; nothing when the project says that it uses transformers >= 5.0, where
-that variant must be asked for, and nothing in the program does.
+from transformers' `GradientCheckpointingLayer`, the keyword is its first parameter and the program selects the
+reentrant variant. Where it selects none, a warning for projects that say they admit transformers < 5.0, whose default
+that variant is; later releases run the other one.
 
 ## Why is this bad?
 The layer checkpoints itself with what it gets by position as inputs; keywords are bound into the function. A reentrant
@@ -14,6 +14,7 @@ gets a gradient (37 of 41 in Llama 4's vision model before it was fixed). The no
 ## Bad
 ```python
 import torch.nn as nn
+from transformers import TrainingArguments
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 class Block(GradientCheckpointingLayer):
@@ -33,11 +34,14 @@ class Encoder(nn.Module):
         for layer in self.layers:
             hidden_states = layer(hidden_states=hidden_states, attention_mask=attention_mask)  # error
         return hidden_states
+
+args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
 ```
 
 ## Good
 ```python
 import torch.nn as nn
+from transformers import TrainingArguments
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 class Block(GradientCheckpointingLayer):
@@ -62,6 +66,33 @@ class Encoder(nn.Module):
         for layer in self.layers:
             hidden_states = layer(hidden_states, attention_mask=attention_mask, **kwargs)
         return self.other(hidden_states=self.plain(hidden_states=hidden_states))
+
+args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
+```
+```python
+import torch.nn as nn
+from transformers import TrainingArguments
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+class Block(GradientCheckpointingLayer):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, hidden_states):
+        return hidden_states + self.linear(hidden_states)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, hidden_states):
+        for layer in self.layers:
+            hidden_states = layer(hidden_states=hidden_states)  # the non-reentrant variant does not mind
+        return hidden_states
+
+args = TrainingArguments("out", gradient_checkpointing=True)
 ```
 
 ## Fix safety
@@ -137,6 +168,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR
 TRIGGERS = ("GradientCheckpointingLayer",)
 
+_REENTRANT_BY_DEFAULT = "<5.0"
 #: By its full name, or relative to a package of transformers itself.
 _LAYER = ("modeling_layers.GradientCheckpointingLayer", "transformers.GradientCheckpointingLayer")
 
@@ -144,9 +176,8 @@ _LAYER = ("modeling_layers.GradientCheckpointingLayer", "transformers.GradientCh
 def check(run: Run) -> Iterator[Report]:
     """Report layers that get no input a reentrant checkpoint could be connected by."""
     reentrant = _runs_reentrant(run)
-    if not reentrant and run.versions.require("transformers", ">=5.0"):
+    if not reentrant and not run.versions.may_be("transformers", _REENTRANT_BY_DEFAULT):
         return
-    severity = None if reentrant else Severity.WARNING
     for call in run.program.calls:
         name = _keyword_of_input(call)
         if name is not None:
@@ -159,7 +190,8 @@ def check(run: Run) -> Iterator[Report]:
                 fix=Rewrite(Applicability.SAFE, f"Pass `{name}` by position", (MakePositional(call.node, name),))
                 if is_first
                 else None,
-                severity=severity,
+                severity=None if reentrant else Severity.WARNING,
+                versions=None if reentrant else f"transformers{_REENTRANT_BY_DEFAULT}",
             )
 
 
