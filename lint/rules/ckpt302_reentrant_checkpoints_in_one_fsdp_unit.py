@@ -71,6 +71,7 @@ Unsafe: the non-reentrant variant runs instead of none at all.
 
 ## Evidence
 ```python
+import os
 import tempfile
 import torch
 import torch.distributed as dist
@@ -98,7 +99,8 @@ def work(rank, path):
         assert "mat2 must be a matrix" in str(error) or "setStorage" in str(error), error
     else:
         raise AssertionError("no error")
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # gloo's threads may abort an interpreter that ends while they run
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:

@@ -74,6 +74,7 @@ Unsafe: the non-reentrant variant runs instead.
 
 ## Evidence
 ```python
+import os
 import tempfile
 import torch
 import torch.distributed as dist
@@ -113,7 +114,8 @@ def work(rank, path):
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     assert gathers(reentrant=False) == 3
     assert gathers(reentrant=True) == 6
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # gloo's threads may abort an interpreter that ends while they run
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,11 @@ def test_single_process(script, decision, tmp_path):
 
 @pytest.mark.parametrize("script", ["fsdp1.py", "fsdp2.py"])
 def test_two_ranks(script):
-    done = run("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(EXAMPLES / script))
+    command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(EXAMPLES / script))
+    done = run(*command)
+    if "terminate called without an active exception" in done.stderr:
+        # Gloo's threads may abort an interpreter that ends while they run; a script for users does not work round it.
+        done = run(*command)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("equal, every bit") == 2
 
