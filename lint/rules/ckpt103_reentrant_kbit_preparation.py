@@ -48,18 +48,27 @@ import torch
 from peft import prepare_model_for_kbit_training
 from transformers import LlamaConfig, LlamaForCausalLM
 
-def keywords(**given):
+def model():
     config = LlamaConfig(
         vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1,
     )
     model = LlamaForCausalLM(config)
     model.is_loaded_in_4bit = True  # the flag bitsandbytes sets; the weights stay float here
-    prepare_model_for_kbit_training(model, **given)
-    return model.model.layers[0]._gradient_checkpointing_func.keywords
+    return model
+
+def keywords(**given):
+    prepared = prepare_model_for_kbit_training(model(), **given)
+    return prepared.model.layers[0]._gradient_checkpointing_func.keywords
 
 assert keywords() == {}
 assert keywords(gradient_checkpointing_kwargs={"use_reentrant": False}) == {"use_reentrant": False}
+
+whole = model()
+prepare_model_for_kbit_training(whole.model)  # a part of what was loaded: nothing is turned on
+assert not whole.is_gradient_checkpointing and not whole.model.is_gradient_checkpointing
+prepare_model_for_kbit_training(whole)
+assert whole.is_gradient_checkpointing
 ```
 
 ## References
