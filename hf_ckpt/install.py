@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.checkpoint import noop_context_fn
 
 from ._undo import AttributeChange, Change
+from .errors import PolicyError
 from .keeper import has_switch, set_switch
 from .policy.decision import (
     Decision,
@@ -18,6 +19,8 @@ from .policy.decision import (
     RecomputeLayer,
     RecomputeSegment,
     RecomputeSublayers,
+    RecomputeUnion,
+    SaveableOps,
 )
 from .regions import ForwardRegion, LayerRegion, Region, SaveableContexts, SegmentRegion, TracedRegion
 from .regions.ops import check_names
@@ -51,13 +54,16 @@ class Engine(StrEnum):
 
 
 def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
-    """Install every decision. Nothing else on the model changes. Raises PolicyError for ops torch does not know."""
+    """Install every decision. Nothing else on the model changes.
+
+    Raises PolicyError, before anything changed, for ops torch does not know and for what the engine cannot do.
+    """
+    for layer in anatomy.layers:
+        _check(layer, decisions[layer.info.name], engine)
     installation = Installation()
     for layer in anatomy.layers:
         decision = decisions[layer.info.name]
-        if isinstance(decision, RecomputeExcept):
-            check_names(decision.saveable)
-        if engine is Engine.TRACED and has_switch(layer.module) and not isinstance(decision, Keep | RecomputeSegment):
+        if _is_traced(layer, decision, engine):
             _trace(layer, decision, installation)
         else:
             _install_layer(layer, decision, installation)
@@ -68,6 +74,30 @@ def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision
         installation.switches.append((container, None))
         installation.changes.extend(set_switch(container, True, None))
     return installation
+
+
+def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
+    return engine is Engine.TRACED and has_switch(layer.module) and not isinstance(decision, Keep | RecomputeSegment)
+
+
+def _check(layer: DecoderLayer, decision: Decision, engine: Engine) -> None:
+    rules = _rules(decision)
+    for rule in rules:
+        check_names(rule)
+    mixed = isinstance(decision, RecomputeUnion) and len(rules) < len(decision.parts)
+    if mixed and not _is_traced(layer, decision, engine):
+        remedy = "use engine `traced`, or " if has_switch(layer.module) else ""
+        raise PolicyError(
+            f"{layer.info.name} would keep op outputs and rebuild a whole sublayer, which torch's checkpoint cannot "
+            f"do in one layer: {remedy}give each its own layers with @, for example "
+            "`dots_saveable@first(8)+attention@layers(8-)`"
+        )
+
+
+def _rules(decision: Decision) -> tuple[SaveableOps, ...]:
+    """The rules about op outputs in a decision."""
+    parts = decision.parts if isinstance(decision, RecomputeUnion) else (decision,)
+    return tuple(part.saveable for part in parts if isinstance(part, RecomputeExcept))
 
 
 def _flagged_containers(model: nn.Module, anatomy: Anatomy) -> Iterable[nn.Module]:
@@ -84,8 +114,8 @@ def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) 
             _switch(layer, None, into)
         case RecomputeLayer() | Planned():
             _whole(layer, noop_context_fn, into)
-        case RecomputeExcept(saveable):
-            _whole(layer, SaveableContexts(saveable), into)
+        case RecomputeExcept() | RecomputeUnion():
+            _whole(layer, SaveableContexts(*_rules(decision)), into)
         case RecomputeSublayers(roles):
             _switch(layer, None, into)
             names = {name for role in roles for name in layer.info.sublayers.get(role, ())}

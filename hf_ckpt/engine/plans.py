@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import PolicyError
 from ..ledger import LayerLedger, Source
-from ..policy.decision import Decision, Keep, RecomputeExcept, RecomputeLayer, RecomputeSublayers, Role
+from ..policy.decision import (
+    Decision,
+    Keep,
+    RecomputeExcept,
+    RecomputeLayer,
+    RecomputeSublayers,
+    RecomputeUnion,
+    Role,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -102,6 +110,9 @@ def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, 
             return Selection(keep_all_but(ledger, made_inside(ledger, _names(roles, sublayers))), frozenset())
         case RecomputeExcept(saveable):
             return Selection(keep_products(ledger, saveable), frozenset())
+        case RecomputeUnion(parts):
+            kept = frozenset.intersection(*(select(part, ledger, sublayers).kept for part in parts))
+            return Selection(keep_all_but(ledger, _activations(ledger) - kept), frozenset())
     raise PolicyError(f"{plan!r} spans several layers: it needs `engine=torch`")
 
 

@@ -15,6 +15,7 @@ from .decision import (
     RecomputeLayer,
     RecomputeSegment,
     RecomputeSublayers,
+    RecomputeUnion,
     Stack,
     Tower,
 )
@@ -96,22 +97,31 @@ def merge(a: Decision, b: Decision, *, where: str) -> Decision:
                 f"{where} would be the planner's and another policy's at once: `budget` decides about every layer, so "
                 "combine it with `head(n)` only"
             )
-        case (RecomputeSublayers(roles=x), RecomputeSublayers(roles=y)):
-            return RecomputeSublayers(x | y)
-        case (RecomputeLayer(), RecomputeSublayers() | RecomputeExcept()):
-            return a
-        case (RecomputeSublayers() | RecomputeExcept(), RecomputeLayer()):
-            return b
         case (RecomputeSegment(), _) | (_, RecomputeSegment()):
             raise PolicyError(
                 f"{where} would belong to a segment and to another recompute at once: give `segments` and the other "
                 "policy different layers with @, for example `segments(2)@first(8)+norm@layers(8-)`"
             )
-        case _:
-            raise PolicyError(
-                f"{where} has two rules about which op outputs are kept, and they differ: give each its own layers "
-                "with @, for example `dots_saveable@first(8)+attention@layers(8-)`"
-            )
+        case (RecomputeLayer(), _) | (_, RecomputeLayer()):
+            return RecomputeLayer()
+    return _union([*_parts(a), *_parts(b)])
+
+
+def _parts(decision: Decision) -> tuple[RecomputeSublayers | RecomputeExcept, ...]:
+    match decision:
+        case RecomputeUnion(parts):
+            return parts
+        case RecomputeSublayers() | RecomputeExcept():
+            return (decision,)
+    raise TypeError(f"{decision!r} has no parts")
+
+
+def _union(parts: list[RecomputeSublayers | RecomputeExcept]) -> Decision:
+    """Sublayers become one part, equal rules one rule."""
+    roles = [part.roles for part in parts if isinstance(part, RecomputeSublayers)]
+    rules = dict.fromkeys(part for part in parts if isinstance(part, RecomputeExcept))
+    merged = (*rules, *([RecomputeSublayers(frozenset.union(*roles))] if roles else []))
+    return merged[0] if len(merged) == 1 else RecomputeUnion(merged)
 
 
 def decide(policy: Policy, stacks: Iterable[Stack]) -> dict[str, Decision]:

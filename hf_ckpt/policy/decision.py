@@ -99,6 +99,13 @@ class RecomputeExcept:
 
 
 @dataclass(frozen=True, slots=True)
+class RecomputeUnion:
+    """Rebuild what any of these rebuilds: a saved tensor is kept where all of them keep it. At least two parts."""
+
+    parts: tuple[RecomputeSublayers | RecomputeExcept, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RecomputeSegment:
     """The layer belongs to the region ``first..last`` (inclusive): only that region's input is kept."""
 
@@ -111,4 +118,4 @@ class Planned:
     """The planner decides about every saved tensor of the layer, anew for each size of batch."""
 
 
-Decision = Planned | Keep | RecomputeLayer | RecomputeSublayers | RecomputeExcept | RecomputeSegment
+Decision = Planned | Keep | RecomputeLayer | RecomputeSublayers | RecomputeExcept | RecomputeUnion | RecomputeSegment

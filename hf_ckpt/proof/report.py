@@ -13,6 +13,7 @@ from ..policy.decision import (
     RecomputeLayer,
     RecomputeSegment,
     RecomputeSublayers,
+    RecomputeUnion,
 )
 from .meter import OUTSIDE, Meter
 
@@ -120,6 +121,8 @@ def describe(decision: Decision) -> str:
         case RecomputeExcept(saveable):
             kept = ",".join(saveable.names) if saveable.names else saveable.rule
             return f"recompute, keep {kept}"
+        case RecomputeUnion(parts):
+            return "; ".join(map(describe, parts))
         case RecomputeSegment(first, last):
             return f"recompute segment {first}-{last}"
 

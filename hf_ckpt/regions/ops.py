@@ -31,14 +31,17 @@ DOTS = WEIGHT_DOTS | {
 
 
 class SaveableContexts:
-    """The ``context_fn`` of a region: fresh selective-checkpoint contexts a call. Plain data, so it pickles."""
+    """The ``context_fn`` of a region: fresh selective-checkpoint contexts a call. Plain data, so it pickles.
 
-    def __init__(self, saveable: SaveableOps) -> None:
-        self.saveable = saveable
+    An op output is kept where all ``rules`` keep it.
+    """
+
+    def __init__(self, *rules: SaveableOps) -> None:
+        self.rules = rules
         self.cached: dict[Any, Any] = {}
 
     def __call__(self) -> tuple[Any, Any]:
-        """``torch.utils.checkpoint.create_selective_checkpoint_contexts`` with this rule."""
+        """``torch.utils.checkpoint.create_selective_checkpoint_contexts`` with these rules."""
         contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(self._policy)  # type: ignore[no-untyped-call]
         self.cached = contexts[0].storage
         return contexts
@@ -52,7 +55,8 @@ class SaveableContexts:
         return self.__dict__ | {"cached": {}}
 
     def _policy(self, ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        return CheckpointPolicy.MUST_SAVE if keeps(self.saveable, op) else CheckpointPolicy.PREFER_RECOMPUTE
+        kept = all(keeps(rule, op) for rule in self.rules)
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def check_names(saveable: SaveableOps) -> None:

@@ -187,9 +187,13 @@ def test_double_checkpointing_is_refused() -> None:
 def test_a_refused_policy_leaves_the_model_alone() -> None:
     model = build("llama")
     before = fingerprint(model)
-    for policy in ("layers(9)", "dots_saveable+norm", "save_only_these_names(nonsense)"):
+    for policy, engine in (
+        ("layers(9)", "traced"),
+        ("full@first(2)+save_only_these_names(nonsense)@last(1)", "traced"),
+        ("full@first(2)+(dots_saveable+norm)@last(2)", "torch"),
+    ):
         with pytest.raises(CkptError):
-            apply(model, policy)
+            apply(model, policy, engine=engine)
     assert fingerprint(model) == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hf_ckpt import apply
+from hf_ckpt.errors import PolicyError
 
 from .models import ARCHITECTURES, batch, build, same, step
 
@@ -70,6 +71,32 @@ def test_bitwise(name: str, lora: bool, bf16: bool, engine: str) -> None:
     assert held["full"] < held["balanced"] < held["none"]
     assert held["full"] < held["every(2)"] < held["none"]
     assert held["nothing_saveable"] <= held["dots_saveable"] < held["none"]
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_sum_with_an_op_policy_rebuilds_what_either_rebuilds(name: str, lora: bool) -> None:
+    model = build(name, lora=lora)
+    reference = step(model)
+    held = {}
+    for policy in ("attention", "dots_saveable", "dots_saveable+attention", "nothing_saveable+attention", "full"):
+        handle = apply(model, policy)
+        with handle.measure():
+            assert same(step(model), reference), policy
+        held[policy] = handle.report().held_bytes or 0
+        handle.restore()
+    assert held["full"] < held["dots_saveable+attention"] < min(held["dots_saveable"], held["attention"])
+    assert held["nothing_saveable+attention"] == pytest.approx(held["full"], rel=0.01)
+
+
+def test_torch_keeps_what_every_op_policy_keeps_and_refuses_what_it_cannot() -> None:
+    model = build("llama")
+    reference = step(model)
+    handle = apply(model, "dots_saveable+save_only_these_names(mm)", engine="torch")
+    assert same(step(model), reference)
+    handle.restore()
+    with pytest.raises(PolicyError, match=r"model\.layers\.0 would keep op outputs .* use engine `traced`"):
+        apply(model, "dots_saveable+attention", engine="torch")
 
 
 def test_eager_attention_holds_less_without_its_softmax() -> None:

@@ -17,6 +17,7 @@ from hf_ckpt.policy.decision import (
     RecomputeLayer,
     RecomputeSegment,
     RecomputeSublayers,
+    RecomputeUnion,
     Role,
     SaveableOps,
     Stack,
@@ -111,6 +112,19 @@ def test_composition_rebuilds_what_any_term_rebuilds() -> None:
     assert mixed == [RecomputeExcept(SaveableOps("dots")), RecomputeSublayers(frozenset({Role.MLP}))]
 
 
+def test_op_policies_add_up_to_a_union() -> None:
+    dots, fewer = RecomputeExcept(SaveableOps("dots")), RecomputeExcept(SaveableOps("dots_with_no_batch_dims"))
+    both = RecomputeSublayers(frozenset({Role.ATTENTION, Role.NORM}))
+    for policy, expected in (
+        ("dots_saveable+attention+norm", RecomputeUnion((dots, both))),
+        ("norm+dots_saveable+attention+dots_saveable", RecomputeUnion((dots, both))),
+        ("dots_saveable+dots_with_no_batch_dims_saveable", RecomputeUnion((dots, fewer))),
+        ("dots_saveable+attention+full", RecomputeLayer()),
+        ("dots_saveable+everything_saveable", dots),
+    ):
+        assert next(iter(decide(parse_policy(policy), [stack()]).values())) == expected, policy
+
+
 def test_towers_are_told_apart() -> None:
     stacks = [stack(3, Tower.VISION, primary=False), stack(4)]
     names = {name for name, d in decide(parse_policy("every(2)"), stacks).items() if not isinstance(d, Keep)}
@@ -143,7 +157,6 @@ def test_balanced_knows_the_kernel() -> None:
         ("full full", "was not expected here"),
         ("full@attention", "does not name layers"),
         ("full+segments(2)", "to a segment and to another recompute at once"),
-        ("dots_saveable+attention", "two rules about which op outputs are kept"),
         ("save_only_these_names", "needs op names"),
         ("budget", "takes one value"),
         ("budget=lots", "budget"),
