@@ -111,8 +111,9 @@ def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, 
         case RecomputeExcept(saveable):
             return Selection(keep_products(ledger, saveable), frozenset())
         case RecomputeUnion(parts):
-            kept = frozenset.intersection(*(select(part, ledger, sublayers).kept for part in parts))
-            return Selection(keep_all_but(ledger, _activations(ledger) - kept), frozenset())
+            activations = _activations(ledger)
+            dropped = (b for part in parts for b in activations - select(part, ledger, sublayers).kept)
+            return Selection(keep_all_but(ledger, frozenset(dropped)), frozenset())
     raise PolicyError(f"{plan!r} spans several layers: it needs `engine=torch`")
 
 

@@ -120,6 +120,7 @@ def _union(parts: list[RecomputeSublayers | RecomputeExcept]) -> Decision:
     """Sublayers become one part, equal rules one rule."""
     roles = [part.roles for part in parts if isinstance(part, RecomputeSublayers)]
     rules = dict.fromkeys(part for part in parts if isinstance(part, RecomputeExcept))
+    merged: tuple[RecomputeSublayers | RecomputeExcept, ...]
     merged = (*rules, *([RecomputeSublayers(frozenset.union(*roles))] if roles else []))
     return merged[0] if len(merged) == 1 else RecomputeUnion(merged)
 
