@@ -1,8 +1,8 @@
 """Results of earlier runs, by content: a file is checked again only when something its findings depend on changed.
 
 The key of a result is a hash of the bytes of the file, its name, the settings and library versions that hold for it,
-and the linter's own code; with it are stored the hashes of the local modules that were read. There is no other
-condition, so a cached run reports what a fresh one would.
+and the linter's own code; with it are stored the hashes of the local modules that were read, and which of them were
+checked too. There is no other condition, so a cached run reports what a fresh one would.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from .finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
 from .session import FileResult
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .settings import Settings
 
 _FILE = "results.json"
-_FORMAT = 2
+_FORMAT = 3
 #: Old results kept beside those of the last run.
 _MOST_ENTRIES = 100_000
 
@@ -41,24 +43,25 @@ class Cache:
         facts = (self._tool, filename, absolute, settings, sorted(project_ranges(os.path.dirname(absolute)).items()))
         return blake2b(data, digest_size=16, key=blake2b(repr(facts).encode()).digest()).hexdigest()
 
-    def get(self, key: str, filename: str) -> FileResult | None:
-        """The stored result for ``key``; None when there is none."""
+    def get(self, key: str, filename: str, reported: Collection[str] = ()) -> FileResult | None:
+        """The stored result for ``key``, when the same of the modules it imports are ``reported``; None otherwise."""
         found = self._new.get(key, self._entries.get(key))
         if found is None:
             return None
         try:
-            records, consulted = found
-            if consulted and not _unchanged(consulted):
+            here, consulted, elsewhere, wanted = found
+            if consulted and (wanted != _among(consulted, reported) or not _unchanged(consulted)):
                 return None
-            findings = tuple(_finding(record) for record in records)
-            return FileResult(filename, findings, consulted=tuple(consulted.items()))
+            findings, others = (tuple(map(_finding, records)) for records in (here, elsewhere))
+            return FileResult(filename, findings, consulted=tuple(consulted.items()), elsewhere=others)
         except (TypeError, ValueError, KeyError, AttributeError):
             return None
 
-    def put(self, key: str, result: FileResult) -> None:
+    def put(self, key: str, result: FileResult, reported: Collection[str] = ()) -> None:
         """Remember ``result``, unless it is a failure: those are tried again."""
         if result.failure is None:
-            self._new[key] = (result.findings, dict(result.consulted))
+            consulted = dict(result.consulted)
+            self._new[key] = [result.findings, consulted, result.elsewhere, _among(consulted, reported)]
 
     def save(self) -> None:
         """Store what is new; does nothing where the folder cannot be written."""
@@ -82,6 +85,10 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return {}
+
+
+def _among(consulted: dict[str, str | None], reported: Collection[str]) -> list[str]:
+    return [path for path in consulted if path in reported]
 
 
 def _unchanged(consulted: dict[str, str | None]) -> bool:

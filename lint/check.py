@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .prefilter import candidates, mentions_api
+from .sift import starts_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .model.report import Report
     from .rules import Rule
 
-__all__ = ["check_program", "check_source", "mentions_api"]
+__all__ = ["check_source", "mentions_api"]
 
 
 def check_source(
@@ -25,28 +26,22 @@ def check_source(
     select: Callable[[str], bool] | None = None,
     versions: Mapping[str, str] | None = None,
     find_module: FindModule | None = None,
+    reported: Callable[[str], bool] | None = None,
 ) -> list[Finding]:
     """The findings in Python source ``text``, sorted by place; one finding when it is no Python.
 
     ``select`` tells for a code whether its rule runs (default: every rule that is on by default); ``versions`` maps a
     library to the range it is used in, as in ``{"transformers": ">=5.0"}``; ``find_module`` gives the project's modules
-    that the text imports, so that what they hold is known here.
+    that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
+    whether findings that lie in it, but belong to the run of this text, are wanted (default: none).
     """
-    if not candidates(text):
+    if not candidates(text) and (find_module is None or not starts_run(text)):
         return []
-    return _check(text, filename, select, versions, find_module, everywhere=False)
+    return _check(text, filename, select, versions, find_module, reported or _nowhere_else)
 
 
-def check_program(
-    text: str,
-    filename: str,
-    find_module: FindModule,
-    *,
-    select: Callable[[str], bool] | None = None,
-    versions: Mapping[str, str] | None = None,
-) -> list[Finding]:
-    """The findings of the run that the script ``text`` starts, also those that lie in the modules it imports."""
-    return _check(text, filename, select, versions, find_module, everywhere=True)
+def _nowhere_else(imported: str) -> bool:
+    return False
 
 
 def _check(
@@ -55,7 +50,7 @@ def _check(
     select: Callable[[str], bool] | None,
     versions: Mapping[str, str] | None,
     find_module: FindModule | None,
-    everywhere: bool,
+    reported: Callable[[str], bool],
 ) -> list[Finding]:
     from .facts.program import read_program
     from .model.run import Run
@@ -71,16 +66,24 @@ def _check(
         rule for rule in candidates("\n".join((text, *program.texts.values()))) if run.versions.admit(rule.versions)
     ]
     wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
-    return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, everywhere)
+    return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, reported)
 
 
-def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, everywhere: bool) -> list[Finding]:
-    if not proposed:
+def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, reported: Callable[[str], bool]) -> list[Finding]:
+    wanted = [(rule, report) for rule, report in proposed if _is_wanted(report, reported)]
+    if not wanted:
         return []
     # libcst takes longer to import than a clean file to check.
     from .confirm import confirm
 
-    return confirm(proposed, program, everywhere)
+    return confirm(wanted, program)
+
+
+def _is_wanted(report: Report, reported: Callable[[str], bool]) -> bool:
+    from .facts.origin import origin
+
+    imported = origin(report.node)
+    return imported is None or reported(imported)
 
 
 def _unparsable(error: SyntaxError, filename: str) -> Finding:

@@ -6,27 +6,25 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .facts.origin import origin
+from .facts.origin import origin, setting_span
 from .finding import Finding, Note, Span
 from .fix.build import build
 from .fix.tree import Tree
+from .model.report import Remark
 
 if TYPE_CHECKING:
+    import ast
+
     from .facts.walk import Program
-    from .model.report import Remark, Report
+    from .model.report import Report
     from .rules import Rule
 
 
-def confirm(proposed: list[tuple[Rule, Report]], program: Program, everywhere: bool = False) -> list[Finding]:
-    """The findings of ``proposed`` that the tree of their file confirms, one a rule and place, sorted by place.
-
-    Only those in the checked file; with ``everywhere`` also those in the modules it imports.
-    """
+def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Finding]:
+    """The findings of ``proposed`` that the tree of their file confirms, one a rule and place, sorted by place."""
     trees = _Trees(program)
     found: dict[tuple[str, str, Span], Finding] = {}
     for rule, report in proposed:
-        if origin(report.node) is not None and not everywhere:
-            continue
         tree = trees.of(origin(report.node))
         node = tree.find(report.node) if tree is not None else None
         if tree is not None and node is not None:
@@ -55,6 +53,9 @@ class _Trees:
         return tree.filename or self.program.filename
 
     def note(self, remark: Remark) -> Note:
+        place = setting_span(remark.node)
+        if place is not None:
+            return Note(origin(remark.node) or self.program.filename, place, remark.text)
         tree = self.of(origin(remark.node))
         node = tree.find(remark.node) if tree is not None else None
         if tree is not None and node is not None:
@@ -64,6 +65,9 @@ class _Trees:
 
 
 def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree, node: cst.CSTNode) -> Finding:
+    notes = tuple(trees.note(remark) for remark in report.notes)
+    if tree.filename is not None and all(note.filename != trees.program.filename for note in notes):
+        notes = (*notes, trees.note(Remark(_entrance(report.node, trees.program), "this run comes to it from here")))
     versions = report.versions or ", ".join(f"{library}{spec}" for library, spec in rule.versions.items()) or None
     return Finding(
         rule.code,
@@ -72,7 +76,18 @@ def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree, node: cst.CS
         report.message,
         trees.name(tree),
         tree.span(node),
-        tuple(trees.note(remark) for remark in report.notes),
+        notes,
         build(report.fix, tree) if report.fix is not None else None,
         versions,
     )
+
+
+def _entrance(node: ast.AST, program: Program) -> ast.AST:
+    """Where the checked file comes to ``node`` of a module: the call that leads there, or else the import."""
+    for call in program.calls:
+        if call.node is node and call.place.stack and origin(call.place.stack[0]) is None:
+            return call.place.stack[0]
+    filename = origin(node)
+    modules = (module for module in program.modules.values() if module is not None)
+    found = (module.node for module in modules if origin(module.scope.node) == filename and module.node is not None)
+    return next(found, program.tree)

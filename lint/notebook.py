@@ -16,7 +16,7 @@ from .source import SourceError, split_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .finding import Edit, Finding, Fix, Span
+    from .finding import Edit, Finding, Fix, Note, Span
 
 _INDENT = re.compile(r"\n([ \t]+)\S")
 _MAGIC_LINE = re.compile(r"([ \t]*)(?:[!%?]|[^#'\"]*[\w)\]]\?{1,2}[ \t]*$)")
@@ -152,21 +152,21 @@ def cell_at(notebook: Notebook, line: int) -> Cell:
 def to_cell(notebook: Notebook, finding: Finding) -> Finding:
     """``finding`` with lines counted within its cell, as notebook users count them."""
     cell = cell_at(notebook, finding.span.line)
-    here = finding.filename
-    return finding._replace(
+    return notes_to_cells(notebook, finding.filename, finding)._replace(
         cell=cell.number,
         span=_shift(finding.span, cell.start),
-        notes=tuple(
-            note._replace(
-                span=_shift(note.span, cell_at(notebook, note.span.line).start),
-                text=f"{note.text} (cell {cell_at(notebook, note.span.line).number})",
-            )
-            if note.filename == here
-            else note
-            for note in finding.notes
-        ),
         fix=_fix_to_cell(notebook, finding.fix, cell),
     )
+
+
+def notes_to_cells(notebook: Notebook, filename: str, finding: Finding) -> Finding:
+    """``finding`` with the notes that lie in the notebook, which is called ``filename``, counted within their cells."""
+
+    def within(note: Note) -> Note:
+        cell = cell_at(notebook, note.span.line)
+        return note._replace(span=_shift(note.span, cell.start), text=f"{note.text} (cell {cell.number})")
+
+    return finding._replace(notes=tuple(within(note) if note.filename == filename else note for note in finding.notes))
 
 
 def _fix_to_cell(notebook: Notebook, fix: Fix | None, cell: Cell) -> Fix | None:

@@ -9,7 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from .session import FileResult, check_bytes, check_path, may_have_findings
+from .session import FileResult, check_bytes, check_path
+from .sift import sift
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -38,7 +39,20 @@ class _Candidate(NamedTuple):
 
 
 def check_paths(jobs: list[Job], cache_folder: str | None = None) -> list[FileResult]:
-    """Check each file; with ``cache_folder``, what was found there before is not looked for again."""
+    """Check each file, as a part of the runs that the others start.
+
+    With ``cache_folder``, what was found there before is not looked for again.
+    """
+    results = _check_each(jobs, cache_folder)
+    if any(result.elsewhere for result in results):
+        from .join import joined
+
+        return joined(jobs, results)
+    return results
+
+
+def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
+    reported = frozenset(os.path.abspath(job.path) for job in jobs)
     cache = _open_cache(cache_folder) if cache_folder is not None and len(jobs) >= CACHE_FROM else None
     results: list[FileResult] = []
     candidates: list[_Candidate] = []
@@ -50,17 +64,19 @@ def check_paths(jobs: list[Job], cache_folder: str | None = None) -> list[FileRe
             results.append(FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}"))
             continue
         key = cache.key(job.path, data, job.settings) if cache else ""
-        known = cache.get(key, job.path) if cache else None
-        result = known or FileResult(job.path)
-        if known is None and may_have_findings(data):
-            candidates.append(_Candidate(len(results), job, data, key))
-        elif known is None and cache:
-            cache.put(key, result)
+        result = cache.get(key, job.path, reported) if cache else None
+        if result is None:
+            sifted = sift(job.path, data)
+            result = FileResult(job.path, consulted=sifted.consulted)
+            if sifted.needed or job.settings.runs:
+                candidates.append(_Candidate(len(results), job, data, key))
+            elif cache:
+                cache.put(key, result, reported)
         results.append(result)
-    for candidate, result in zip(candidates, _analyse(candidates), strict=True):
+    for candidate, result in zip(candidates, _analyse(candidates, reported), strict=True):
         results[candidate.position] = result
         if cache:
-            cache.put(candidate.key, result)
+            cache.put(candidate.key, result, reported)
     if cache:
         cache.save()
     return results
@@ -72,20 +88,31 @@ def _open_cache(folder: str) -> Cache:
     return Cache(folder)
 
 
-def _analyse(candidates: list[_Candidate]) -> list[FileResult]:
+def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[FileResult]:
     processes = min(os.cpu_count() or 1, len(candidates))
     if processes < 2 or sum(len(candidate.data) for candidate in candidates) < POOL_FROM:
-        return [check_bytes(job.path, data, job.settings) for _, job, data, _ in candidates]
+        return [check_bytes(job.path, data, job.settings, reported) for _, job, data, _ in candidates]
     import multiprocessing
 
     # A fork starts ten times faster, but only Linux's is safe beside system libraries that use threads.
     method = "fork" if sys.platform == "linux" else "spawn"
     jobs = [candidate.job for candidate in candidates]
-    with multiprocessing.get_context(method).Pool(processes, initializer=_leave_interrupts_to_the_parent) as pool:
-        return pool.starmap(check_path, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
+    with multiprocessing.get_context(method).Pool(processes, _start_worker, (reported,)) as pool:
+        return pool.starmap(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
 
 
-def _leave_interrupts_to_the_parent() -> None:
+#: Of a worker: the files that are checked in this run, sent once and not with every file.
+_reported: frozenset[str] = frozenset()
+
+
+def _start_worker(reported: frozenset[str]) -> None:
     import signal
 
+    # Interrupts are left to the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    global _reported
+    _reported = reported
+
+
+def _check_in_worker(path: str, settings: Settings) -> FileResult:
+    return check_path(path, settings, _reported)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import triggers
+from .configs import is_config
 from .finding import Finding, Severity, Span
+from .sift import sift
 from .source import Source, SourceError, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from .facts.modules import FindModule
     from .settings import Settings
@@ -28,26 +28,29 @@ class FileResult(NamedTuple):
     failure: str | None = None
     #: The other files that the findings depend on, the items of ``LocalModules.consulted``.
     consulted: tuple[tuple[str, str | None], ...] = ()
+    #: What the run that this file starts makes a mistake in modules it imports, their suppressions not applied.
+    elsewhere: tuple[Finding, ...] = ()
 
 
 class InternalError(Exception):
     """The analysis itself failed on a file; ``str()`` is one line for the user."""
 
 
-def check_path(path: str, settings: Settings) -> FileResult:
-    """Check the file at ``path``."""
+def check_path(path: str, settings: Settings, reported: Collection[str] = ()) -> FileResult:
+    """Check the file at ``path``; the findings in modules it imports count for those in ``reported`` (absolute)."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
         return FileResult(path, failure=f"{path}: cannot be read: {error.strerror or error}")
-    return check_bytes(path, data, settings)
+    return check_bytes(path, data, settings, reported)
 
 
-def check_bytes(filename: str, data: bytes, settings: Settings) -> FileResult:
+def check_bytes(filename: str, data: bytes, settings: Settings, reported: Collection[str] = ()) -> FileResult:
     """Check ``data``, the content of ``filename``; positions are those a user counts (per cell in a notebook)."""
-    if not may_have_findings(data):
-        return FileResult(filename)
+    sifted = sift(filename, data)
+    if not sifted.needed and not settings.runs:
+        return FileResult(filename, consulted=sifted.consulted)
     try:
         source = read_source(filename, data)
     except SourceError as error:
@@ -56,38 +59,27 @@ def check_bytes(filename: str, data: bytes, settings: Settings) -> FileResult:
     from .local_modules import LocalModules
 
     modules = LocalModules(filename)
-    return check_text(source, settings, modules)._replace(consulted=tuple(modules.consulted.items()))
+    result = check_text(source, settings, modules, reported)
+    return result._replace(consulted=tuple(modules.consulted.items()))
 
 
-def check_text(source: Source, settings: Settings, find_module: FindModule | None = None) -> FileResult:
+def check_text(
+    source: Source, settings: Settings, find_module: FindModule | None = None, reported: Collection[str] = ()
+) -> FileResult:
     """Check a text that is read already; ``find_module`` gives the modules of the project that it imports."""
     try:
-        findings = check(source, settings, find_module)
+        found = _analyse(source, settings, find_module, reported)
     except InternalError as error:
         return FileResult(source.filename, failure=str(error))
+    here = tuple(finding for finding in found if finding.filename == source.filename)
+    elsewhere = tuple(finding for finding in found if finding.filename != source.filename)
+    left = _selected(source, settings, here)
     if source.notebook is not None:
-        from .notebook import to_cell
+        from .notebook import notes_to_cells, to_cell
 
-        findings = [to_cell(source.notebook, finding) for finding in findings]
-    return FileResult(source.filename, tuple(findings))
-
-
-def may_have_findings(data: bytes) -> bool:
-    """The prefilter: False only when no rule can have anything to say about ``data``."""
-    if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
-        return True
-    if _rule_files() != triggers.FILES:
-        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
-        from .check import mentions_api
-
-        return mentions_api(data)
-    return any(all(part in data for part in trigger) for trigger in triggers.TRIGGERS)
-
-
-@cache
-def _rule_files() -> tuple[str, ...]:
-    folder = os.path.join(os.path.dirname(__file__), "rules")
-    return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"))
+        left = [to_cell(source.notebook, finding) for finding in left]
+        elsewhere = tuple(notes_to_cells(source.notebook, source.filename, finding) for finding in elsewhere)
+    return FileResult(source.filename, tuple(left), elsewhere=elsewhere)
 
 
 def names_us(text: str) -> bool:
@@ -95,17 +87,28 @@ def names_us(text: str) -> bool:
     return "ckpt-lint:" in text or ("noqa" in text and "CKPT" in text)
 
 
-def check(source: Source, settings: Settings, find_module: FindModule | None = None) -> list[Finding]:
-    """The findings of one source, selected and not suppressed, in its own coordinates. Raises InternalError."""
-    found = [*_analyse(source, settings, find_module), *_bad_cells(source)]
+def check(
+    source: Source, settings: Settings, find_module: FindModule | None = None, more: Iterable[Finding] = ()
+) -> list[Finding]:
+    """The findings of one source, selected and not suppressed, in its own coordinates. Raises InternalError.
+
+    ``more`` are findings in it that only the run of another file shows.
+    """
+    found = [*_analyse(source, settings, find_module), *more]
+    return _selected(source, settings, {(finding.code, finding.span): finding for finding in reversed(found)}.values())
+
+
+def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -> list[Finding]:
+    found = [*analysed, *_bad_cells(source)]
     if not found and not names_us(source.text):
         return []
+    from .configs.comments import comments_of
     from .suppress import read_suppressions, suppress, unused
 
     if _has_selectors(settings):
         codes = _enabled(source.filename, settings)
         found = [finding for finding in found if finding.code in codes]
-    suppressions = read_suppressions(source.text)
+    suppressions = read_suppressions(source.text) if not is_config(source.filename) else comments_of(source)
     left, used = suppress(found, suppressions)
     if suppressions.comments and names_us(source.text):
         codes = _enabled(source.filename, settings)
@@ -119,15 +122,31 @@ def _has_selectors(settings: Settings) -> bool:
     return settings.select is not None or bool(settings.ignore or settings.per_file_ignores)
 
 
-def _analyse(source: Source, settings: Settings, find_module: FindModule | None) -> Iterable[Finding]:
+def _analyse(
+    source: Source, settings: Settings, find_module: FindModule | None, reported: Collection[str] = ()
+) -> list[Finding]:
     from .check import check_source
     from .project_versions import versions_of
+
+    def is_reported(imported: str) -> bool:
+        return os.path.abspath(imported) in reported
 
     try:
         versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
         # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
         select = None if settings.select is None else _enabled(source.filename, settings).__contains__
-        return check_source(source.text, source.filename, select=select, versions=versions, find_module=find_module)
+        if settings.runs or is_config(source.filename):
+            from .configs.check import check_in_runs
+
+            return check_in_runs(source, settings.runs, select, dict(settings.versions), is_reported)
+        return check_source(
+            source.text,
+            source.filename,
+            select=select,
+            versions=versions,
+            find_module=find_module,
+            reported=is_reported,
+        )
     except (Exception, RecursionError, MemoryError) as error:
         detail = " ".join(f"{type(error).__name__}: {error}".split())
         raise InternalError(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .attributes import get_attribute
-from .modules import import_module
+from .modules import import_module, namespace, public_names, taken_from
 from .values import Ref
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def bind_import(walk: Walk, node: ast.Import) -> None:
             walk.scope.bind(alias.asname or alias.name, value)
         else:
             top = alias.name.partition(".")[0]
-            walk.scope.bind(top, Ref(top, node))
+            walk.scope.bind(top, namespace(walk, alias.name, walk.scope.names.get(top), node) or Ref(top, node))
 
 
 def bind_import_from(walk: Walk, node: ast.ImportFrom) -> None:
@@ -31,12 +30,11 @@ def bind_import_from(walk: Walk, node: ast.ImportFrom) -> None:
     separator = "" if name.endswith(".") else "."
     module = import_module(walk, name, node) if node.module else None
     for alias in node.names:
-        if alias.name == "*":
-            continue
         full = f"{name}{separator}{alias.name}"
-        if module is not None:
-            value = get_attribute(module, alias.name, node)
-        else:
-            # `from . import model` and `from package import module` name a module.
-            value = import_module(walk, full, node) or Ref(full, node)
-        walk.scope.bind(alias.asname or alias.name, value)
+        if alias.name == "*":
+            for public, value in public_names(module):
+                walk.scope.bind(public, value)
+            continue
+        found = taken_from(walk, module, alias.name, node) if module is not None else None
+        # `from . import model` and `from package import module` name a module.
+        walk.scope.bind(alias.asname or alias.name, found or import_module(walk, full, node) or Ref(full, node))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from .origin import mark
+from .naming import from_outside, is_library
+from .origin import mark, origin
 from .places import Place
 from .scopes import Scope
-from .values import Module
+from .values import Const, Module, Ref, Seq
 from .walk import Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     from .values import Value
@@ -24,10 +24,6 @@ MAX_TEXT, MAX_TOTAL = 60_000, 150_000
 ALWAYS = 4_000
 #: Without one of these a longer module decides nothing about checkpointing.
 _RELEVANT = ("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant")
-#: Libraries whose names are known by themselves, also to files that stand beside their sources.
-_KNOWN = frozenset(
-    ("torch", "transformers", "peft", "trl", "accelerate", "diffusers", "deepspeed", "timm", "lightning", "numpy")
-) | frozenset(sys.stdlib_module_names)
 
 
 class LocalModule(NamedTuple):
@@ -46,8 +42,63 @@ if TYPE_CHECKING:
 def import_module(walk: Walk, name: str, node: ast.AST) -> Value | None:
     """The local module called ``name``, walked from its first line; None when it is not local or cannot be read."""
     program = walk.program
-    if program.find_module is None or program.importing or name.partition(".")[0] in _KNOWN:
+    if program.find_module is None or program.importing or is_library(name):
         return None
+    return _module(walk, name, node)
+
+
+def namespace(walk: Walk, name: str, bound: Value | None, node: ast.AST) -> Value | None:
+    """What ``import a.b.c`` binds to ``a`` (``bound`` is what it was): the packages down to a local module."""
+    inner = import_module(walk, name, node)
+    if inner is None:
+        return None
+    top, *path = name.split(".")
+    outer = bound if isinstance(bound, Module) else Module(top, Scope(node, None), node)
+    holder = outer
+    for part in path[:-1]:
+        within = holder.scope.names.get(part)
+        if not isinstance(within, Module):
+            within = holder.scope.names[part] = Module(f"{holder.name}.{part}", Scope(node, None), node)
+        holder = within
+    holder.scope.names[path[-1]] = inner
+    return outer
+
+
+def public_names(module: Value | None) -> Iterator[tuple[str, Value]]:
+    """What ``from module import *`` binds."""
+    if not isinstance(module, Module):
+        return
+    names = module.scope.names
+    match names.get("__all__"):
+        case Seq(items=items, open=False):
+            listed = [item.value for item in items if isinstance(item, Const)]
+            yield from ((name, names[name]) for name in listed if isinstance(name, str) and name in names)
+        case _:
+            yield from ((name, value) for name, value in names.items() if name[0] != "_")
+
+
+def taken_from(walk: Walk, module: Value, name: str, node: ast.AST) -> Value | None:
+    """What ``from module import name`` gives; None when ``module`` has no such name.
+
+    A package that takes the name from one of its own modules hands it on: that module is read too.
+    """
+    if not isinstance(module, Module):
+        return None
+    found = module.scope.names.get(name)
+    if isinstance(found, Ref) and _is_package(module):
+        inner, _, attribute = from_outside(module.name, found.name).rpartition(".")
+        holder = import_module(walk, inner, node) if inner else None
+        if isinstance(holder, Module) and holder is not module:
+            return holder.scope.names.get(attribute) or found
+    return found
+
+
+def _is_package(module: Module) -> bool:
+    return (origin(module.scope.node) or "").endswith("__init__.py")
+
+
+def _module(walk: Walk, name: str, node: ast.AST) -> Module | None:
+    program = walk.program
     if name not in program.modules:
         program.modules[name] = _read(walk, name, node)
     return program.modules[name]

@@ -77,7 +77,7 @@ def _if(walk: Walk, node: ast.If) -> bool:
     if known is not None:
         return execute(walk, node.body if known else node.orelse)
     if _is_main(node.test):
-        return execute(walk, node.body)
+        return execute(walk, node.orelse if walk.program.importing else node.body)
     outside, names = walk.place, dict(walk.scope.names)
     walk.under(Guard(node.test, test, True))
     body_ends = execute(walk, node.body)

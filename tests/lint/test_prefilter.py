@@ -7,7 +7,7 @@ import pytest
 from hf_ckpt.lint import check as core
 from hf_ckpt.lint.catalogue import all_rules
 from hf_ckpt.lint.rules import load_rules
-from hf_ckpt.lint.session import may_have_findings
+from hf_ckpt.lint.sift import may_have_findings
 
 #: Packages whose sources are real uses of the libraries the rules know.
 PACKAGES = ("accelerate", "peft", "trl")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from hf_ckpt.lint.check import check_program, check_source
+from hf_ckpt.lint.check import check_source
 from hf_ckpt.lint.facts.modules import LocalModule
 from hf_ckpt.lint.local_modules import LocalModules, unchanged
 
@@ -100,7 +100,8 @@ def test_findings_that_lie_in_another_file_belong_to_that_file():
         Trainer(model=build("m"), args=arguments()).train()
     """
     assert codes(text, model=MODEL, arguments=ARGUMENTS) == []
-    (finding,) = check_program(textwrap.dedent(text), "train.py", finder(model=MODEL, arguments=ARGUMENTS))
+    find = finder(model=MODEL, arguments=ARGUMENTS)
+    (finding,) = check_source(textwrap.dedent(text), "train.py", find_module=find, reported=lambda name: True)
     assert (finding.code, finding.filename, finding.span.line) == ("CKPT202", "model.py", 15)
     assert [(note.filename, note.span.line) for note in finding.notes] == [("arguments.py", 7), ("train.py", 5)]
 

@@ -1,0 +1,123 @@
+"""Which files must be analysed: a search through their text, far cheaper than parsing."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import triggers
+from .facts.naming import from_outside, is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .facts.modules import FindModule, LocalModule
+
+#: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.
+STARTS = (
+    "Trainer(",
+    ".backward(",
+    "FullyShardedDataParallel",
+    "fully_shard",
+    "DistributedDataParallel",
+    "get_peft_model",
+    "functional_call",
+    "torch.compile(",
+    "sdpa_kernel",
+    "__main__",
+)
+_STARTS = tuple(word.encode() for word in STARTS)
+_IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))"
+_NAME = rb"([.\w]+|\*)(?:[ \t]+as[ \t]+\w+)?"
+
+
+class Sifted(NamedTuple):
+    """Whether a file must be analysed, and the other files that answer depends on (``LocalModules.consulted``)."""
+
+    needed: bool
+    consulted: tuple[tuple[str, str | None], ...] = ()
+
+
+def sift(filename: str, data: bytes) -> Sifted:
+    """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
+    if may_have_findings(data):
+        return Sifted(True)
+    if not any(word in data for word in _STARTS):
+        return Sifted(False)
+    from .local_modules import LocalModules
+
+    find = LocalModules(filename)
+    texts = list(_texts(data, find))
+    needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)))
+    return Sifted(needed, tuple(find.consulted.items()))
+
+
+def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
+    """The modules that ``data`` imports, and of a package those that it takes the imported names from."""
+    for imported in _imports(data):
+        for name, module in _modules(imported, find):
+            text = module.text.encode()
+            yield text
+            if module.filename.endswith("__init__.py"):
+                handed_on = [inner for inner in _imports(text) if _shares(imported.names, inner.names)]
+                inner_modules = {from_outside(name, inner.source): None for inner in handed_on}
+                yield from (inner.text.encode() for inner in map(find, inner_modules) if inner is not None)
+
+
+def may_have_findings(data: bytes) -> bool:
+    """The prefilter: False only when no rule can have anything to say about ``data`` alone."""
+    if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
+        return True
+    if _rule_files() != triggers.FILES:
+        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
+        from .check import mentions_api
+
+        return mentions_api(data)
+    return any(all(part in data for part in trigger) for trigger in triggers.TRIGGERS)
+
+
+@cache
+def _rule_files() -> tuple[str, ...]:
+    folder = os.path.join(os.path.dirname(__file__), "rules")
+    return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"))
+
+
+def starts_run(text: str) -> bool:
+    """Whether ``text`` may use modules in a way that makes a mistake of what they hold."""
+    return any(word in text for word in STARTS)
+
+
+def _modules(imported: _Import, find: FindModule) -> Iterator[tuple[str, LocalModule]]:
+    """What the statement names that is a module of the project: its source, or modules in that package."""
+    if is_library(imported.source):
+        return
+    separator = "" if imported.source.endswith(".") else "."
+    inner = [f"{imported.source}{separator}{name}" for name in imported.names if name != "*"]
+    holder = find(imported.source) if imported.source.strip(".") else None
+    if holder is not None:
+        yield imported.source, holder
+    if holder is None or holder.filename.endswith("__init__.py"):
+        yield from ((name, module) for name in inner if (module := find(name)) is not None)
+
+
+def _shares(wanted: tuple[str, ...], given: tuple[str, ...]) -> bool:
+    return "*" in wanted or "*" in given or any(name in wanted for name in given)
+
+
+class _Import(NamedTuple):
+    """``from source import names``, or ``import source`` without names."""
+
+    source: str
+    names: tuple[str, ...] = ()
+
+
+def _imports(data: bytes) -> Iterator[_Import]:
+    """The import statements in Python source ``data``, as far as a search finds them."""
+    for match in re.finditer(_IMPORT, data):
+        source, names, modules = match.groups()
+        if source is None:
+            yield from (_Import(name.decode()) for name in re.findall(_NAME, modules))
+        else:
+            yield _Import(source.decode(), tuple(name.decode() for name in re.findall(_NAME, names)))
