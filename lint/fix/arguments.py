@@ -51,9 +51,9 @@ def drop_keyword(call: cst.Call, name: str) -> cst.Call | None:
 
 
 def rename_keyword(call: cst.Call, name: str, new: str) -> cst.Call | None:
-    """``call`` with the keyword argument ``name`` called ``new``; None when it already has one of that name."""
+    """``call`` with its keyword argument ``name`` called ``new``; None when one of that name is there or may be."""
     names = [arg.keyword.value for arg in call.args if arg.keyword is not None]
-    if name not in names or new in names:
+    if name not in names or new in names or any(arg.star == "**" for arg in call.args):
         return None
     args = [
         arg.with_changes(keyword=cst.Name(new)) if arg.keyword is not None and arg.keyword.value == name else arg

@@ -21,6 +21,7 @@ from ..model.report import (
 )
 from .arguments import drop_keyword, make_positional, rename_keyword, set_key, set_keyword
 from .comments import loses_comments
+from .parameters import with_defaults
 from .statements import delete_statement, insert_before
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _edits(change: Change, tree: Tree) -> list[Edit] | None:
             return delete_statement(tree, node)
         case InsertBefore(text=text), cst.CSTNode():
             return insert_before(tree, node, text)
+        case BindDefaults(_, names), cst.FunctionDef():
+            return _bind_in_header(tree, node, names)
     new = _changed(change, node)
     return None if new is None else minimal_edits(tree, node, new)
 
@@ -71,17 +74,31 @@ def _changed(change: Change, node: cst.CSTNode) -> cst.CSTNode | None:
             return cst.parse_expression(text)
         case RenameAttribute(_, new), cst.Attribute():
             return node.with_changes(attr=cst.Name(new))
-        case BindDefaults(_, names), (cst.Lambda() | cst.FunctionDef()):
-            return node.with_changes(params=_with_defaults(node.params, names, isinstance(node, cst.Lambda)))
+        case BindDefaults(_, names), cst.Lambda():
+            return node.with_changes(params=with_defaults(node.params, names))
     return None
 
 
-def _with_defaults(params: cst.Parameters, names: tuple[str, ...], is_lambda: bool) -> cst.Parameters | None:
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    added = [cst.Param(cst.Name(name), default=cst.Name(name), equal=equal) for name in names]
-    if params.star_arg is not cst.MaybeSentinel.DEFAULT or params.star_kwarg is not None or params.kwonly_params:
-        return params.with_changes(kwonly_params=[*params.kwonly_params, *added])
-    return params.with_changes(params=[*params.params, *added])
+def _bind_in_header(tree: Tree, node: cst.FunctionDef, names: tuple[str, ...]) -> list[Edit] | None:
+    """The edit of the line (or lines) up to the colon; what stands around and below it is not looked at."""
+    indent = tree.indent_at(node)
+
+    def header(params: cst.Parameters) -> str:
+        bare = node.with_changes(
+            params=params,
+            decorators=(),
+            leading_lines=(),
+            lines_after_decorators=(),
+            body=cst.SimpleStatementSuite([cst.Pass()]),
+        )
+        return tree.code(bare, indent).replace("\r\n", "\n").strip().removesuffix("pass").rstrip()
+
+    before = header(node.params)
+    if not tree.source(node).startswith(before):
+        return None
+    return _difference(
+        before, header(with_defaults(node.params, names, node.whitespace_before_params)), tree.full_span(node)
+    )
 
 
 def minimal_edits(tree: Tree, old: cst.CSTNode, new: cst.CSTNode) -> list[Edit] | None:
@@ -95,8 +112,11 @@ def minimal_edits(tree: Tree, old: cst.CSTNode, new: cst.CSTNode) -> list[Edit] 
     if bare is not old and getattr(new, "lpar", None):
         new = new.with_changes(lpar=(), rpar=())
     before, after = (tree.code(node, indent).replace("\r\n", "\n") for node in (bare, new))
-    if before != tree.source(old):
-        return None
+    return None if before != tree.source(old) else _difference(before, after, tree.full_span(old))
+
+
+def _difference(before: str, after: str, span: Span) -> list[Edit]:
+    """The one edit that makes ``after`` of ``before``, which stands where ``span`` starts."""
     begin = _shared(before, after)
     end = _shared(before[begin:][::-1], after[begin:][::-1])
     # `None` and `False` share a letter, not a meaning: whole words change.
@@ -104,7 +124,6 @@ def minimal_edits(tree: Tree, old: cst.CSTNode, new: cst.CSTNode) -> list[Edit] 
         begin -= 1
     while end and _is_word(before[len(before) - end - 1 :][:2]) | _is_word(after[len(after) - end - 1 :][:2]):
         end -= 1
-    span = tree.full_span(old)
     place = _advance(span, before[:begin])
     stop = _advance(span, before[: len(before) - end])
     return [Edit(Span(*place, *stop), after[begin : len(after) - end])] if before != after else []

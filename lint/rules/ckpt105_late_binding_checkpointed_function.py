@@ -30,6 +30,22 @@ def forward(layers, x, mask):
     return x
 ```
 ```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    for layer in layers:
+        # A block of its own for each layer.
+        def run(
+            h,  # the hidden states
+        ):
+            y = layer(h)
+
+            return h + y  # residual
+
+        x = checkpoint(run, x, use_reentrant=False)  # error
+    return x
+```
+```python
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -69,8 +85,9 @@ def accumulate(layers, batches):
 ```
 
 ## Fix safety
-Safe for a lambda: `name=name` keeps what the name means at this turn, which is what the forward pass computed with.
-Unsafe for a named function, which may be called elsewhere with its present signature.
+Safe for a lambda, and for a local function that is only checkpointed: `name=name` keeps what the name means at this
+turn, which is what the forward pass computed with. Unsafe for a function that is also called or handed on, with its
+present signature. Not offered when the name is bound between the function and the call.
 
 ## Evidence
 ```python
@@ -119,6 +136,7 @@ from ..model.report import BindDefaults, Remark, Report, Rewrite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
@@ -135,7 +153,7 @@ def check(run: Run) -> Iterator[Report]:
                 and (names := _changing(function, event))
                 and not _ends_in_turn(run, event)
             ):
-                yield _report(event, function, names)
+                yield _report(run, event, function, names)
 
 
 def _changing(function: Function, event: Checkpoint) -> tuple[str, ...]:
@@ -156,19 +174,62 @@ def _ends_in_turn(run: Run, event: Checkpoint) -> bool:
     )
 
 
-def _report(event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
+def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
     node = function.node
     quoted = ", ".join(f"`{name}`" for name in names)
-    keeps = "Bind " + ", ".join(f"`{name}={name}`" for name in names)
     is_lambda = isinstance(node, ast.Lambda)
     return Report(
         event.node,
         f"the backward pass runs this function again, when {quoted} means what the last turn of the loop left; "
         f"gradients are wrong. Bind it as a default argument or pass the module itself",
         notes=() if is_lambda else (Remark(node, f"{quoted} is read here when the function runs"),),
-        fix=Rewrite(
-            Applicability.SAFE if is_lambda else Applicability.UNSAFE,
-            keeps,
-            () if isinstance(node, ast.AsyncFunctionDef) else (BindDefaults(node, names),),
-        ),
+        fix=_fix(run, event, node, names),
+    )
+
+
+def _fix(run: Run, event: Checkpoint, node: FunctionNode, names: tuple[str, ...]) -> Rewrite | None:
+    """Bind ``names`` where the function is made, if they mean the same there as in the call."""
+    if isinstance(node, ast.AsyncFunctionDef) or any(
+        _is_bound_between(loop, node, event, names) for loop in _around(event)
+    ):
+        return None
+    only_here = isinstance(node, ast.Lambda) or _is_only_checkpointed(run, node, event)
+    return Rewrite(
+        Applicability.SAFE if only_here else Applicability.UNSAFE,
+        "Bind " + ", ".join(f"`{name}={name}`" for name in names),
+        (BindDefaults(node, names),),
+    )
+
+
+def _around(event: Checkpoint) -> list[ast.stmt]:
+    return [loop for loop in event.place.loops if isinstance(loop, ast.stmt)]
+
+
+def _is_bound_between(loop: ast.stmt, function: FunctionNode, event: Checkpoint, names: tuple[str, ...]) -> bool:
+    """Whether a statement between the function and the one that checkpoints it binds one of ``names``."""
+    made = (function.end_lineno or function.lineno, function.end_col_offset or 0)
+    used = event.node.lineno, event.node.col_offset
+    for statement in ast.walk(loop):
+        if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.With):
+            between = made <= (statement.lineno, statement.col_offset) < used
+            if between and not any(node is event.node for node in ast.walk(statement)):
+                stored = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _is_store(node)}
+                if not stored.isdisjoint(names):
+                    return True
+    return False
+
+
+def _is_store(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _is_only_checkpointed(run: Run, node: ast.FunctionDef, event: Checkpoint) -> bool:
+    """Whether the function's name is read for nothing but being checkpointed."""
+    function = event.place.function
+    body = run.program.tree if function is None else function.node
+    checkpointed = [other.node.args[0] for other in run.of(Checkpoint) if other.node.args]
+    return all(
+        any(part is read for part in checkpointed)
+        for read in ast.walk(body)
+        if isinstance(read, ast.Name) and read.id == node.name and isinstance(read.ctx, ast.Load)
     )

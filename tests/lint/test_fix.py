@@ -46,6 +46,41 @@ def test_no_keyword_is_added_beside_an_unpacked_dict():
     assert fixed(code) == code
 
 
+@pytest.mark.parametrize("rest", ["**options", "activation_checkpointing=x"])
+def test_no_keyword_is_renamed_to_one_that_may_be_there(rest):
+    code = f"from transformers import TrainingArguments\nTrainingArguments('o', gradient_checkpointing=True, {rest})\n"
+    found = check_source(code, select={"CKPT501"}.__contains__, versions={"transformers": ">=5.23,<6"})
+    assert [finding.fix for finding in found] == [None] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("head", "fixed_head"),
+    [
+        ("def run(h):", "def run(h, layer=layer):"),
+        ("def run(h, *rest, k=1) -> int:  # why", "def run(h, *rest, k=1, layer=layer) -> int:  # why"),
+        ("def run(\n    h,  # in\n):", "def run(\n    h,  # in\n    layer=layer,\n):"),
+        ("def run(\n    h\n):", "def run(\n    h,\n    layer=layer\n):"),
+    ],
+)
+def test_a_local_function_binds_what_it_reads(head, fixed_head):
+    body = "    y = layer(h)  # twice\n\n    return y\nx = checkpoint(run, x, use_reentrant=False)\n"
+    loop = "for layer in layers:\n"
+    code, wanted = (IMPORT + loop + textwrap.indent(f"{text}\n{body}", "    ") for text in (head, fixed_head))
+    assert fixed(code) == wanted
+
+
+@pytest.mark.parametrize(
+    ("extra", "applicability"), [("", "safe"), ("    y = run(x)\n", "unsafe"), ("    layer = other\n", None)]
+)
+def test_binding_is_safe_for_what_is_only_checkpointed(extra, applicability):
+    code = (
+        f"{IMPORT}for layer in layers:\n    def run(h):\n        return layer(h)\n{extra}"
+        "    x = checkpoint(run, x, use_reentrant=False)\n"
+    )
+    (finding,) = check_source(code)
+    assert (finding.fix.applicability if finding.fix else None) == applicability
+
+
 def test_partial_gets_the_keyword_where_it_is_made():
     code = """
         from functools import partial

@@ -5,6 +5,7 @@ every comment it had. (The comment of an argument that is removed goes with it; 
 """
 
 import ast
+import codecs
 import io
 import textwrap
 import tokenize
@@ -14,6 +15,8 @@ from hf_ckpt.lint.apply import apply_edits
 from hf_ckpt.lint.catalogue import all_rules
 from hf_ckpt.lint.check import check_source
 from hf_ckpt.lint.finding import Applicability
+from hf_ckpt.lint.fix_files import fix_bytes
+from hf_ckpt.lint.settings import Settings
 
 TRY = "try:\n{0}\nfinally:\n    pass\n"
 
@@ -53,7 +56,36 @@ def tidy(text):
     return "\n".join(line.partition("  # error")[0] for line in text.splitlines()) + "\n"
 
 
+def is_same(text, other):
+    try:
+        return ast.dump(ast.parse(text)) == ast.dump(ast.parse(other))
+    except SyntaxError:
+        return False
+
+
+def with_commas(text):
+    """``text`` with a comma before every closing bracket where that means the same."""
+    for at in sorted((at for at, letter in enumerate(text) if letter in ")]}"), reverse=True):
+        changed = f"{text[:at]}, {text[at:]}"
+        if is_same(text, changed):
+            text = changed
+    return text
+
+
+def with_semicolons(text):
+    """``text`` with every simple statement behind another one on its line."""
+    lines = text.splitlines(keepends=True)
+    simple = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign | ast.Expr | ast.Return)]
+    docs = {node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Module) and node.body}
+    for node in sorted(simple, key=lambda node: node.lineno, reverse=True):
+        line = lines[node.lineno - 1]
+        if not line[: node.col_offset].strip() and node not in docs:
+            lines[node.lineno - 1] = f"{line[: node.col_offset]}0; {line[node.col_offset :]}"
+    return "".join(lines)
+
+
 LAYOUTS = {
+    "trailing commas": with_commas,
     "in a block": lambda text: TRY.format(textwrap.indent(text, "    ")),
     "in two blocks, by tabs": lambda text: TRY.format(
         textwrap.indent(TRY.format(textwrap.indent(text, "    ")), "    ")
@@ -92,3 +124,47 @@ def test_a_fix_means_the_same_in_every_layout(plain, layout):
         assert dump(fixed) == dump(apply_edits(plain, other.edits), WRAPPED.get(layout, 0))
         if fix.applicability is Applicability.SAFE:
             assert fixed.count("# why") == text.count("# why")
+
+
+@pytest.mark.parametrize("plain", list(bad_examples()))
+@pytest.mark.parametrize("layout", [lambda text: text, spread, with_commas, with_semicolons], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("mark", "newline"), [(b"", b"\n"), (codecs.BOM_UTF8, b"\r\n")], ids=["plain", "BOM, CRLF"])
+def test_all_fixes_converge_in_a_file(plain, layout, mark, newline):
+    data = mark + layout(plain).encode().replace(b"\n", newline)
+    settings = Settings(select=("ALL",))
+    fixed = fix_bytes("example.py", data, settings, unsafe=True)
+    assert fixed.result.failure is None
+    assert fixed.after.startswith(mark)
+    assert not fixed.after[len(mark) :].startswith(codecs.BOM_UTF8)
+    assert fixed.after.count(b"\n") == fixed.after.count(newline)
+    ast.parse(fixed.after)
+    assert fix_bytes("example.py", fixed.after, settings, unsafe=True).after == fixed.after
+
+
+def calls_beside_a_dict():
+    """Every call in every example with a fix, with a `**` of unknown content added to it."""
+    for example in bad_examples():
+        (text,) = example.values
+        for index, node in enumerate(ast.walk(ast.parse(text))):
+            if isinstance(node, ast.Call) and (node.keywords or node.args):
+                tree = ast.parse(text)
+                call = list(ast.walk(tree))[index]
+                call.keywords.append(ast.keyword(None, ast.Name("unknown_options")))
+                yield pytest.param(ast.unparse(tree), id=f"{example.id}-{index}")
+
+
+def keywords(text):
+    """The keywords of every call with a `**` of unknown content."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            names = [word.arg for word in node.keywords if word.arg]
+            assert len(names) == len(set(names))
+            if any(isinstance(word.value, ast.Name) and word.value.id == "unknown_options" for word in node.keywords):
+                yield set(names)
+
+
+@pytest.mark.parametrize("text", list(calls_beside_a_dict()))
+def test_no_keyword_is_added_beside_options_that_may_hold_it(text):
+    fixed = fix_bytes("example.py", text.encode(), Settings(select=("ALL",)), unsafe=True).after.decode()
+    for before, after in zip(keywords(text), keywords(fixed), strict=True):
+        assert after <= before
