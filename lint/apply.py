@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+from .configs import is_config
 from .finding import Applicability, Edit, Finding, Fix, Span
 from .source import Source, SourceError, line_starts, newline_of, with_edits
 
@@ -102,17 +103,21 @@ def fix_source(source: Source, check: Callable[[Source], list[Finding]], unsafe:
             fixed, data = with_edits(fixed, [edit for _, fix in chosen for edit in fix.edits])
         except SourceError as error:
             return FixResult(source, None, Counter(), str(error))
-        if not _parses(fixed.text):
+        if not _parses(fixed):
             codes = ", ".join(sorted({finding.code for finding, _ in chosen}))
-            return FixResult(source, None, Counter(), f"the fixes of {codes} would not leave valid Python")
+            return FixResult(source, None, Counter(), f"the fixes of {codes} would not leave a file that can be read")
         applied.update(finding.code for finding, _ in chosen)
     codes = ", ".join(sorted(applied))
     return FixResult(source, None, Counter(), f"the fixes of {codes} did not come to an end in {MAX_ROUNDS} rounds")
 
 
-def _parses(text: str) -> bool:
+def _parses(source: Source) -> bool:
+    if is_config(source.filename):
+        from .configs.reading import parses
+
+        return parses(source.filename, source.text)
     try:
-        ast.parse(text)
+        ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

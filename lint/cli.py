@@ -68,7 +68,13 @@ def cli() -> None:
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even when there are findings.")
 @_list_option("--exclude", "PATTERNS", "Skip these paths, besides the configured ones.")
 @click.option("--force-exclude", is_flag=True, help="Excludes hold for paths named on the command line too.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Read settings from this TOML file.")
+@click.option(
+    "--config",
+    "config_files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A configuration (YAML, JSON) that the scripts run with; a TOML file: settings of ckpt-lint.",
+)
 @click.option("--stdin-filename", metavar="PATH", help="What the code on standard input (`-`) is called.")
 @click.option(
     "--add-ignore",
@@ -82,11 +88,22 @@ def cli() -> None:
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes.")
 @click.option("--no-cache", is_flag=True, help="Check every file anew.")
 @click.option("--show-settings", is_flag=True, help="Print the settings that hold for the first path.")
-def check(paths: tuple[str, ...], select: tuple[str, ...], **options: Any) -> int:
+def check(paths: tuple[str, ...], select: tuple[str, ...], config_files: tuple[str, ...], **options: Any) -> int:
     """Check files, folders or standard input (`-`); the current folder when no path is given."""
     if options["write_baseline"] and options["baseline"] is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
-    return run(Options(paths=paths or (".",), select=select or None, **options))
+    settings, configs = _told_apart(config_files)
+    return run(Options(paths=paths or (".",), select=select or None, config=settings, run_configs=configs, **options))
+
+
+def _told_apart(files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """The settings of ckpt-lint, and the configurations that scripts run with."""
+    from .configs import is_config
+
+    settings = [file for file in files if not is_config(file)]
+    if len(settings) > 1:
+        raise click.UsageError(f"more than one file of settings: {', '.join(settings)}")
+    return (settings[0] if settings else None), tuple(file for file in files if is_config(file))
 
 
 @cli.command(context_settings=_CONTEXT)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from .configs import is_launch
 from .discover import discover
 from .options import Options, settings_resolver
 from .parallel import Job, check_paths
@@ -61,6 +62,14 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> in
     if not found.files and not found.missing:
         print(f"warning: no Python file or notebook to check in {' '.join(options.paths)}", file=sys.stderr)
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
+    if options.run_configs or any(is_launch(path) for path in found.files):
+        from .configs.runs import in_runs
+
+        jobs, problems = in_runs(jobs, options.run_configs, settings_for)
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
+        if problems:
+            return FAILURE
     status = _mode(options)(jobs, options)
     return FAILURE if found.missing else status
 
@@ -72,7 +81,9 @@ def _mode(options: Options) -> Callable[[Jobs, Options], int]:
 
 
 def _check(jobs: Jobs, options: Options) -> int:
-    results = check_paths(jobs, None if options.no_cache else _CACHE_FOLDER)
+    # What is known of a file does not say which files it ran with.
+    uncached = options.no_cache or any(job.settings.runs for job in jobs)
+    results = check_paths(jobs, None if uncached else _CACHE_FOLDER)
     if options.baseline is not None:
         from .baseline import compare
 

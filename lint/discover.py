@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 #: Kinds of file that a folder is searched for. A file named on the command line is read whatever it is called.
-SUFFIXES = (".py", ".ipynb")
+SUFFIXES = (".py", ".ipynb", ".yaml", ".yml", ".json")
 #: Folders that never hold the user's own code (ruff's defaults).
 SKIPPED_FOLDERS = frozenset(
     {

@@ -19,6 +19,8 @@ class Options(NamedTuple):
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     config: str | None = None
+    #: Configurations that the scripts run with.
+    run_configs: tuple[str, ...] = ()
     stdin_filename: str | None = None
     output_format: str | None = None
     fix: bool = False

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .configs.runs import RunFiles
+
 _SECTION = b"ckpt-lint"
 
 
@@ -32,6 +34,8 @@ class Settings(NamedTuple):
     root: str = "."
     #: The file the settings were read from; None for the defaults.
     origin: str | None = None
+    #: The runs that the file belongs to: not a setting of the project, but said on the command line.
+    runs: tuple[RunFiles, ...] = ()
 
 
 #: The keys of the section and the type each must have.

@@ -105,16 +105,21 @@ def _logical_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[Logical]:
 def _suppressions(comments: list[tokenize.TokenInfo], logical: tuple[Logical, ...]) -> Iterator[Suppression]:
     for comment in comments:
         line, column = comment.start
-        own_line = not comment.line[:column].strip()
-        for pattern in (_OWN, _NOQA):
-            match = pattern.search(comment.string)
-            if match is None or (match["list"] and not (match["codes"] or "").strip()):
-                continue
-            kind = match["kind"].lower() if pattern is _OWN else "noqa"
-            codes = tuple(re.split(r"[\s,]+", match["codes"].strip())) if match["codes"] else None
-            first, last = _covered(kind, line, own_line, logical)
-            span = Span(line, column + match.start() + 1, line, column + match.end() + 1)
-            yield Suppression(span, kind, codes, first, last, own_line)
+        for found in directives(comment.string, line, column + 1, own_line=not comment.line[:column].strip()):
+            first, last = _covered(found.kind, line, found.own_line, logical)
+            yield found._replace(first=first, last=last)
+
+
+def directives(comment: str, line: int, column: int, own_line: bool) -> Iterator[Suppression]:
+    """What the text of a comment at ``line`` and ``column`` silences, taken to cover its own line."""
+    for pattern in (_OWN, _NOQA):
+        match = pattern.search(comment)
+        if match is None or (match["list"] and not (match["codes"] or "").strip()):
+            continue
+        kind = match["kind"].lower() if pattern is _OWN else "noqa"
+        codes = tuple(re.split(r"[\s,]+", match["codes"].strip())) if match["codes"] else None
+        span = Span(line, column + match.start(), line, column + match.end())
+        yield Suppression(span, kind, codes, line, line, own_line)
 
 
 def _covered(kind: str, line: int, own_line: bool, logical: tuple[Logical, ...]) -> tuple[int, int]:

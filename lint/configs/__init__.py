@@ -2,3 +2,19 @@
 
 A file in ``kinds/`` is a kind of configuration; there is no list to add it to.
 """
+
+from __future__ import annotations
+
+#: Files that may be configurations of training, and scripts of the shell that may start one.
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
+LAUNCH_SUFFIXES = (".sh", ".bash")
+
+
+def is_config(filename: str) -> bool:
+    """Whether ``filename`` is read as a configuration."""
+    return filename.endswith(CONFIG_SUFFIXES)
+
+
+def is_launch(filename: str) -> bool:
+    """Whether ``filename`` is read as a script that starts runs."""
+    return filename.endswith(LAUNCH_SUFFIXES)

@@ -23,6 +23,12 @@ class SettingsNode(ast.Call):
     keys: Mapping[str, str]
 
 
+class SettingsDict(ast.Dict):
+    """Stands for a dict that the program makes of settings. ``written`` says by which key of the file an item is."""
+
+    written: Mapping[str, str]
+
+
 def call_of(
     document: Document,
     program: Program,
@@ -48,9 +54,10 @@ def _node(
     node = SettingsNode(func=ast.Name(name), args=[], keywords=[])
     node.keys = keys
     for argument, value in given.items():
-        held = document.held(value.node) if value.node is not None else None
-        if held is not None and held.entry is not None:
-            keyword = ast.keyword(arg=argument, value=value.node)  # type: ignore[arg-type]
+        written = value.node
+        held = document.held(written) if written is not None else None
+        if held is not None and held.entry is not None and isinstance(written, ast.expr):
+            keyword = ast.keyword(arg=argument, value=written)
             document.place_entry(keyword, held.entry)
             node.keywords.append(keyword)
     entries = document.mapping.entries

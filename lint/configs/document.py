@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.origin import mark_setting
+from ..facts.origin import mark_setting, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
 from ..finding import Span
 from ..source import line_starts
@@ -50,6 +51,11 @@ class Document:
         """Where the line of a character begins."""
         return self._starts[bisect_right(self._starts, offset) - 1]
 
+    def line_end(self, offset: int) -> int:
+        """Where the line of a character ends, its line break left out."""
+        match = re.compile(r"\r|\n|\Z").search(self.text, offset)
+        return match.start() if match else len(self.text)
+
     def held(self, node: ast.AST) -> Held | None:
         """What ``node`` stands for in this file; None for nodes from elsewhere."""
         return self._held.get(node)
@@ -64,6 +70,12 @@ class Document:
         whole = self.span(entry.key.begin, entry.value.end)
         begin, end = entry.key.begin, entry.value.end if whole.line == whole.end_line else entry.key.end
         self.place(node, begin, end)
+
+    def place_like(self, node: ast.AST, other: ast.AST) -> None:
+        """Put ``node`` where ``other`` is."""
+        span = setting_span(other)
+        if span is not None:
+            mark_setting(node, self.filename, span)
 
     def _value(self, node: Node, entry: Entry | None) -> Value:
         # What an alias stands for is one value, however often it is named.

@@ -31,6 +31,9 @@ FUNCTIONS: dict[str, type[e.Event]] = {
     "torch.distributed._composable.fully_shard": e.Fsdp2Shard,
     "torch.nn.parallel.DistributedDataParallel": e.DdpWrap,
     "torch.compile": e.Compile,
+    # What programs that are run by a configuration alone make of it.
+    "axolotl.TrainingArguments": e.TrainerArgs,
+    "llamafactory.TrainingArguments": e.TrainerArgs,
 }
 
 #: What a call of a method of a model means.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.origin import setting_span
 from ..facts.values import Absent, Class, Const, Dict, Instance, Param, Ref, Result, Value, equals, options, same, truth
 from .events import HfEnable, TrainerArgs, TrainerBuild
 from .extract import events_of, is_trainer_args
@@ -12,12 +13,18 @@ from .types import bases, unwrapped
 from .variant import TRAINER_KEYS, hf_kwargs_reentrant
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from .run import Run
 
 SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
 KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+
+
+def where(value: Value, otherwise: ast.AST) -> ast.AST:
+    """The entry of a configuration file that gives ``value``; ``otherwise`` when a script does."""
+    return value.node if value.node is not None and setting_span(value.node) is not None else otherwise
 
 
 def args_of(value: Value) -> TrainerArgs | None:

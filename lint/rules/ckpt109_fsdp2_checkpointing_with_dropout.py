@@ -115,7 +115,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Dict, Result, Value, equals, options, same, truth
 from ..finding import Severity
 from ..model.events import HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of
+from ..model.hf import args_of, where
 from ..model.randomness import Draw, adapter_dropout, config_dropout
 from ..model.report import Remark, Report
 from ..model.variant import from_json
@@ -151,7 +151,8 @@ def _by_trainer(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
     for args in run.of(TrainerArgs):
         config = from_json(args.call.keyword("fsdp_config"))
         if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(config, run):
-            yield args.node, [trainer.model for trainer in run.of(TrainerBuild) if _gets(trainer, args)]
+            node = where(_key(config, "activation_checkpointing"), args.node)
+            yield node, [trainer.model for trainer in run.of(TrainerBuild) if _gets(trainer, args)]
 
 
 def _gets(trainer: TrainerBuild, args: TrainerArgs) -> bool:

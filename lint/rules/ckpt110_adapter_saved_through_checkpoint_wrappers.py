@@ -96,7 +96,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Dict, Value, equals, options
 from ..finding import Severity
 from ..model.events import AdapterAttach, TrainerArgs, TrainerBuild, WrapperCheckpointing
-from ..model.hf import args_of
+from ..model.hf import args_of, where
 from ..model.report import Remark, Report
 from ..model.sharding import root
 
@@ -150,7 +150,7 @@ def _wrapping(args: TrainerArgs) -> ast.AST | None:
     wanted = config.get("activation_checkpointing")
     if isinstance(wanted, Absent):
         wanted = config.get("fsdp_activation_checkpointing")
-    return config.node if equals(wanted, True, "true") else None
+    return where(wanted, config.node or args.node) if equals(wanted, True, "true") else None
 
 
 def _report(node: ast.AST, adapter: ast.AST) -> Report:

@@ -80,7 +80,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Dict, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, default_switch
+from ..model.hf import SWITCHES, default_switch, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
@@ -102,12 +102,15 @@ def check(run: Run) -> Iterator[Report]:
         if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
             continue
         switch = SWITCHES[1] if run.versions.may_be("transformers", "<5.23") else SWITCHES[0]
-        add = SetKeyword(args.node, SWITCHES[1] if args.call.written(SWITCHES[1]) else switch, "True")
+        is_old = args.call.written(SWITCHES[1]) or args.call.name.startswith("axolotl.")
+        add = SetKeyword(args.node, SWITCHES[1] if is_old else switch, "True")
         yield Report(
             args.node,
             f"models of transformers never use this section of the DeepSpeed configuration, so nothing is "
             f"checkpointed; write `{add.name}=True`",
-            notes=(Remark(config.node, "the configuration with the section"),) if config.node is not None else (),
+            notes=(Remark(where(config.get(_SECTION), config.node), "the configuration with the section"),)
+            if config.node is not None
+            else (),
             fix=Rewrite(Applicability.UNSAFE, f"Write `{add.name}=True`", (add,)),
         )
 

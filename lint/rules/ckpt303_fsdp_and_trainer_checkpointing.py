@@ -93,18 +93,19 @@ transformers 5.23 `trainer.py` (`create_accelerator_and_postprocess`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, Dict, equals, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, default_switch
+from ..model.hf import SWITCHES, default_switch, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
@@ -115,13 +116,16 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments that switch checkpointing on twice."""
     for args in run.of(TrainerArgs):
         config = args.call.keyword("fsdp_config")
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _asks(config) and _is_on(args):
-            yield _report(args, config)
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(args):
+            wanted = next(_wanted(config), None)
+            if wanted is not None:
+                yield _report(args, where(wanted, config.node or args.node))
 
 
-def _asks(config: Dict) -> bool:
-    wanted = [config.get(name) for name in ("activation_checkpointing", "fsdp_activation_checkpointing")]
-    return any(equals(value, True, "true", "True") is True for value in wanted)
+def _wanted(config: Dict) -> Iterator[Value]:
+    for name in ("activation_checkpointing", "fsdp_activation_checkpointing"):
+        if equals(config.get(name), True, "true", "True") is True:
+            yield config.get(name)
 
 
 def _is_on(args: TrainerArgs) -> bool:
@@ -131,14 +135,13 @@ def _is_on(args: TrainerArgs) -> bool:
     return truth(enabled) is True
 
 
-def _report(args: TrainerArgs, config: Dict) -> Report:
+def _report(args: TrainerArgs, wanted: ast.AST) -> Report:
     keyword = next((word for word in args.node.keywords if word.arg in SWITCHES), None)
     name = keyword.arg if keyword is not None and keyword.arg else SWITCHES[1]
-    notes = (Remark(config.node, "FSDP's own checkpointing is asked for here"),) if config.node is not None else ()
     return Report(
         keyword or args.node,
         "FSDP and the Trainer both checkpoint, and the Trainer raises a ValueError when it is built; "
         f"write `{name}=False` or take it out of `fsdp_config`",
-        notes=notes if isinstance(config.node, ast.Dict) else (),
+        notes=(Remark(wanted, "FSDP's own checkpointing is asked for here"),) if wanted is not args.node else (),
         fix=Rewrite(Applicability.UNSAFE, f"Write `{name}=False`", (SetKeyword(args.node, name, "False"),)),
     )

@@ -1,8 +1,11 @@
 """The kinds of configuration, one a file. A new file in this folder is a new kind: there is no list to add it to.
 
-A kind defines ``LABEL`` (what people call it), ``matches(root)`` (whether a mapping is one, by its keys) and
-``add(config, program)``, which adds the calls that it stands for when nothing else is known. A kind that means
-something to a script defines ``join(config, program)`` too, which changes the calls of the script.
+A kind defines ``LABEL`` (what people call it) and ``matches(root)`` (whether a mapping is one, by its keys), and what
+it means, in the order in which that is asked for:
+
+- ``fill(config, program)`` gives it to what a parser of the script returns; true when one of them reads it;
+- ``add(config, program)`` adds the calls that it stands for, unless a parser took it;
+- ``apply(config, program)`` changes the calls that are there by then, as a launcher does.
 """
 
 from __future__ import annotations
@@ -25,10 +28,9 @@ class Kind(NamedTuple):
 
     label: str
     matches: Callable[[Dict], bool]
-    #: Adds the calls that the file alone stands for.
+    fill: Callable[[Config, Program], bool]
     add: Callable[[Config, Program], None]
-    #: Makes a script's calls what they are under the file; True when that is all that the file says.
-    join: Callable[[Config, Program], bool]
+    apply: Callable[[Config, Program], None]
 
 
 class Config(NamedTuple):
@@ -47,11 +49,21 @@ def load_kinds() -> tuple[Kind, ...]:
 
 def _kind(name: str) -> Kind:
     module = import_module(f".{name}", __name__)
-    return Kind(module.LABEL, module.matches, module.add, getattr(module, "join", _join_nothing))
+    return Kind(
+        module.LABEL,
+        module.matches,
+        getattr(module, "fill", _takes_nothing),
+        getattr(module, "add", _nothing),
+        getattr(module, "apply", _nothing),
+    )
 
 
-def _join_nothing(config: Config, program: Program) -> bool:
+def _takes_nothing(config: Config, program: Program) -> bool:
     return False
+
+
+def _nothing(config: Config, program: Program) -> None:
+    return None
 
 
 def recognise(document: Document) -> Config | None:

@@ -1,0 +1,155 @@
+"""From configuration files, and the script they belong to, to findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.origin import origin, setting_span
+from ..facts.program import read_program
+from ..finding import Finding, Severity, Span
+from ..local_modules import LocalModules
+from ..model.run import Run
+from ..model.versions import Versions
+from ..prefilter import candidates
+from ..project_versions import versions_of
+from ..source import SourceError, line_starts, read_source
+from . import is_config
+from .command_line import join_command_line, read_command
+from .findings import settings_findings
+from .nodes import ConfigError
+from .reading import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..facts.walk import Program
+    from ..model.report import Report
+    from ..rules import Rule
+    from ..source import Source
+    from .document import Document
+    from .kinds import Config
+    from .runs import RunFiles
+
+
+class _Parts(NamedTuple):
+    """What is known of a run."""
+
+    program: Program
+    #: The files with settings, by name.
+    documents: dict[str, Document]
+
+
+def check_in_runs(
+    source: Source,
+    runs: tuple[RunFiles, ...],
+    select: Callable[[str], bool] | None,
+    versions: Mapping[str, str],
+    reported: Callable[[str], bool],
+) -> list[Finding]:
+    """The findings in ``source``, a script or a configuration, as a part of ``runs`` or else by itself.
+
+    ``reported`` tells for the file name of a module that a script imports whether findings in it are wanted.
+    """
+    from .runs import RunFiles
+
+    if is_config(source.filename):
+        try:
+            read_config(source.filename, source.text)
+        except ConfigError as error:
+            return [_unreadable(source, error)]
+    found: dict[tuple[str, str, Span], Finding] = {}
+    for run in runs or (RunFiles(None, (source.filename,)),):
+        for finding in _check_run(source, run, select, versions, reported):
+            found.setdefault((finding.code, finding.filename, finding.span), finding)
+    return sorted(found.values(), key=lambda finding: (finding.filename, finding.span, finding.code))
+
+
+def _check_run(
+    source: Source,
+    run: RunFiles,
+    select: Callable[[str], bool] | None,
+    versions: Mapping[str, str],
+    reported: Callable[[str], bool],
+) -> list[Finding]:
+    script = _text_of(run.script, source) if run.script is not None else ""
+    place = run.script or source.filename
+    try:
+        parts = _parts(source, run, script or "")
+    except SyntaxError as error:
+        return [_no_python(source, error)] if run.script == source.filename else []
+    joined = Run(parts.program, Versions({**versions_of(script or "", place), **versions}))
+    texts = [script or "", *parts.program.texts.values(), *(document.text for document in parts.documents.values())]
+    rules = [rule for rule in candidates("\n".join(texts)) if joined.versions.admit(rule.versions)]
+    wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
+    proposed = [(rule, report) for rule in wanted for report in rule.check(joined)]
+    own = settings_findings(proposed, parts.program, parts.documents)
+    of_code = [(rule, report) for rule, report in proposed if setting_span(report.node) is None]
+    if run.script == source.filename:
+        own += _of_code(of_code, parts.program, reported)
+    others = {*run.files} - {source.filename}
+    return [finding for finding in own if finding.filename not in others]
+
+
+def _of_code(proposed: list[tuple[Rule, Report]], program: Program, reported: Callable[[str], bool]) -> list[Finding]:
+    files = [(origin(report.node), rule, report) for rule, report in proposed]
+    wanted = [(rule, report) for file, rule, report in files if file is None or reported(file)]
+    if not wanted:
+        return []
+    from ..confirm import confirm
+
+    return confirm(wanted, program)
+
+
+def _parts(source: Source, run: RunFiles, script: str) -> _Parts:
+    modules = LocalModules(run.script) if run.script is not None else None
+    program = read_program(script, run.script or source.filename, modules)
+    configs = [config for name in run.configs if (config := _config(name, source)) is not None]
+    documents = {config.document.filename: config.document for config in configs}
+    left = [config for config in configs if not config.kind.fill(config, program)]
+    command = read_command(run, _text_of(run.launch, source)) if run.launch is not None else None
+    if command is not None:
+        documents[command.document.filename] = command.document
+        join_command_line(command, program)
+    for config in left:
+        config.kind.add(config, program)
+    for config in left:
+        config.kind.apply(config, program)
+    return _Parts(program, documents)
+
+
+def _config(filename: str, source: Source) -> Config | None:
+    text = _text_of(filename, source)
+    try:
+        return read_config(filename, text) if text is not None else None
+    except ConfigError:
+        return None
+
+
+def _text_of(filename: str | None, source: Source) -> str | None:
+    """The text of a file of the run; of ``source`` the one that is checked, which may not be stored yet."""
+    if filename is None or filename == source.filename:
+        return source.text if filename is not None else None
+    try:
+        with open(filename, "rb") as file:
+            return read_source(filename, file.read()).text
+    except (OSError, SourceError):
+        return None
+
+
+def _unreadable(source: Source, error: ConfigError) -> Finding:
+    starts = line_starts(source.text)
+    line = sum(start <= error.offset for start in starts)
+    kind = "JSON" if source.filename.endswith(".json") else "YAML"
+    return _tool_finding(source, line, error.offset - starts[line - 1] + 1, f"not valid {kind} ({error})")
+
+
+def _no_python(source: Source, error: SyntaxError) -> Finding:
+    return _tool_finding(
+        source, max(error.lineno or 1, 1), max(error.offset or 1, 1), f"not valid Python ({error.msg})"
+    )
+
+
+def _tool_finding(source: Source, line: int, column: int, problem: str) -> Finding:
+    message = f"{problem}, so nothing in this file was checked"
+    span = Span(line, column, line, column)
+    return Finding("CKPT903", "unparsable-file", Severity.ERROR, message, source.filename, span)

@@ -1,0 +1,84 @@
+"""The arguments that a launch script gives to a training script, as settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..facts.values import Ref
+from .arguments import parsed_arguments, take_over
+from .calls import SettingsNode, call_of
+from .document import Document
+from .nodes import Entry, Mapping, Scalar
+from .shell import read_commands
+
+if TYPE_CHECKING:
+    from ..facts.walk import Program
+    from .runs import RunFiles
+    from .shell import Word
+
+_BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SWITCHES = ("gradient_checkpointing", "activation_checkpointing", "ddp_find_unused_parameters")
+_READ = ("parse_args_into_dataclasses", "parse_args_and_config")
+
+
+class CommandLine(NamedTuple):
+    """What a command says to the script behind its name."""
+
+    document: Document
+    #: Every word is known: there is no `$@`.
+    complete: bool
+
+
+def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
+    """The arguments of the script of ``run`` in ``text``, the launch script that starts it."""
+    commands = read_commands(text or "")
+    if run.launch is None or run.command >= len(commands):
+        return None
+    words = commands[run.command]
+    first = next((index for index, word in enumerate(words) if (word.text or "").endswith(".py")), None)
+    if first is None:
+        return None
+    entries = _entries(words[first + 1 :])
+    root = Mapping(entries, words[first].begin, words[first].end, flow=False)
+    given = words[first + 1 :]
+    if given and not (given[0].text or "").startswith("--"):
+        return None  # a file that the script reads instead
+    complete = all(word.text is not None for word in given)
+    return CommandLine(Document(run.launch, text or "", root), complete)
+
+
+def _entries(words: list[Word]) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    for index, word in enumerate(words):
+        if word.text is None or not word.text.startswith("--"):
+            continue
+        name, equal, given = word.text[2:].partition("=")
+        name = name.replace("-", "_")
+        key = Scalar(name, word.begin, word.end)
+        after = words[index + 1] if index + 1 < len(words) else None
+        if equal:
+            entries[name] = Entry(key, Scalar(_value(name, given), word.begin, word.end), shared=True)
+        elif after is None or (after.text or "").startswith("--"):
+            entries[name] = Entry(key, Scalar(True, word.begin, word.end), shared=True)
+        elif after.text is not None:
+            entries[name] = Entry(key, Scalar(_value(name, after.text), after.begin, after.end), shared=True)
+    return entries
+
+
+def _value(name: str, given: str) -> object:
+    return _BOOLS.get(given.lower(), given) if name in _SWITCHES else given
+
+
+def join_command_line(command: CommandLine, program: Program) -> None:
+    """Give the arguments to what the script parses; where all of them are known, nothing is left open."""
+    document = command.document
+    for call, method in parsed_arguments(program):
+        if method not in _READ:
+            continue
+        made = call_of(document, program, call.name, document.root.items)
+        from_file = isinstance(call.node, SettingsNode)
+        complete = command.complete and ("config" not in made.kwargs or from_file)
+        written = call.node
+        take_over(program, call, made, complete and isinstance(call.func, Ref))
+        if from_file:
+            call.node = written

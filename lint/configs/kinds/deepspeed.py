@@ -1,0 +1,31 @@
+"""DeepSpeed's JSON: means something to the training arguments, or the accelerate configuration, that name it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...facts.values import Const, Dict
+from ..arguments import training_arguments
+
+if TYPE_CHECKING:
+    from ...facts.walk import Program
+    from . import Config
+
+LABEL = "DeepSpeed"
+_KEYS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
+
+
+def matches(root: Dict) -> bool:
+    """A top-level key that only DeepSpeed has."""
+    return any(name in root.items for name in _KEYS)
+
+
+def apply(config: Config, program: Program) -> None:
+    """Give its content to the training arguments that name the file; by itself it checkpoints nothing."""
+    document = config.document
+    name = os.path.basename(document.filename)
+    for call in training_arguments(program):
+        given = call.kwargs.get("deepspeed")
+        if isinstance(given, Const) and isinstance(given.value, str) and os.path.basename(given.value) == name:
+            call.kwargs["deepspeed"] = document.root

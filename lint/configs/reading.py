@@ -1,0 +1,57 @@
+"""Text to a configuration: YAML by its own rules, JSON by Python's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .document import Document
+from .kinds import recognise
+from .nodes import ConfigError, Mapping
+
+if TYPE_CHECKING:
+    from .kinds import Config
+
+#: A key about checkpointing where keys stand: such a file is meant to be a configuration.
+_KEY = re.compile(r"""(?m)(?:^[ \t]*|[{,]\s*)["']?\w*(?:_checkpointing(?:_\w+)?|_reentrant_gc)["']?[ \t]*:""")
+#: Of a template (Jinja, Helm), which only becomes YAML.
+_TEMPLATE = re.compile(r"\{\{|\{%")
+
+
+def read_config(filename: str, text: str) -> Config | None:
+    """The configuration in ``text``; None when it is none of training. Raises ConfigError when it cannot be read."""
+    try:
+        root = _root(filename, text)
+    except ConfigError:
+        if _is_meant(filename, text):
+            raise
+        return None
+    return recognise(Document(filename, text, root)) if isinstance(root, Mapping) else None
+
+
+def parses(filename: str, text: str) -> bool:
+    """Whether ``text`` is YAML or JSON at all."""
+    try:
+        _root(filename, text)
+    except ConfigError:
+        return False
+    return True
+
+
+def _root(filename: str, text: str) -> object:
+    if filename.endswith(".json"):
+        from .json_text import read_json
+
+        return read_json(text)
+    from .yaml_text import read_yaml
+
+    return read_yaml(text)
+
+
+def _is_meant(filename: str, text: str) -> bool:
+    """Whether a text that cannot be read was meant to be a configuration: not a template, nor JSON with more lines."""
+    if filename.endswith(".json"):
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines):
+            return False
+    return _KEY.search(text) is not None and _TEMPLATE.search(text) is None

@@ -1,0 +1,137 @@
+"""Which files make one run: a script with the configurations it is given, or what a launch script starts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import is_config, is_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..parallel import Job
+    from ..settings import Settings
+
+
+class RunFiles(NamedTuple):
+    """The files of one run."""
+
+    #: The script that trains; None when there are only configurations.
+    script: str | None
+    configs: tuple[str, ...]
+    #: The launch script that starts it, and which of its commands does.
+    launch: str | None = None
+    command: int = 0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(file for file in (self.script, *self.configs, self.launch) if file is not None)
+
+
+def in_runs(
+    jobs: list[Job], configs: tuple[str, ...], settings_for: Callable[[str], Settings]
+) -> tuple[list[Job], list[str]]:
+    """``jobs`` with the runs they belong to, those of the other files of these runs added.
+
+    Second, a sentence for each of ``configs`` that is none.
+    """
+    from ..parallel import Job
+
+    problems = [problem for config in configs for problem in _problem(config)]
+    names = {os.path.abspath(job.path): job.path for job in jobs}
+    runs = [_renamed(run, names) for run in runs_of([job.path for job in jobs], configs)]
+    added = [file for run in runs for file in run.files if os.path.abspath(file) not in names]
+    together = [*jobs, *(Job(file, settings_for(os.path.dirname(file) or ".")) for file in dict.fromkeys(added))]
+    return [_with_runs(job, runs) for job in together if not is_launch(job.path) or _is_in(job.path, runs)], problems
+
+
+def _with_runs(job: Job, runs: list[RunFiles]) -> Job:
+    own = tuple(run for run in runs if job.path in run.files)
+    return job._replace(settings=job.settings._replace(runs=own))
+
+
+def _is_in(path: str, runs: list[RunFiles]) -> bool:
+    return any(path in run.files for run in runs)
+
+
+def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
+    """``run`` with its files called as the user called them."""
+
+    def name(path: str) -> str:
+        return names.setdefault(os.path.abspath(path), path)
+
+    names = dict(names)
+    script = None if run.script is None else name(run.script)
+    return run._replace(script=script, configs=tuple(dict.fromkeys(map(name, run.configs))))
+
+
+def _problem(config: str) -> Iterator[str]:
+    """Why a file that was named as a configuration is none, in a sentence; an invalid one is a finding."""
+    from ..source import SourceError, read_source
+    from .kinds import load_kinds
+    from .nodes import ConfigError
+    from .reading import read_config
+
+    try:
+        with open(config, "rb") as file:
+            known = read_config(config, read_source(config, file.read()).text)
+    except (OSError, SourceError) as error:
+        yield f"{config}: cannot be read: {error}"
+    except ConfigError:
+        return
+    else:
+        if known is None:
+            labels = ", ".join(kind.label for kind in load_kinds())
+            yield f"{config}: no configuration of training that ckpt-lint knows ({labels})"
+
+
+def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
+    """The runs of ``files`` that were named on the command line, each with ``configs``."""
+    files = tuple(files)
+    found = [run for file in files if is_launch(file) for run in _started_by(file, configs)]
+    if configs:
+        scripts = [file for file in files if not is_config(file) and not is_launch(file)]
+        beside = tuple(file for file in files if is_config(file))
+        found += [RunFiles(script, (*configs, *beside)) for script in scripts]
+        if not scripts:
+            found.append(RunFiles(None, (*configs, *beside)))
+    return found
+
+
+def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
+    from .shell import read_commands
+
+    try:
+        with open(launch, encoding="utf-8", errors="replace") as file:
+            commands = read_commands(file.read())
+    except OSError:
+        return []
+    runs = []
+    for number, words in enumerate(commands):
+        named = [path for word in words for path in (_existing(word.text, launch),) if path is not None]
+        scripts = [path for path in named if path.endswith(".py")]
+        given = tuple(dict.fromkeys([*(path for path in named if is_config(path)), *configs]))
+        if scripts or given:
+            runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number))
+    return runs
+
+
+def _existing(word: str | None, launch: str) -> str | None:
+    """The file that a word of a command means: from here, from beside the launch script, or from above it."""
+    if word is None:
+        return None
+    word = word.partition("=")[2] if word.startswith("--") else word
+    if not word.endswith((".py", ".yaml", ".yml", ".json")):
+        return None
+    if os.path.isfile(word):
+        return os.path.normpath(word)
+    folder = os.path.dirname(os.path.abspath(launch))
+    while True:
+        path = os.path.join(folder, word)
+        if os.path.isfile(path):
+            return os.path.relpath(path)
+        if os.path.dirname(folder) == folder or os.path.isdir(os.path.join(folder, ".git")):
+            return None
+        folder = os.path.dirname(folder)
