@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from .configs import is_launch
@@ -92,27 +91,23 @@ def _check(jobs: Jobs, options: Options) -> int:
 
 
 def _fix(jobs: Jobs, options: Options) -> int:
-    from .fix_files import fix_path, unified_diff
+    from .fix_files import unified_diff
+    from .fix_project import fix_all
 
-    results: list[FileResult] = []
-    applied: Counter[str] = Counter()
-    changed = False
-    for path, settings in jobs:
-        fixed = fix_path(path, settings, options.unsafe_fixes, store=not options.diff)
-        if options.diff and fixed.before != fixed.after:
-            changed = True
-            write(unified_diff(path, fixed.before, fixed.after))
-        results.append(fixed.result)
-        applied += fixed.applied
-    if options.diff:
-        return _diff_status(results, changed, options)
-    return finish(results, options, fixed=applied.total())
+    fixed = fix_all(jobs, options.unsafe_fixes, store=not options.diff)
+    results = [item.result for item in fixed]
+    if not options.diff:
+        return finish(results, options, fixed=sum(item.applied.total() for item in fixed))
+    changed = [item for item in fixed if item.before != item.after]
+    for item in changed:
+        write(unified_diff(item.result.filename, item.before, item.after))
+    return _diff_status(results, bool(changed), options)
 
 
 def _add_ignores(jobs: Jobs, options: Options) -> int:
-    from .fix_files import ignore_path
+    from .fix_project import ignore_all
 
-    ignored = [ignore_path(path, settings, options.add_ignore or "") for path, settings in jobs]
+    ignored = ignore_all(jobs, options.add_ignore or "")
     count = sum(item.applied.total() for item in ignored)
     files = sum(bool(item.applied) for item in ignored)
     print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)

@@ -15,6 +15,8 @@ from .session import FileResult, InternalError, check, check_bytes
 from .source import Source, SourceError, read_source
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .finding import Finding
     from .settings import Settings
 
@@ -30,13 +32,16 @@ class Fixed(NamedTuple):
     applied: Counter[str]
 
 
-def fix_bytes(filename: str, data: bytes, settings: Settings, unsafe: bool) -> Fixed:
-    """The fixed content of ``filename`` and the findings that are left in it. Touches no disk."""
+def fix_bytes(filename: str, data: bytes, settings: Settings, unsafe: bool, reported: Collection[str] = ()) -> Fixed:
+    """The fixed content of ``filename`` and the findings that are left in it. Touches no disk.
+
+    Of ``reported`` modules the result says what the file makes a mistake in them.
+    """
 
     def check_again(source: Source) -> list[Finding]:
         return check(source, settings, LocalModules(filename))
 
-    before = check_bytes(filename, data, settings)
+    before = check_bytes(filename, data, settings, reported)
     if before.failure or not any(finding.fix for finding in before.findings):
         return Fixed(before, data, data, Counter())
     try:
@@ -47,10 +52,10 @@ def fix_bytes(filename: str, data: bytes, settings: Settings, unsafe: bool) -> F
         return Fixed(before._replace(failure=f"{filename}: not fixed: {outcome.problem}"), data, data, Counter())
     if outcome.data is None:
         return Fixed(before, data, data, Counter())
-    return Fixed(check_bytes(filename, outcome.data, settings), data, outcome.data, outcome.applied)
+    return Fixed(check_bytes(filename, outcome.data, settings, reported), data, outcome.data, outcome.applied)
 
 
-def fix_path(path: str, settings: Settings, unsafe: bool, store: bool) -> Fixed:
+def fix_path(path: str, settings: Settings, unsafe: bool, store: bool, reported: Collection[str] = ()) -> Fixed:
     """Fix the file at ``path``; with ``store`` write it back. A failure is in the result, nothing is raised."""
     try:
         with open(path, "rb") as file:
@@ -58,25 +63,31 @@ def fix_path(path: str, settings: Settings, unsafe: bool, store: bool) -> Fixed:
     except OSError as error:
         result = FileResult(path, failure=f"{path}: cannot be read: {error.strerror or error}")
         return Fixed(result, b"", b"", Counter())
-    fixed = fix_bytes(path, data, settings, unsafe)
-    if not store or fixed.after == fixed.before:
+    fixed = fix_bytes(path, data, settings, unsafe, reported)
+    return stored(fixed, settings, reported) if store else fixed
+
+
+def stored(fixed: Fixed, settings: Settings, reported: Collection[str] = ()) -> Fixed:
+    """``fixed`` after it was written back; as the file was, with the cause, when that failed."""
+    path = fixed.result.filename
+    if fixed.after == fixed.before:
         return fixed
     try:
         replace_file(path, fixed.before, fixed.after)
     except OSError as error:
-        unfixed = check_bytes(path, data, settings)
-        return Fixed(unfixed._replace(failure=f"{path}: not fixed: {error}"), data, data, Counter())
+        unfixed = check_bytes(path, fixed.before, settings, reported)
+        return Fixed(unfixed._replace(failure=f"{path}: not fixed: {error}"), fixed.before, fixed.before, Counter())
     return fixed
 
 
-def ignore_path(path: str, settings: Settings, reason: str) -> Fixed:
+def ignore_path(path: str, settings: Settings, reason: str, reported: Collection[str] = ()) -> Fixed:
     """Silence the findings in the file at ``path`` by comments in it. A failure is in the result."""
     from .add_ignore import add_ignores
 
     try:
         with open(path, "rb") as file:
             data = file.read()
-        result = check_bytes(path, data, settings)
+        result = check_bytes(path, data, settings, reported)
         if not result.findings:
             return Fixed(result, data, data, Counter())
         source = read_source(path, data)
@@ -84,7 +95,7 @@ def ignore_path(path: str, settings: Settings, reason: str) -> Fixed:
         replace_file(path, data, after)
     except (OSError, SourceError) as error:
         return Fixed(FileResult(path, failure=f"{path}: not changed: {error}"), b"", b"", Counter())
-    left = check_bytes(path, after, settings)
+    left = check_bytes(path, after, settings, reported)
     return Fixed(left, data, after, _codes(result) - _codes(left))
 
 

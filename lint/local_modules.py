@@ -19,9 +19,11 @@ _LARGEST = 100_000
 class LocalModules:
     """Finds what the names imported by the file at ``filename`` mean next to it, and remembers where it looked."""
 
-    __slots__ = ("_folder", "_top", "consulted")
+    __slots__ = ("_folder", "_top", "_unsaved", "consulted")
 
-    def __init__(self, filename: str) -> None:
+    def __init__(self, filename: str, unsaved: Mapping[str, bytes] | None = None) -> None:
+        #: Contents that hold instead of those on disk, by absolute path.
+        self._unsaved = unsaved or {}
         self._folder = os.path.dirname(os.path.abspath(filename))
         self._top = _import_root(self._folder)
         #: Every path looked at: a hash of what stood there, None for nothing.
@@ -39,7 +41,7 @@ class LocalModules:
 
     def _load(self, stem: str) -> LocalModule | None:
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
-            data = _read(path)
+            data = self._unsaved.get(path) or _read(path)
             self.consulted[path] = _digest(data)
             if data is not None:
                 try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 from hf_ckpt.lint import parallel
@@ -184,4 +186,45 @@ def test_what_runs_only_as_a_script_does_not_run_when_it_is_imported(project):
     other = MODEL.replace("reentrant=True", "reentrant=MODE").replace("class", "MODE = False\n\n\nclass")
     (project / "src" / "model.py").write_text(f"{other}\n\nif __name__ == '__main__':\n    MODE = True\n")
     (project / "src" / "train.py").write_text(TRAIN)
+    assert found(check("src")) == []
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "hf_ckpt.lint", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_fixes_are_made_where_the_finding_lies(project):
+    model = project / "src" / "model.py"
+    diff = run("--diff", "--unsafe-fixes", "src")
+    assert diff.returncode == 1
+    assert "+            x = checkpoint(layer, x, use_reentrant=False)" in diff.stdout
+    assert model.read_text() == MODEL
+    kept = run("--fix", "src")
+    assert kept.returncode == 1
+    assert "CKPT302" in kept.stdout
+    assert model.read_text() == MODEL
+    process = run("--fix", "--unsafe-fixes", "src")
+    assert (process.returncode, model.read_text()) == (0, MODEL.replace("=True", "=False"))
+    assert (project / "src" / "train.py").read_text() == TRAIN
+    assert found(check("src")) == []
+
+
+def test_fixes_of_both_kinds_are_made_in_one_go(project):
+    model = project / "src" / "model.py"
+    model.write_text(
+        MODEL + "\n\ndef late(layers, x):\n    for layer in layers:\n"
+        "        x = checkpoint(lambda h: layer(h), x, use_reentrant=False)\n    return x\n"
+    )
+    assert {code for _, _, code in found(check("src"))} == {"CKPT105", "CKPT302"}
+    assert run("--fix", "--unsafe-fixes", "src").returncode == 0
+    assert found(check("src")) == []
+
+
+def test_it_can_be_silenced_by_the_command(project):
+    process = run("--add-ignore=measured", "src")
+    assert process.returncode == 0
+    assert "Silenced 1 in 1 file." in process.stderr
+    line = "            x = checkpoint(layer, x, use_reentrant=True)  # ckpt-lint: ignore[CKPT302] measured\n"
+    assert line in (project / "src" / "model.py").read_text()
     assert found(check("src")) == []
