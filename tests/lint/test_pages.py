@@ -5,6 +5,7 @@ from hf_ckpt.lint import check_source, generate
 from hf_ckpt.lint.apply import apply_edits
 from hf_ckpt.lint.catalogue import all_rules, find_rule
 from hf_ckpt.lint.pages import as_json, page
+from hf_ckpt.lint.pitfalls import PITFALLS
 
 HINT = "run `python -m hf_ckpt.lint.generate`"
 
@@ -36,6 +37,15 @@ def test_every_page_renders_and_says_what_and_why(rule, capsys):
     Console(width=100).print(Markdown(text))
     assert "What it does" in capsys.readouterr().out
     assert rule.code in as_json((rule,), many=False)
+
+
+def test_every_measured_pitfall_has_a_rule_or_a_reason():
+    assert [pitfall.code for pitfall in PITFALLS] == [f"CK{number:02}" for number in range(1, 58)]
+    unseen = {pitfall.code for pitfall in PITFALLS if not pitfall.rules}
+    assert unseen == {"CK36", "CK37", "CK38", "CK52", "CK53", "CK54", "CK55", "CK57"}
+    for pitfall in PITFALLS:
+        assert bool(pitfall.rules) != bool(pitfall.at_run_time)
+        assert all(find_rule(code) is not None for code in pitfall.rules)
 
 
 def blocks(text, heading):
