@@ -34,9 +34,13 @@ def calibration(device: torch.device, folder: Path | None = None) -> Calibration
 def describe(device: torch.device) -> str:
     """What the rates depend on: the device's name, torch's version, threads on a CPU, matmul precision on CUDA."""
     if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-        return f"{name} {torch.get_float32_matmul_precision()} torch {torch.__version__}"
-    return f"{device.type} {_processor()} threads {torch.get_num_threads()} torch {torch.__version__}"
+        return f"{device_name(device)} {torch.get_float32_matmul_precision()} torch {torch.__version__}"
+    return f"{device.type} {device_name(device)} threads {torch.get_num_threads()} torch {torch.__version__}"
+
+
+def device_name(device: torch.device) -> str:
+    """The name its maker gave the device; on CPU that of the processor."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
 
 
 def _processor() -> str:

@@ -30,7 +30,7 @@ Row = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers (positions, ascending) of one kind between two moments that can peak: they share variables.
+    """All layers (positions, ascending) of one kind: they share variables.
 
     ``again`` maps an op to the variable that counts the layers running it again, ``offload`` a buffer to the one that
     counts the layers moving it out.
@@ -40,6 +40,14 @@ class Group:
     layers: tuple[int, ...]
     again: dict[int, int]
     offload: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """Values of all variables, and the relative distance within which their cost is proven to be the least."""
+
+    values: NDArray[np.float64]
+    gap: float
 
 
 @dataclass
@@ -63,15 +71,19 @@ class Program:
         self.upper.append(upper)
         self.integral.append(int(integral))
         index = len(self.upper) - 1
-        if seconds:
-            self.seconds[index] = seconds
+        self.add_seconds(index, seconds)
         return index
+
+    def add_seconds(self, variable: int, seconds: float) -> None:
+        """Let a unit of ``variable`` cost so much more."""
+        if seconds:
+            self.seconds[variable] = self.seconds.get(variable, 0.0) + seconds
 
     def at_most(self, row: Mapping[int, float], bound: float) -> None:
         """Require ``row <= bound``."""
         self.rows.append((row, bound))
 
-    def minimise(self, cost: Mapping[int, float]) -> NDArray[np.float64] | None:
+    def minimise(self, cost: Mapping[int, float]) -> Optimum | None:
         """The values of least cost, or None when the rows contradict each other."""
         entries = [(i, j, v) for i, (row, _) in enumerate(self.rows) for j, v in row.items()]
         i, j, v = zip(*entries, strict=True)
@@ -88,7 +100,7 @@ class Program:
                 options={"time_limit": seconds, "mip_rel_gap": GAP, "presolve": False},
             )
             if result.x is not None:
-                return np.asarray(result.x, dtype=np.float64)
+                return Optimum(np.asarray(result.x, dtype=np.float64), float(result.mip_gap or 0.0))
             if result.status != OUT_OF_TIME:
                 return None
         return None

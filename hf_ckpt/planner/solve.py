@@ -6,13 +6,13 @@ Two facts keep the program small, and exact:
   runs again. So with ``u_o = 1`` when op ``o`` runs again, everything follows: bytes freed are those of the outputs of
   the ops with ``u_o = 1``, and the only constraints are ``u_p >= u_o`` where ``o`` reads something ``p`` made that
   autograd did not save (what is saved exists in backward either way).
-* *Identical layers are counted, not named.* In a run of ``N`` layers ``u_o`` is the number of layers that run ``o``
-  again; the first ``u_o`` of them do. ``u_p >= u_o`` then holds in every layer, and every choice of plans has such a
-  nested form of the same cost. Nested is also the best order for the peak: the layers that keep most come last.
+* *Identical layers are counted, not named.* Of the ``N`` layers of a kind ``u_o`` is the number that run ``o`` again;
+  the first ``u_o`` of them do. ``u_p >= u_o`` then holds in every layer, and every choice of plans has such a nested
+  form of the same cost. Nested is also the best order for the peak: the layers that keep most come last, so that at
+  any moment the fewest bytes are held. How many of the ``u_o`` lie before a moment is ``min(u_o, N before it)``, which
+  the linear program finds by itself, in fractions if it likes: only the ``u_o`` have to be integers.
 
-Which moments can peak follows from :mod:`.problem`: the loss, and the backward of the first and last layer of a run of
-identical layers (in between, what is held plus what is still to come is convex). A moment that a later one dominates
-under every plan is left out, and runs not told apart by a moment are merged.
+Which moments can peak says :mod:`.moments`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,28 @@ from typing import TYPE_CHECKING
 
 from ..errors import BudgetError
 from .formulation import build
-from .problem import Assessment, HeadOption, LayerPlan, Limits, assess
+from .problem import Assessment, HeadOption, LayerPlan, Limits, assess, layer_held
+from .replayable import replayable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from .problem import Kind, Problem
-    from .program import Group, Program
+    from .program import Group, Optimum, Program
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A plan for every layer in forward order, the head's option, and what the model predicts for them."""
+    """A plan for every layer in forward order, the head's option, and what the model predicts for them.
+
+    ``gap`` is the share of its cost by which the plan may at most be worse than the best one.
+    """
 
     layers: tuple[LayerPlan, ...]
     head: HeadOption
     predicted: Assessment
+    gap: float = 0.0
 
 
 def solve(problem: Problem, limits: Limits) -> Solution:
@@ -47,10 +52,10 @@ def solve(problem: Problem, limits: Limits) -> Solution:
     Raises :class:`BudgetError` when no plan fits, saying how many bytes the thriftiest one takes.
     """
     program = build(problem, limits)
-    values = program.minimise(program.seconds)
-    if values is None:
+    optimum = program.minimise(program.seconds)
+    if optimum is None:
         raise BudgetError(_too_small(problem, limits))
-    return _read(program, values)
+    return _read(program, optimum)
 
 
 def least_peak(problem: Problem) -> int:
@@ -67,9 +72,9 @@ def least_held(problem: Problem) -> int:
 
 
 def _least(program: Program, quantity: int) -> Assessment:
-    values = program.minimise({quantity: 1.0})
-    assert values is not None  # without limits nothing contradicts
-    return _read(program, values).predicted
+    optimum = program.minimise({quantity: 1.0})
+    assert optimum is not None  # without limits nothing contradicts
+    return _read(program, optimum).predicted
 
 
 def _too_small(problem: Problem, limits: Limits) -> str:
@@ -82,17 +87,18 @@ def _too_small(problem: Problem, limits: Limits) -> str:
     return f"no plan fits the budget: {reason}; raise it, or shorten the batch"
 
 
-def _read(program: Program, values: NDArray[np.float64]) -> Solution:
+def _read(program: Program, optimum: Optimum) -> Solution:
     """The plans that the variables' values stand for."""
-    problem = program.problem
+    problem, values = program.problem, optimum.values
     plans: dict[int, LayerPlan] = {}
     for group in program.groups:
         kind = problem.kinds[group.kind]
+        readers = replayable(kind).input_readers
         for position, layer in enumerate(group.layers):
-            plans[layer] = _layer_plan(kind, group, values, position)
+            plans[layer] = _without_loss(kind, _layer_plan(kind, group, values, position), readers)
     layers = tuple(plans[i] for i in range(len(problem.order)))
     head = problem.heads[max(range(len(program.heads)), key=lambda i: float(values[program.heads[i]]))]
-    return Solution(layers, head, assess(problem, layers, head))
+    return Solution(layers, head, assess(problem, layers, head), optimum.gap)
 
 
 def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position: int) -> LayerPlan:
@@ -108,3 +114,10 @@ def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position:
         elif position >= rebuilt:
             offloaded.add(b)
     return LayerPlan(frozenset(kept), frozenset(offloaded))
+
+
+def _without_loss(kind: Kind, plan: LayerPlan, readers: tuple[int, ...]) -> LayerPlan:
+    """``plan``, unless it holds the layer's input for a rebuild that frees less: then what needs the input is kept."""
+    spared = {b for b in kind.everything - plan.offloaded if kind.ledger.buffers[b].producer in readers}
+    other = LayerPlan(plan.kept | spared, plan.offloaded)
+    return other if layer_held(kind, other) < layer_held(kind, plan) else plan

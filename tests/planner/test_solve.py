@@ -1,5 +1,6 @@
 """The solver against brute force: every plan of every layer, scored by an independent reading of the memory model."""
 
+import dataclasses
 import itertools
 import time
 
@@ -11,6 +12,7 @@ from planner_ledgers import llama_kind, problems
 from hf_ckpt.errors import BudgetError
 from hf_ckpt.ledger import Source
 from hf_ckpt.planner.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.program import GAP
 from hf_ckpt.planner.solve import least_held, least_peak, solve
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -132,19 +134,25 @@ def peak_of_keeping_everything(problem):
 def test_eighty_layers_take_less_than_a_second(share, link):
     problem = full_stack(link=link)
     limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
-    start = time.perf_counter()
+    start = time.process_time()
     solution = solve(problem, limits)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert solution.predicted.within(limits)
 
 
-def test_alternating_kinds_take_less_than_a_second():
-    full, thin = llama_kind(), llama_kind(inner=8192)
-    problem = Problem((thin, full), (0, 0, 0, 1) * 20, (HeadOption(1, 4 << 30),), overhead=1e-4)
-    limits = Limits(peak=peak_of_keeping_everything(problem).peak // 2)
-    start = time.perf_counter()
-    assert solve(problem, limits).predicted.within(limits)
-    assert time.perf_counter() - start < 1
+@pytest.mark.parametrize("pattern", [(0, 1), (0, 0, 0, 1), (0, 0, 0, 0, 0, 1)])
+@pytest.mark.parametrize("gradients", [0, 400 << 20])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(pattern, gradients, share):
+    thin = dataclasses.replace(llama_kind(inner=8192), gradients=gradients * 2 // 3)
+    full = dataclasses.replace(llama_kind(), gradients=gradients)
+    problem = Problem((thin, full), (pattern * 40)[:80], (HeadOption(1, 4 << 30),), overhead=1e-4)
+    limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
+    start = time.process_time()
+    solution = solve(problem, limits)
+    assert time.process_time() - start < 1
+    assert solution.predicted.within(limits)
+    assert solution.gap <= GAP
 
 
 def test_the_last_layer_keeps_everything_for_free():
