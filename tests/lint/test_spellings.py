@@ -146,15 +146,24 @@ def findings(code: str):
     return check_source(textwrap.dedent(code))
 
 
-@pytest.mark.parametrize("code", REPORTED.values(), ids=REPORTED.keys())
-def test_reported(code):
-    (finding,) = findings(code)
+#: Those that are not the call of torch's function itself.
+CODES = {
+    "enable with a dict without the key": "CKPT102",
+    "write after construction": "CKPT201",
+    "trainer overrides the model": "CKPT202",
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_reported(name):
+    (finding,) = findings(REPORTED[name])
+    assert finding.code == CODES.get(name, "CKPT101")
     assert finding.severity is not Severity.NOTE
 
 
 def test_getattr_is_a_note():
     (finding,) = findings(NOTED)
-    assert finding.severity is Severity.NOTE
+    assert (finding.code, finding.severity) == ("CKPT101", Severity.NOTE)
 
 
 @pytest.mark.parametrize("code", SILENT.values(), ids=SILENT.keys())
