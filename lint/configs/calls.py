@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from ..facts.calls import Call
 from ..facts.places import Place
 from ..facts.values import Ref
+from .nodes import Mapping as Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..facts.values import Value
+    from ..facts.values import Dict, Value
     from ..facts.walk import Program
     from .document import Document
 
 
 class SettingsNode(ast.Call):
-    """Stands for the call that settings mean. ``keys`` are the keys of the file that an argument may be written as."""
+    """Stands for the call that settings mean. ``keys`` are those of ``section`` that an argument may be written as."""
 
     keys: Mapping[str, str]
+    section: Section
 
 
 class SettingsDict(ast.Dict):
@@ -37,22 +39,27 @@ def call_of(
     *,
     anchors: Iterable[str] = (),
     keys: Mapping[str, str] | None = None,
+    section: Dict | None = None,
 ) -> Call:
     """The call of ``name`` with the arguments ``given`` that ``document`` stands for; not yet part of ``program``.
 
-    It is placed where the first of ``anchors`` (keys of the file) is. ``keys`` say how an argument is written in the
-    file, so that a fix can write it; without them no fix changes the file.
+    It is placed where the first of ``anchors`` (keys of the file) is. ``keys`` say how an argument is written in
+    ``section`` (default: the top of the file), so that a fix can write it; without them no fix changes the file.
     """
-    call = Call(_node(document, name, given, anchors, keys or {}), Ref(name), Place(), program.next_order())
+    node = _node(document, name, given, anchors)
+    node.keys, node.section = keys or {}, _written_in(document, section)
+    call = Call(node, Ref(name), Place(), program.next_order())
     call.kwargs = dict(given)
     return call
 
 
-def _node(
-    document: Document, name: str, given: Mapping[str, Value], anchors: Iterable[str], keys: Mapping[str, str]
-) -> SettingsNode:
+def _written_in(document: Document, section: Dict | None) -> Section:
+    held = document.held(section.node) if section is not None and section.node is not None else None
+    return held.node if held is not None and isinstance(held.node, Section) else document.mapping
+
+
+def _node(document: Document, name: str, given: Mapping[str, Value], anchors: Iterable[str]) -> SettingsNode:
     node = SettingsNode(func=ast.Name(name), args=[], keywords=[])
-    node.keys = keys
     for argument, value in given.items():
         written = value.node
         held = document.held(written) if written is not None else None

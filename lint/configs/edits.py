@@ -32,7 +32,7 @@ def build(rewrite: Rewrite, document: Document) -> Fix | None:
 def _edit(change: Change, document: Document) -> Edit | None:
     match change:
         case SetKeyword(SettingsNode() as call, name, text) if name in call.keys:
-            return _set(document, document.mapping, call.keys[name], text, near=call)
+            return _set(document, call.section, call.keys[name], text, near=call)
         case SetKey(SettingsDict() as written, key, text) if key in written.written:
             return _set(document, document.mapping, written.written[key], text, near=written)
         case SetKey(dict, key, text):
@@ -41,8 +41,8 @@ def _edit(change: Change, document: Document) -> Edit | None:
                 is_shared = held.entry is not None and held.entry.shared
                 return None if is_shared else _set(document, held.node, key, text, near=None)
         case RenameKeyword(SettingsNode() as call, name, new) if name in call.keys:
-            entry = document.mapping.entries.get(call.keys[name])
-            if entry is not None and not entry.shared:
+            entry = call.section.entries.get(call.keys[name])
+            if entry is not None and not entry.shared and new not in call.section.entries:
                 quote = document.text[entry.key.begin]
                 text = f"{quote}{new}{quote}" if quote in "\"'" else new
                 return Edit(document.span(entry.key.begin, entry.key.end), text)

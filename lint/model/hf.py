@@ -54,6 +54,14 @@ def default_switch(args: TrainerArgs) -> bool:
     return False
 
 
+def asks_for_checkpointing(args: TrainerArgs) -> bool:
+    """Whether the arguments themselves certainly switch checkpointing on."""
+    enabled = args.enabled
+    if isinstance(enabled, Absent) or (isinstance(enabled, Const) and enabled.value is None):
+        return default_switch(args)
+    return truth(enabled) is True
+
+
 def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
     """Whether the Trainer that gets ``args`` turns checkpointing on. Later writes to the new name count."""
     answer = _switch(args)

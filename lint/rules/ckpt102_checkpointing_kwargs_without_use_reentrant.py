@@ -30,6 +30,16 @@ def train(model):
     )
     Trainer(model, args).train()
 ```
+```yaml
+# accelerate launch train.py --config this.yaml
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: 2.0e-5
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:  # error
+  # keep the last layer's recomputation whole
+  early_stop: false
+```
 
 ## Good
 ```python
@@ -52,6 +62,13 @@ class Other:
         self.options = options
 
 Other().gradient_checkpointing_enable({})
+```
+```yaml
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: 2.0e-5
+gradient_checkpointing: true
+gradient_checkpointing_kwargs: {use_reentrant: false, early_stop: false}
 ```
 
 ## Fix safety

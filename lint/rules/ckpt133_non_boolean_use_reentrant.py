@@ -20,6 +20,14 @@ args = TrainingArguments(
     activation_checkpointing_kwargs={"use_reentrant": "False"},  # error
 )
 ```
+```yaml
+output_dir: out
+num_train_epochs: 1
+learning_rate: 1.0e-4
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:
+  use_reentrant: "False"  # error
+```
 
 ## Good
 ```python
@@ -33,6 +41,14 @@ def forward(block, x):
 args = TrainingArguments(
     "out", activation_checkpointing=True, activation_checkpointing_kwargs='{"use_reentrant": "false"}'
 )
+```
+```yaml
+output_dir: out
+num_train_epochs: 1
+learning_rate: 1.0e-4
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:
+  use_reentrant: False
 ```
 
 ## Fix safety

@@ -16,6 +16,16 @@ def train(model):
     args = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})  # error
     Trainer(model, args).train()
 ```
+```yaml
+base_model: NousResearch/Llama-3.2-1B
+datasets:
+  - path: teknium/GPT4-LLM-Cleaned
+    type: alpaca
+sequence_len: 2048
+micro_batch_size: 2
+gradient_checkpointing_kwargs:  # error
+  use_reentrant: false
+```
 
 ## Good
 ```python
@@ -34,6 +44,24 @@ def train(model, switch, name):
     trl = SFTConfig("out", gradient_checkpointing_kwargs={"use_reentrant": False})
     none = TrainingArguments("out", gradient_checkpointing_kwargs=None)
     return [Trainer(model, args) for args in (on, later, open_, trl, none)]
+```
+```yaml
+base_model: NousResearch/Llama-3.2-1B
+datasets:
+  - path: teknium/GPT4-LLM-Cleaned
+    type: alpaca
+micro_batch_size: 2
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:
+  use_reentrant: false
+```
+```yaml
+# The command line or the script may switch it on.
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: 2.0e-5
+gradient_checkpointing_kwargs:
+  use_reentrant: false
 ```
 
 ## Fix safety

@@ -24,6 +24,16 @@ from trl import SFTConfig
 
 args = SFTConfig("out", fsdp=True, fsdp_config={"version": 2, "activation_checkpointing": "true"})  # error
 ```
+```yaml
+output_dir: out
+per_device_train_batch_size: 4
+learning_rate: 2.0e-5
+gradient_checkpointing: true  # error
+fsdp: full_shard auto_wrap
+fsdp_config:
+  activation_checkpointing: true
+  transformer_layer_cls_to_wrap: [LlamaDecoderLayer]
+```
 
 ## Good
 ```python
@@ -45,6 +55,15 @@ def from_a_file(path, wanted):
     return TrainingArguments(
         "out", fsdp="full_shard", fsdp_config={"activation_checkpointing": wanted}, gradient_checkpointing=True
     )
+```
+```yaml
+# Only a script whose arguments switch checkpointing on makes a mistake of it.
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+num_processes: 8
+fsdp_config:
+  fsdp_version: 2
+  fsdp_activation_checkpointing: true
 ```
 
 ## Fix safety
@@ -95,10 +114,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, equals, truth
+from ..facts.values import Dict, equals, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, default_switch, where
+from ..model.hf import SWITCHES, asks_for_checkpointing, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
@@ -116,7 +135,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments that switch checkpointing on twice."""
     for args in run.of(TrainerArgs):
         config = args.call.keyword("fsdp_config")
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(args):
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and asks_for_checkpointing(args):
             wanted = next(_wanted(config), None)
             if wanted is not None:
                 yield _report(args, where(wanted, config.node or args.node))
@@ -126,13 +145,6 @@ def _wanted(config: Dict) -> Iterator[Value]:
     for name in ("activation_checkpointing", "fsdp_activation_checkpointing"):
         if equals(config.get(name), True, "true", "True") is True:
             yield config.get(name)
-
-
-def _is_on(args: TrainerArgs) -> bool:
-    enabled = args.enabled
-    if isinstance(enabled, Absent) or (isinstance(enabled, Const) and enabled.value is None):
-        return default_switch(args)
-    return truth(enabled) is True
 
 
 def _report(args: TrainerArgs, wanted: ast.AST) -> Report:

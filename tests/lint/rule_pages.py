@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from hf_ckpt.lint.rules import Rule, load_rules
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: What a block of each language is called when it is checked.
+_FILES = {"python": "example.py", "yaml": "example.yaml"}
 _ERROR = re.compile(r"#\s*error(?::\s*(?P<codes>CKPT\d{3}(?:,\s*CKPT\d{3})*))?\s*$")
 
 
@@ -18,6 +20,7 @@ class Example(NamedTuple):
     section: str
     code: str
     index: int
+    filename: str = "example.py"
 
     @property
     def id(self) -> str:
@@ -48,7 +51,7 @@ def _sections(text: str) -> dict[str, str]:
 
 def examples(section: str) -> list[Example]:
     return [
-        Example(rule, section, code, index)
+        Example(rule, section, code, index, _FILES[language])
         for rule in load_rules()
-        for index, code in enumerate(_BLOCK.findall(page(rule).get(section, "")))
+        for index, (language, code) in enumerate(_BLOCK.findall(page(rule).get(section, "")))
     ]

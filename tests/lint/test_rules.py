@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hf_ckpt.lint.apply import MAX_ROUNDS, apply_edits, compatible
 from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.configs import is_config
+from hf_ckpt.lint.configs.check import check_in_runs
+from hf_ckpt.lint.configs.reading import parses
+from hf_ckpt.lint.configs.yaml_text import comments_in
 from hf_ckpt.lint.prefilter import mentions_api
-from hf_ckpt.lint.rules import Rule, load_rules
+from hf_ckpt.lint.rules import load_rules
+from hf_ckpt.lint.source import Source
 from rule_pages import Example, examples, page
 
 if TYPE_CHECKING:
@@ -24,28 +29,37 @@ BAD, GOOD = examples("Bad"), examples("Good")
 ON_BY_DEFAULT = {rule.code for rule in load_rules() if rule.default}
 
 
-def found(code: str, rule: Rule) -> list[Finding]:
-    """The findings under the rules that are on by default and ``rule``."""
-    return check_source(code, "example.py", select=ON_BY_DEFAULT.union({rule.code}).__contains__)
+def found(example: Example) -> list[Finding]:
+    """The findings under the rules that are on by default and the example's own."""
+    wanted = ON_BY_DEFAULT.union({example.rule.code}).__contains__
+    if is_config(example.filename):
+        return check_in_runs(Source(example.filename, example.code), (), wanted, {}, reported=lambda file: False)
+    return check_source(example.code, example.filename, select=wanted)
 
 
 def fixable(example: Example) -> list[Finding]:
-    return [finding for finding in found(example.code, example.rule) if finding.fix and finding.fix.edits]
+    return [finding for finding in found(example) if finding.fix and finding.fix.edits]
 
 
-def fixed(code: str, rule: Rule) -> str:
-    """``code`` after all fixes of one rule, safe or not."""
+def fixed(example: Example) -> Example:
+    """``example`` after all fixes of its rule, safe or not."""
     for _ in range(MAX_ROUNDS):
-        chosen = compatible([finding for finding in found(code, rule) if finding.code == rule.code], unsafe=True)
+        own = [finding for finding in found(example) if finding.code == example.rule.code]
+        chosen = compatible(own, unsafe=True)
         if not chosen:
-            return code
-        code = apply_edits(code, [edit for _, fix in chosen for edit in fix.edits])
-        compile(code, "fixed.py", "exec")
+            return example
+        example = example._replace(code=apply_edits(example.code, [edit for _, fix in chosen for edit in fix.edits]))
+        if is_config(example.filename):
+            assert parses(example.filename, example.code)
+        else:
+            compile(example.code, "fixed.py", "exec")
     pytest.fail("the fixes do not converge")
 
 
-def comments(code: str) -> Counter[str]:
-    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+def comments(example: Example) -> Counter[str]:
+    if is_config(example.filename):
+        return Counter(text for _, text in comments_in(example.code))
+    tokens = tokenize.generate_tokens(io.StringIO(example.code).readline)
     return Counter(token.string for token in tokens if token.type == tokenize.COMMENT)
 
 
@@ -54,33 +68,29 @@ def test_page_has_every_section(rule):
     sections = page(rule)
     assert sections[""].startswith("Allow "), "names read as 'allow <name>', and so does the first line"
     assert [heading for heading in HEADINGS if heading not in sections] == []
-    has_fix = any(
-        finding.fix for example in BAD if example.rule is rule for finding in found(example.code, example.rule)
-    )
+    has_fix = any(finding.fix for example in BAD if example.rule is rule for finding in found(example))
     assert has_fix == ("Fix safety" in sections)
 
 
 @pytest.mark.parametrize("example", BAD, ids=lambda example: example.id)
 def test_bad_is_reported_at_its_lines_and_nowhere_else(example):
     assert example.expected
-    assert mentions_api(example.code.encode())
-    assert [(finding.span.line, finding.code) for finding in found(example.code, example.rule)] == example.expected
+    assert mentions_api(example.code)
+    assert [(finding.span.line, finding.code) for finding in found(example)] == example.expected
 
 
 @pytest.mark.parametrize("example", GOOD, ids=lambda example: example.id)
 def test_good_is_silent_under_all_rules(example):
-    assert [(finding.span.line, finding.code, finding.message) for finding in found(example.code, example.rule)] == []
+    assert [(finding.span.line, finding.code, finding.message) for finding in found(example)] == []
 
 
 @pytest.mark.parametrize("example", [example for example in BAD if fixable(example)], ids=lambda example: example.id)
 def test_fix_removes_the_finding_and_nothing_else(example):
-    after = fixed(example.code, example.rule)
-    left = [finding for finding in found(after, example.rule) if finding.code == example.rule.code]
+    after = fixed(example)
+    left = [finding for finding in found(after) if finding.code == example.rule.code]
     assert not any(finding.fix for finding in left if finding.fix and finding.fix.applicability != "display")
-    assert fixed(after, example.rule) == after
-    lost = comments(example.code) - comments(after)
+    assert fixed(after) == after
+    lost = comments(example) - comments(after)
     assert not lost, f"comments lost: {lost}"
-    new = {finding.code for finding in found(after, example.rule)} - {
-        finding.code for finding in found(example.code, example.rule)
-    }
+    new = {finding.code for finding in found(after)} - {finding.code for finding in found(example)}
     assert not new, f"the fix brings in {new}"

@@ -61,8 +61,14 @@ def _give(program: Program, arguments: dict[str, Value]) -> None:
 def _plugin(document: Document, program: Program) -> Call:
     chosen = _options(document)
     given = {("fsdp_version" if name == "version" else name): value for name, value in chosen.items.items()}
-    keys = {name: f"fsdp_{name}" for name in _DEFAULTS}
-    return call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys)
+    section = _section(document, "fsdp_config")
+    keys = {("fsdp_version" if name == "version" else name): _key(section, name) for name in _DEFAULTS}
+    return call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys, section=section)
+
+
+def _key(section: Dict, name: str) -> str:
+    """How the file writes an option: the launcher adds the prefix where it is missing."""
+    return name if name in section.items and f"fsdp_{name}" not in section.items else f"fsdp_{name}"
 
 
 def _options(document: Document) -> Dict:
@@ -70,8 +76,7 @@ def _options(document: Document) -> Dict:
     section = _section(document, "fsdp_config")
     found: dict[str, Value] = {}
     for name, default in _DEFAULTS.items():
-        given = section.get(f"fsdp_{name}")
-        given = section.get(name) if is_absent(given) is True else given
+        given = section.get(_key(section, name))
         found[name] = Const(default, section.node) if is_absent(given) is True else _plain(given)
     return Dict(found, section.open, section.node)
 
