@@ -6,19 +6,22 @@ from functools import cache
 
 from . import triggers
 from .rules import Rule, load_rule, load_rules, rule_files
+from .spelling import spelled_out
 
 
-def mentions_api(data: bytes) -> bool:
-    """False only when no rule can have anything to say about ``data``."""
-    return any(all(part in data for part in trigger) for trigger in trigger_bytes())
+def mentions_api(text: str) -> bool:
+    """False only when no rule can have anything to say about ``text``."""
+    spelled = spelled_out(text)
+    return any(all(part in spelled for part in trigger) for trigger in all_triggers())
 
 
 def candidates(text: str) -> list[Rule]:
     """The rules that can have something to say about ``text``; no others are loaded."""
+    spelled = spelled_out(text)
     return [
         load_rule(file)
         for file, rule_triggers in _triggers_by_file()
-        if any(_stands_in(trigger, text) for trigger in rule_triggers)
+        if any(_stands_in(trigger, spelled) for trigger in rule_triggers)
     ]
 
 
@@ -35,14 +38,14 @@ def _stands_in(trigger: str | tuple[str, ...], text: str) -> bool:
 
 
 @cache
-def trigger_bytes() -> tuple[tuple[bytes, ...], ...]:
+def all_triggers() -> tuple[tuple[str, ...], ...]:
     """The triggers of all rules, without those that others imply."""
     found = {(t,) if isinstance(t, str) else t for rule in load_rules() for t in rule.triggers}
     kept: list[tuple[str, ...]] = []
     for trigger in sorted(found):
         if not any(_implies(trigger, other) for other in kept):
             kept = [other for other in kept if not _implies(other, trigger)] + [trigger]
-    return tuple(tuple(part.encode() for part in trigger) for trigger in kept)
+    return tuple(kept)
 
 
 def _implies(trigger: tuple[str, ...], other: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import triggers
 from .facts.naming import from_outside, is_library
+from .spelling import spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +71,15 @@ def may_have_findings(data: bytes) -> bool:
     """The prefilter: False only when no rule can have anything to say about ``data`` alone."""
     if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
         return True
+    # Triggers are ASCII, which is the same in every encoding Python reads.
+    text = data.decode("latin-1")
     if _rule_files() != triggers.FILES:
         # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
         from .check import mentions_api
 
-        return mentions_api(data)
-    return any(all(part in data for part in trigger) for trigger in triggers.TRIGGERS)
+        return mentions_api(text)
+    spelled = spelled_out(text)
+    return any(all(part in spelled for part in trigger) for trigger in triggers.TRIGGERS)
 
 
 @cache

@@ -60,6 +60,7 @@ from ..facts.values import equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import CheckpointPartial, TorchCheckpoint
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT101", "implicit-use-reentrant", Severity.WARNING
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 
 
 def check(run: Run) -> Iterator[Report]:

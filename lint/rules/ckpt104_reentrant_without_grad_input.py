@@ -157,6 +157,7 @@ from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import unwrapped
 from ..model.variant import hf_kwargs_reentrant
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     import ast
@@ -165,7 +166,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"), ("ForImageClassification", "peft"))
+TRIGGERS = (CHECKPOINT, ("ForImageClassification", "peft"))
 
 _PARAMETRIC = tuple(
     f"torch.nn.{kind}"

@@ -132,6 +132,7 @@ from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
 from ..model.late import free_names, names_bound_by
 from ..model.report import BindDefaults, Remark, Report, Rewrite
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 
 
 def check(run: Run) -> Iterator[Report]:

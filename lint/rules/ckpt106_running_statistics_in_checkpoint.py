@@ -107,6 +107,7 @@ from ..facts.values import Absent, Const, equals, same
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
 from ..model.report import Remark, Report
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
-TRIGGERS = (("BatchNorm", "checkpoint"), ("InstanceNorm", "checkpoint"))
+TRIGGERS = together(("BatchNorm", "InstanceNorm"), REGION)
 
 _BATCH_NORMS = (
     *(f"torch.nn.{lazy}BatchNorm{size}d" for lazy in ("", "Lazy") for size in (1, 2, 3)),

@@ -184,6 +184,7 @@ from ..finding import Severity
 from ..model.events import TorchCheckpoint
 from ..model.report import Remark, Report
 from ..model.updates import state_updates
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     import ast
@@ -192,7 +193,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT107", "forward-updated-state-in-checkpoint", Severity.ERROR
-TRIGGERS = (("spectral_norm", "checkpoint"), ("register_buffer", "checkpoint"))
+TRIGGERS = together(("spectral_norm", "register_buffer"), REGION)
 
 _SPECTRAL = ("torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.spectral_norm")
 

@@ -148,6 +148,7 @@ from ..model.events import TorchCheckpoint
 from ..model.gradless import carries_gradient
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import is_hf_model, unwrapped
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"), "output_router_logits")
+TRIGGERS = (CHECKPOINT, "output_router_logits")
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -172,6 +172,7 @@ from ..model.modes import is_gradient_free
 from ..model.randomness import adapter_dropout, config_dropout, torch_draws
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model, unwrapped
+from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +181,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR
-TRIGGERS = ((".backward(", "checkpoint"),)
+TRIGGERS = together(".backward(", (CHECKPOINT, APPLY, ENABLE))
 
 
 def check(run: Run) -> Iterator[Report]:

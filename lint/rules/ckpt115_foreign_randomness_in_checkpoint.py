@@ -140,6 +140,7 @@ from ..finding import Severity
 from ..model.events import TorchCheckpoint
 from ..model.randomness import foreign_draws
 from ..model.report import Remark, Report
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT115", "foreign-randomness-in-checkpoint", Severity.ERROR
-TRIGGERS = (("random", "checkpoint"), ("secrets", "checkpoint"), ("generator=", "checkpoint"))
+TRIGGERS = together(("random", "secrets", "generator="), REGION)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -132,6 +132,7 @@ from ..model.events import Checkpoint
 from ..model.gradless import carries_gradient
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 
 
 def check(run: Run) -> Iterator[Report]:

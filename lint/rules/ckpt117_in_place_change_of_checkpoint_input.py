@@ -153,6 +153,7 @@ from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.in_place import changes, is_in_place_activation
 from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     import ast
@@ -161,7 +162,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT117", "in-place-change-of-checkpoint-input", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -128,6 +128,7 @@ from ..model.events import TorchCheckpoint
 from ..model.modes import is_gradient_free
 from ..model.report import Report
 from ..model.types import is_hf_model, unwrapped
+from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +137,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT119", "functional-call-around-checkpoint", Severity.ERROR
-TRIGGERS = (("functional_call", "checkpoint"),)
+TRIGGERS = together("functional_call", (CHECKPOINT, APPLY, ENABLE))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -121,6 +121,7 @@ from ..model.events import Checkpoint
 from ..model.late import names_bound_by
 from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
-TRIGGERS = (("utils.checkpoint", "detach"), ("utils import", "checkpoint", "detach"))
+TRIGGERS = together("detach", CHECKPOINT)
 
 
 def check(run: Run) -> Iterator[Report]:

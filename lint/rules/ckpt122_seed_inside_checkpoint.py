@@ -116,6 +116,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Const, Instance, Result, options
 from ..finding import Severity
 from ..model.report import Remark, Report
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +125,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT122", "seed-inside-checkpoint", Severity.ERROR
-TRIGGERS = (("seed", "checkpoint"),)
+TRIGGERS = together("seed", REGION)
 _SEEDS = (
     "torch.manual_seed",
     "torch.random.manual_seed",

@@ -146,6 +146,7 @@ from ..model.entered import entered
 from ..model.events import Checkpoint
 from ..model.late import free_names
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +154,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT125", "iterator-into-checkpoint", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 _ITERATORS = tuple(f"builtins.{name}" for name in ("zip", "map", "filter", "enumerate", "reversed"))
 
 

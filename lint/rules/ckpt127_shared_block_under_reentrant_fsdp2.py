@@ -133,6 +133,7 @@ from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT127", "shared-block-under-reentrant-fsdp2", Severity.ERROR
-TRIGGERS = (("fully_shard", "checkpoint"),)
+TRIGGERS = together("fully_shard", CHECKPOINT)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -116,6 +116,7 @@ from ..facts.values import Attr, Unknown, Value, same
 from ..finding import Severity
 from ..model.events import Checkpoint
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +125,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT128", "diverging-checkpoint-branch", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 #: What a checkpointed branch leaves out on purpose.
 _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
 

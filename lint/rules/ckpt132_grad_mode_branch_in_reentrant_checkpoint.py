@@ -114,6 +114,7 @@ from typing import TYPE_CHECKING
 from ..finding import Applicability, Severity
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (("is_grad_enabled", "checkpoint"),)
+TRIGGERS = together("is_grad_enabled", REGION)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -127,6 +127,7 @@ from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +135,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
-TRIGGERS = (("register_post_accumulate_grad_hook", "checkpoint"),)
+TRIGGERS = together("register_post_accumulate_grad_hook", CHECKPOINT)
 _CHANGES = ("step", "add_", "sub_", "mul_", "copy_", "addcmul_", "addcdiv_", "lerp_")
 
 

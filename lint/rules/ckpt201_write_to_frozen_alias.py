@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT201", "write-to-frozen-alias", Severity.ERROR
-TRIGGERS = ("gradient_checkpointing",)
+TRIGGERS = (".gradient_checkpointing", ("setattr", "gradient_checkpointing"))
 VERSIONS = {"transformers": ">=5.23,<6"}
 _NEW = {
     "gradient_checkpointing": "activation_checkpointing",

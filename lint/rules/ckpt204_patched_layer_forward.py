@@ -146,6 +146,7 @@ from ..model.late import free_names
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model
+from ..model.words import ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,10 +156,8 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 TRIGGERS = (
-    ("transformers", "Layer", ".forward"),
-    ("transformers", "Block", ".forward"),
+    *together((".forward =", ".forward="), (("transformers", "Layer"), ("transformers", "Block"), ENABLE)),
     ("transformers", "setattr", "forward"),
-    (".forward", "checkpointing_enable"),
 )
 VERSIONS = {"transformers": ">=5.23"}
 _LISTS = ("layers", "h", "layer", "blocks", "block")

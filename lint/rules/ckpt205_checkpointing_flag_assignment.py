@@ -120,6 +120,7 @@ from ..model.events import TrainerBuild
 from ..model.hf import args_of, is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model
+from ..model.words import ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +129,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
-TRIGGERS = ("gradient_checkpointing", "activation_checkpointing")
+TRIGGERS = (ENABLE, ".gradient_checkpointing =", ".gradient_checkpointing=", ("setattr", "gradient_checkpointing"))
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 

@@ -93,6 +93,7 @@ from ..finding import Severity
 from ..model.events import Checkpoint
 from ..model.report import Report
 from ..model.types import bases
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT209", "discarded-checkpoint-result", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 

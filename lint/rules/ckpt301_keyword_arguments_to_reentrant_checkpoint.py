@@ -70,6 +70,7 @@ from ..facts.values import is_absent
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
 from ..model.report import Report, Rewrite, SetKeyword
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 
 
 def check(run: Run) -> Iterator[Report]:

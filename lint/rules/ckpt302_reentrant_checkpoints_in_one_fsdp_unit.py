@@ -122,6 +122,7 @@ from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, is_whole_shard, root, unit_classes
 from ..model.variant import hf_kwargs_reentrant
+from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +131,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR
-TRIGGERS = (("fsdp", "checkpoint"),)
+TRIGGERS = together("FullyShardedDataParallel", (CHECKPOINT, ENABLE))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -131,6 +131,7 @@ from ..finding import Severity
 from ..model.events import TorchCheckpoint
 from ..model.outputs import Derived, forwards
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT, RECOMPUTES, together
 
 if TYPE_CHECKING:
     import ast
@@ -142,12 +143,8 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR
 TRIGGERS = (
-    ("autograd", "grad", "checkpoint"),
-    ("create_graph", "checkpoint"),
-    ("func", "grad", "checkpoint"),
-    ("func", "vjp", "checkpoint"),
-    ("func", "jac", "checkpoint"),
-    ("func", "hessian", "checkpoint"),
+    *together((("autograd", "grad"), "create_graph"), RECOMPUTES),
+    *together("func", ("grad", "vjp", "jac", "hessian", "linearize"), CHECKPOINT),
 )
 _TRANSFORMS = tuple(
     f"torch.func.{name}" for name in ("grad", "grad_and_value", "vjp", "jacrev", "hessian", "linearize")

@@ -120,6 +120,7 @@ from typing import TYPE_CHECKING
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard
 from ..model.report import Replace, Report, Rewrite
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +128,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
-TRIGGERS = ((".forward", "checkpoint"),)
+TRIGGERS = together(".forward", CHECKPOINT)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -131,6 +131,7 @@ from ..model.late import free_names
 from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.resolve import meaning
+from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +140,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT307", "nested-tensor-into-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = ("utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = (CHECKPOINT,)
 _WITH_WEIGHTS = tuple(
     f"torch.nn.{kind}"
     for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")

@@ -128,6 +128,7 @@ from ..model.names import canonical
 from ..model.outputs import Derived, forwards
 from ..model.report import Remark, Report
 from ..model.sharding import root
+from ..model.words import RECOMPUTES, together
 
 if TYPE_CHECKING:
     import ast
@@ -139,7 +140,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR
-TRIGGERS = (("sdpa_kernel", "checkpoint"),)
+TRIGGERS = together("sdpa_kernel", RECOMPUTES)
 _MATH = "torch.nn.attention.SDPBackend.MATH"
 
 

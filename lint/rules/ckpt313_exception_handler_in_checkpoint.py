@@ -169,6 +169,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const
 from ..finding import Severity
 from ..model.report import Remark, Report
+from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +179,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
-TRIGGERS = (("except", "checkpoint"),)
+TRIGGERS = together("except", REGION)
 _EVERYTHING = ("Exception", "BaseException")
 #: Operators whose backward pass needs what they got, so that they save tensors.
 _SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)

@@ -148,6 +148,7 @@ from ..facts.values import Instance, equals
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT315", "compiled-checkpoint-side-effect", Severity.ERROR
-TRIGGERS = (("fullgraph", "checkpoint"),)
+TRIGGERS = together("fullgraph", CHECKPOINT)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -136,6 +136,7 @@ from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.sharding import class_of, same_class, unit_classes
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +145,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT401", "reentrant-checkpoint-outside-fsdp-unit", Severity.WARNING
-TRIGGERS = (("fsdp", "checkpoint"),)
+TRIGGERS = together("FullyShardedDataParallel", (CHECKPOINT, "checkpoint_wrapper"))
 _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 
 

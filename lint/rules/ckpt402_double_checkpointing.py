@@ -207,6 +207,7 @@ from ..model.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.sharding import root
 from ..model.variant import hf_kwargs_reentrant
+from ..model.words import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,7 +216,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT402", "double-checkpointing", Severity.WARNING
-TRIGGERS = ("checkpoint_wrapper", "apply_activation_checkpointing", "utils.checkpoint", ("utils import", "checkpoint"))
+TRIGGERS = REGION
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
 
 

@@ -83,6 +83,7 @@ from typing import TYPE_CHECKING
 from ..finding import Severity
 from ..model.events import Checkpoint
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT408", "every-kth-layer-as-sqrt", Severity.NOTE
-TRIGGERS = (("sqrt", "checkpoint"), ("** 0.5", "checkpoint"), ("**0.5", "checkpoint"))
+TRIGGERS = together(("sqrt", "** 0.5", "**0.5"), CHECKPOINT)
 
 
 def check(run: Run) -> Iterator[Report]:
