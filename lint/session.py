@@ -112,7 +112,7 @@ def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -
     left, used = suppress(found, suppressions)
     if suppressions.comments and names_us(source.text):
         codes = _enabled(source.filename, settings)
-        idle = unused(source.filename, suppressions, used, _judged(codes), source.text)
+        idle = unused(source.filename, suppressions, used, _judged(source, codes), source.text)
         left += suppress((finding for finding in idle if finding.code in codes), suppressions)[0]
     return sorted(left, key=lambda finding: (finding.span, finding.code))
 
@@ -173,11 +173,17 @@ def _enabled(filename: str, settings: Settings) -> frozenset[str]:
     return enabled_codes(settings, relative)
 
 
-def _judged(codes: frozenset[str]) -> frozenset[str]:
-    """Codes and names whose suppressions can be called unused: those of rules that really ran."""
-    from .catalogue import all_rules
+def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
+    """Codes and names whose suppressions can be called unused: those of rules that could speak about this file alone.
 
-    return codes | {rule.name for rule in all_rules() if rule.code in codes}
+    A comment for another rule may be needed when the file is checked with the script that imports it.
+    """
+    from .catalogue import all_rules
+    from .prefilter import candidates
+
+    alone = {rule.code for rule in candidates(source.text)} if not is_config(source.filename) else codes
+    rules = [rule for rule in all_rules() if rule.code in codes & alone or rule.code.startswith("CKPT9")]
+    return frozenset(word for rule in rules for word in (rule.code, rule.name) if rule.code in codes)
 
 
 def _unreadable(filename: str, error: SourceError) -> Finding:

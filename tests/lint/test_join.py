@@ -105,6 +105,8 @@ def test_a_run_that_is_named_by_nothing_but_an_entry_point(project):
 def test_a_comment_in_the_file_silences_it_and_is_not_unused(project, comment):
     (project / "src" / "model.py").write_text(MODEL.replace("=True)", f"=True)  {comment}"))
     assert found(check("src")) == []
+    # Nor is it when a commit holds the file alone.
+    assert found(check("src/model.py")) == []
 
 
 def test_a_comment_in_the_script_does_not_silence_it(project):
