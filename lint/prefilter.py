@@ -25,6 +25,16 @@ def candidates(text: str) -> list[Rule]:
     ]
 
 
+def named_in_part(text: str) -> frozenset[str]:
+    """The codes of the rules of whose triggers only parts stand in ``text``: other files may give the rest."""
+    return frozenset(
+        file[: len("ckpt101")].upper()
+        for file, rule_triggers in _triggers_by_file()
+        if not any(_stands_in(trigger, text) for trigger in rule_triggers)
+        and any(part in text for trigger in rule_triggers if not isinstance(trigger, str) for part in trigger)
+    )
+
+
 @cache
 def _triggers_by_file() -> tuple[tuple[str, tuple[str | tuple[str, ...], ...]], ...]:
     if rule_files() == triggers.FILES:

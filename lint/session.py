@@ -174,16 +174,16 @@ def _enabled(filename: str, settings: Settings) -> frozenset[str]:
 
 
 def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
-    """Codes and names whose suppressions can be called unused: those of rules that could speak about this file alone.
+    """Codes and names whose suppressions can be called unused.
 
-    A comment for another rule may be needed when the file is checked with the script that imports it.
+    A comment for a rule that this file gives a part of what it looks for may be needed under a script that imports it.
     """
     from .catalogue import all_rules
-    from .prefilter import candidates
+    from .prefilter import named_in_part
 
-    alone = {rule.code for rule in candidates(source.text)} if not is_config(source.filename) else codes
-    rules = [rule for rule in all_rules() if rule.code in codes & alone or rule.code.startswith("CKPT9")]
-    return frozenset(word for rule in rules for word in (rule.code, rule.name) if rule.code in codes)
+    open_codes = named_in_part(source.text) if not is_config(source.filename) else frozenset()
+    judged = [rule for rule in all_rules() if rule.code in codes and rule.code not in open_codes]
+    return frozenset(word for rule in judged for word in (rule.code, rule.name))
 
 
 def _unreadable(filename: str, error: SourceError) -> Finding:
