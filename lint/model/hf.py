@@ -37,6 +37,10 @@ def args_of(value: Value) -> TrainerArgs | None:
 
 def is_args(value: Value) -> bool:
     """Whether ``value`` is certainly a TrainingArguments object."""
+    return all(map(_is_args, options(value)))
+
+
+def _is_args(value: Value) -> bool:
     if isinstance(value, Param) and isinstance(value.annotation, Ref):
         return is_trainer_args(canonical(value.annotation.name))
     if isinstance(value, Instance) and value.call is None:
@@ -66,7 +70,7 @@ def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
     """Whether the Trainer that gets ``args`` turns checkpointing on. Later writes to the new name count."""
     answer = _switch(args)
     for write in run.writes:
-        if same(write.obj, value) and write.field in _effective(run, SWITCHES):
+        if any(same(option, value) for option in options(write.obj)) and write.field in _effective(run, SWITCHES):
             answer = truth(write.value) if not write.place.deeper_than(args.place) else None
     return answer
 

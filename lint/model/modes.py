@@ -31,13 +31,13 @@ def is_gradient_free(call: Call) -> bool:
 
 
 class Modes:
-    """What a program does with the mode of ``model``, which transformers loaded or built."""
+    """What a program does with the mode of a model, of which ``models`` are the ways it is loaded or built."""
 
-    __slots__ = ("_run", "_switches", "escapes", "forwards", "model")
+    __slots__ = ("_run", "_switches", "escapes", "forwards", "models")
 
-    def __init__(self, run: Run, model: Result) -> None:
+    def __init__(self, run: Run, *models: Result) -> None:
         self._run = run
-        self.model = model
+        self.models = models
         #: The calls of the model itself, in program order.
         self.forwards = [call for call in run.program.calls if self._is_model(call.func)]
         self._switches = [call for call in run.method_calls("train", "eval") if self._is_model(call.receiver)]
@@ -49,7 +49,8 @@ class Modes:
         )
 
     def _is_model(self, value: Value) -> bool:
-        return all(same(unwrapped(option), self.model) for option in options(value))
+        found = [inner for option in options(value) for inner in options(unwrapped(option))]
+        return all(any(same(inner, model) for model in self.models) for inner in found)
 
     def _hands_over(self, call: Call) -> bool:
         if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
@@ -69,12 +70,12 @@ class Modes:
         if before and _turns_on(before[-1]) is False and not before[-1].place.deeper_than(forward.place):
             return before[-1].node
         if not before and self._is_loaded():
-            return self.model.node
+            return self.models[0].node
         return next((found for loop in forward.place.loops if (found := self._left_in_eval(loop, forward))), None)
 
     def _is_loaded(self) -> bool:
-        name = canonical(self.model.call.name)
-        return name.startswith("transformers.") and name.endswith(".from_pretrained")
+        names = [canonical(model.call.name) for model in self.models]
+        return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
 
     def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
         """The ``eval()`` in a turn of ``loop`` that still holds when the next turn comes to ``forward``."""

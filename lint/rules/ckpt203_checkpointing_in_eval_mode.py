@@ -164,10 +164,12 @@ def check(run: Run) -> Iterator[Report]:
     if any(run.of(TrainerBuild)):
         return  # It switches the mode itself.
     for enable in run.of(HfEnable):
-        model = unwrapped(enable.model)
-        if not isinstance(model, Result):
+        # One event for each way the model may have been built.
+        found = [unwrapped(other.model) for other in run.of(HfEnable) if other.node is enable.node]
+        models = [option for option in found if isinstance(option, Result)]
+        if len(models) < len(found):
             continue
-        modes = Modes(run, model)
+        modes = Modes(run, *models)
         forwards = [call for call in modes.forwards if call.order > enable.order and _trains(run, call)]
         cause = modes.eval_at(forwards[0]) if forwards and not modes.escapes else None
         if cause is not None:

@@ -1,0 +1,63 @@
+"""Programs that a rule once got wrong, cut down from whole training scripts: `# error: CODE` is where it must speak."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+from hf_ckpt.lint.check import check_source
+
+_ERROR = re.compile(r"# error: (CKPT\d{3})$")
+CASES = {
+    "a model that is loaded or built, left in eval mode by the first epoch": """
+        import torch
+        from accelerate import Accelerator
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        def main(args, loader, held_out):
+            if args.model:
+                model = AutoModelForCausalLM.from_pretrained(args.model)
+            else:
+                model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(args.config))
+            model.gradient_checkpointing_enable()  # error: CKPT203
+            accelerator = Accelerator()
+            model, loader = accelerator.prepare(model, loader)
+            model.train()
+            for epoch in range(3):
+                for batch in loader:
+                    accelerator.backward(model(**batch).loss)
+                model.eval()
+                with torch.no_grad():
+                    model(**held_out)
+    """,
+    "eval mode without a condition, training under one": """
+        from transformers import AutoModelForCausalLM
+
+        def main(name, loader):
+            model = AutoModelForCausalLM.from_pretrained(name)
+            model.gradient_checkpointing_enable()  # error: CKPT203
+            model.eval()
+            for step, batch in enumerate(loader):
+                if step > 10:
+                    model(**batch).loss.backward()
+    """,
+    "arguments from one of two parsers": """
+        import sys
+        from transformers import HfArgumentParser, TrainingArguments
+
+        parser = HfArgumentParser(TrainingArguments)
+        if len(sys.argv) == 2:
+            (args,) = parser.parse_json_file(sys.argv[1])
+        else:
+            (args,) = parser.parse_args_into_dataclasses()
+        args.gradient_checkpointing = True  # error: CKPT201
+    """,
+}
+
+
+@pytest.mark.parametrize("code", CASES.values(), ids=CASES.keys())
+def test_a_program_that_was_once_judged_wrongly(code):
+    code = textwrap.dedent(code)
+    expected = [(n, m[1]) for n, line in enumerate(code.splitlines(), 1) if (m := _ERROR.search(line))]
+    assert [(finding.span.line, finding.code) for finding in check_source(code)] == expected
