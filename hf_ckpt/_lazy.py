@@ -10,7 +10,7 @@ from .errors import MissingExtraError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_RUNTIME = frozenset({"torch", "transformers", "accelerate", "peft", "scipy"})
+_RUNTIME = frozenset({"torch", "transformers", "accelerate", "peft", "numpy", "scipy"})
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -25,11 +25,17 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         try:
             return getattr(import_module(homes[name], package), name)
         except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing not in _RUNTIME:
+            missing = missing_extra(error, f"{package}.{name}")
+            if missing is None:
                 raise
-            raise MissingExtraError(
-                f"{package}.{name} needs {missing}, which is not installed: run `pip install 'hf-ckpt[train]'`"
-            ) from error
+            raise missing from error
 
     return load
+
+
+def missing_extra(error: ModuleNotFoundError, user: str) -> MissingExtraError | None:
+    """What to say when ``user`` needs a package of the runtime; None when something else is missing."""
+    missing = (error.name or "").partition(".")[0]
+    if missing not in _RUNTIME:
+        return None
+    return MissingExtraError(f"{user} needs {missing}, which is not installed: run `pip install 'hf-ckpt[train]'`")

@@ -1,4 +1,7 @@
-"""``hf-ckpt``: the decisions of a policy from the shell."""
+"""``hf-ckpt``: the decisions of a policy from the shell.
+
+The commands import the runtime when they run, so that help, options and the list of policies need no torch.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import sys
 
 import click
 
-from ..errors import CkptError, MissingExtraError
+from .._lazy import missing_extra
+from ..errors import CkptError
+from . import bench, explain, plan, policies, verify
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -15,24 +20,24 @@ def command() -> None:
     """Selective activation checkpointing: plan it, explain it, measure it, prove it."""
 
 
+for _module in (plan, explain, bench, verify, policies):
+    command.add_command(_module.command)
+
+
 def main() -> None:
     """The entry point: every expected error is one line on stderr and exit code 2."""
     try:
-        _load_commands()
-        command()
+        _run()
     except CkptError as error:
         click.echo(f"hf-ckpt: {error}", err=True)
         sys.exit(2)
 
 
-def _load_commands() -> None:
+def _run() -> None:
     try:
-        from . import bench, explain, plan, policies, verify
+        command()
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("torch", "transformers", "accelerate", "peft", "scipy"):
+        missing = missing_extra(error, "this command")
+        if missing is None:
             raise
-        raise MissingExtraError(
-            f"hf-ckpt needs {error.name}, which is not installed: run `pip install 'hf-ckpt[train]'`"
-        ) from error
-    for module in (plan, explain, bench, verify, policies):
-        command.add_command(module.command)
+        raise missing from error

@@ -5,45 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-import torch
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import Progress
 from rich.table import Table
 
 from ..policy import parse_policy
-from ..race import Lap, race
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..race import Lap
 
 
 @click.command("bench")
 @subject_options
 @click.option("--policy", "policies", multiple=True, default=("full", "balanced", "budget=0.5"), show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
+@click.option("--compile-recompute", is_flag=True, help="Let inductor fuse what backward rebuilds.")
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
-def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int) -> None:
+def command(subject: Subject, policies: tuple[str, ...], engine: str, compile_recompute: bool, rounds: int) -> None:
     """Run alternating steps of every policy and of `none`, and compare time, held bytes and peak.
 
     Times are ratios to `none` within the same round, medians over the rounds; memory is counted from storages on CPU
     and by the allocator on CUDA.
     """
+    import torch
+
+    from ..race import race
+    from .model import build_model, token_ids
+
     parsed = [parse_policy(text) for text in policies]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = subject.build(device)
+    model = build_model(subject, device)
+    ids = token_ids(subject, model, device)
     with Progress(transient=True) as progress:
         task = progress.add_task("rounds", total=rounds)
         laps = race(
-            model, subject.ids(model, device), parsed, rounds=rounds, engine=engine, tick=lambda: progress.advance(task)
+            model,
+            ids,
+            parsed,
+            rounds=rounds,
+            engine=engine,
+            compile_recompute=compile_recompute,
+            tick=lambda: progress.advance(task),
         )
     Console().print(_table(subject, laps))
 
 
 def _table(subject: Subject, laps: Sequence[Lap]) -> Table:
-    title = f"{subject.model}, {subject.batch} x {subject.length} tokens, {subject.dtype}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=str(subject), title_justify="left")
     table.add_column("policy")
     for heading in ("held after forward", "of none", "peak of a step", "of none", "step time of none"):
         table.add_column(heading, justify="right")

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from ..errors import PolicyError
-from ..forecast import as_solution, limits_for
-from ..planner.explain import frontier, kinds_in_use, ledger_rows, next_gain
+from ..planner.plot import plot_frontier
 from ..planner.tables import frontier_table, gain_line, ledger_table
 from ..policy import parse_policy
-from .outlook import look_at
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..planner.problem import Problem
     from ..planner.solve import Solution
 
@@ -34,7 +33,13 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     Then the frontier (the fastest plan at each budget), and what the next GiB would buy. Nothing is trained and no
     weight is loaded; times are those of this machine.
     """
+    from ..forecast import as_solution, limits_for
+    from ..planner.explain import frontier, next_gain
+    from .outlook import look_at
+
     parsed = parse_policy(policy)
+    if plot is not None and not plot.parent.is_dir():
+        raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
     outlook = look_at(subject, memory, optimizer)
     problem, solution = as_solution(outlook, parsed)
     console = Console()
@@ -46,11 +51,13 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     if limits is not None:
         console.print(gain_line(next_gain(problem, limits, solution)))
     if plot is not None:
-        _draw(found, plot, solution.predicted.held)
+        plot_frontier(found, plot, marked=solution.predicted.held)
         console.print(f"wrote {plot}")
 
 
-def _ledgers(problem: Problem, solution: Solution) -> list[object]:
+def _ledgers(problem: Problem, solution: Solution) -> list[Table]:
+    from ..planner.explain import kinds_in_use, ledger_rows
+
     return [
         ledger_table(
             ledger_rows(problem.kinds[kind], plan),
@@ -58,11 +65,3 @@ def _ledgers(problem: Problem, solution: Solution) -> list[object]:
         )
         for numbers, kind, plan in kinds_in_use(problem, solution)
     ]
-
-
-def _draw(found: object, path: Path, marked: int) -> None:
-    from ..planner.plot import plot_frontier
-
-    if not path.parent.is_dir():
-        raise PolicyError(f"--plot {path}: the folder {path.parent} does not exist")
-    plot_frontier(found, path, marked=marked)  # type: ignore[arg-type]

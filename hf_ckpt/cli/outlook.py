@@ -15,6 +15,7 @@ from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
 from ..planner.calibrate import calibration
 from ..planner.device_memory import device_memory
 from ..planner.state import static_state
+from .model import build_model, token_ids
 
 if TYPE_CHECKING:
     from .subject import Subject
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 def look_at(subject: Subject, memory: str | None, optimizer: str) -> Outlook:
     """The outlook for training ``subject``; ``memory`` is the device's, by default this machine's."""
-    model = subject.build("meta")
+    model = build_model(subject, "meta")
     anatomy = read_anatomy(model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     state = static_state(model, optimizer)
     held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     return Outlook(
         anatomy=anatomy,
-        ledgers=dry_ledgers(model, anatomy, subject.ids(model, "meta"), device),
+        ledgers=dry_ledgers(model, anatomy, token_ids(subject, model, "meta"), device),
         head=head_shape(model, subject.batch * subject.length),
         rates=calibration(device),
         memory=DeviceMemory(_total(memory, device), held),

@@ -10,13 +10,15 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from ..errors import BudgetError, PolicyError
-from ..forecast import Outlook, forecast
-from ..policy import Policy, parse_policy
-from .outlook import look_at
+from ..policy import parse_policy
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..forecast import Outlook
     from ..planner.problem import Assessment
+    from ..policy import Policy
 
 #: What is compared when no policy is named.
 USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every(2)", "budget=0.5", "full")
@@ -32,20 +34,36 @@ def command(subject: Subject, policies: tuple[str, ...], memory: str | None, opt
 
     Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine.
     """
+    from ..forecast import forecast
+    from .outlook import look_at
+
     parsed = [parse_policy(text) for text in policies or USUAL]
     outlook = look_at(subject, memory, optimizer)
-    Console().print(_table(subject, outlook, parsed))
-
-
-def _table(subject: Subject, outlook: Outlook, policies: list[Policy]) -> Table:
     whole = forecast(outlook, parse_policy("none"))
-    size = f"{subject.batch} x {subject.length} tokens"
-    table = Table(title=f"{subject.model}, {size}, {subject.dtype}", title_justify="left")
+    Console().print(_table(subject, outlook, whole, [(policy, _forecast(outlook, policy)) for policy in parsed]))
+
+
+def _forecast(outlook: Outlook, policy: Policy) -> Assessment | PolicyError | BudgetError:
+    from ..forecast import forecast
+
+    try:
+        return forecast(outlook, policy)
+    except (PolicyError, BudgetError) as error:
+        return error
+
+
+def _table(
+    subject: Subject,
+    outlook: Outlook,
+    whole: Assessment,
+    forecasts: Sequence[tuple[Policy, Assessment | PolicyError | BudgetError]],
+) -> Table:
+    table = Table(title=str(subject), title_justify="left")
     table.add_column("policy")
     for heading in ("held by layers", "of none", "peak beside state", "added ms a step"):
         table.add_column(heading, justify="right")
-    for policy in policies:
-        table.add_row(str(policy), *_figures(outlook, policy, whole))
+    for policy, found in forecasts:
+        table.add_row(str(policy), *_figures(found, whole))
     untraced = sum(ledger is None for ledger in outlook.ledgers)
     state = f"state: {decimal(outlook.memory.used)} of weights, {decimal(outlook.to_come)} of gradients and optimizer"
     caption = f"{state}; times as measured on {outlook.rates.device}"
@@ -53,10 +71,8 @@ def _table(subject: Subject, outlook: Outlook, policies: list[Policy]) -> Table:
     return table
 
 
-def _figures(outlook: Outlook, policy: Policy, whole: Assessment) -> list[str]:
-    try:
-        found = forecast(outlook, policy)
-    except (PolicyError, BudgetError) as error:
-        return [f"[dim]{error}[/dim]", "", "", ""]
+def _figures(found: Assessment | PolicyError | BudgetError, whole: Assessment) -> list[str]:
+    if isinstance(found, PolicyError | BudgetError):
+        return [f"[dim]{found}[/dim]", "", "", ""]
     share = f"{found.held / whole.held:.2f}" if whole.held else ""
     return [decimal(found.held), share, decimal(found.peak), f"{1000 * found.seconds:.1f}"]

@@ -6,12 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import torch
 from rich.console import Console
 
-from ..certificate import certify
 from ..policy import parse_policy
-from ..proof.table import as_table
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -22,17 +19,26 @@ if TYPE_CHECKING:
 @subject_options
 @click.option("--policy", default="budget=0.5", show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
+@click.option("--compile-recompute", is_flag=True, help="Let inductor fuse what backward rebuilds.")
 @click.option("--seed", default=0, show_default=True)
-def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
+def command(subject: Subject, policy: str, engine: str, compile_recompute: bool, seed: int) -> None:
     """Compare one micro-batch with and without a policy, under the same random numbers.
 
     The model has random weights. Exit code 0: loss and all gradients are bitwise equal; 1: they are not.
     """
+    import torch
+
+    from ..certificate import certify
+    from ..proof.table import as_table
+    from .model import build_model, token_ids
+
     parsed = parse_policy(policy)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
-    model = subject.build(device)
-    certificate = certify(model, subject.ids(model, device), parsed, engine=engine, seed=seed)
+    model = build_model(subject, device)
+    certificate = certify(
+        model, token_ids(subject, model, device), parsed, engine=engine, seed=seed, compile_recompute=compile_recompute
+    )
     console = Console()
     console.print(as_table(certificate.report))
     console.print(_verdict(certificate))

@@ -17,6 +17,7 @@ HEAVY = ("torch", "transformers", "peft", "accelerate", "numpy", "scipy")
         "import hf_ckpt; dir(hf_ckpt); hf_ckpt.__version__",
         "import hf_ckpt.lint; hf_ckpt.lint.check_source('x = 1')",
         "import hf_ckpt.errors",
+        "import hf_ckpt.cli",
     ],
 )
 def test_no_torch(code, tmp_path):

@@ -44,11 +44,26 @@ def test_the_runtime_without_torch_says_what_to_install(wheel_environment, code)
     assert "ImportError" in last or "MissingExtraError" in last
 
 
-def test_hf_ckpt_without_torch(wheel_environment):
-    done = wheel_environment.run("hf-ckpt", "plan", "--model", "nowhere")
-    assert done.returncode != 0
-    assert "pip install 'hf-ckpt[train]'" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--help",), "Forecast policies for a model"),
+        (("plan", "--help"), "Name on the hub, or a folder with a config.json"),
+        (("policies",), "dots_saveable"),
+    ],
+)
+def test_what_hf_ckpt_can_do_without_torch(wheel_environment, arguments, says):
+    done = wheel_environment.run("hf-ckpt", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert says in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "bench", "verify"])
+def test_a_command_without_torch_says_what_to_install(wheel_environment, command):
+    done = wheel_environment.run("hf-ckpt", command, "--model", "nowhere")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'hf-ckpt[train]'" in line
 
 
 def test_a_users_own_modules_do_not_shadow_ours(wheel_environment, tmp_path):

@@ -1,0 +1,86 @@
+"""Builds the model that a command speaks about, and a batch for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+)
+
+from ..errors import CkptError
+from .subject import DTYPES
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .subject import Subject
+
+_KINDS = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM)
+
+
+def build_model(subject: Subject, device: torch.device | str) -> nn.Module:
+    """The model with random weights on ``device`` (``"meta"``: no memory at all), in training mode.
+
+    Raises CkptError when there is no such model, it does not train on token ids, or transformers cannot build it.
+    """
+    config = _config(subject.model)
+    if subject.layers is not None:
+        config.get_text_config().num_hidden_layers = subject.layers
+    kind = _kind(subject.model, config)
+    with torch.device(device):
+        try:
+            model: nn.Module = kind.from_config(
+                config, attn_implementation=subject.attention, dtype=getattr(torch, DTYPES[subject.dtype])
+            )
+        except (ValueError, ImportError) as error:
+            raise CkptError(f"transformers cannot build `{subject.model}`: {_first_line(error)}") from error
+        if subject.lora:
+            model = _with_lora(model, subject.lora)
+    return model.train()
+
+
+def token_ids(subject: Subject, model: nn.Module, device: torch.device | str) -> torch.Tensor:
+    """Token ids (batch, length), int64."""
+    vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    if torch.device(device).type == "meta":
+        return torch.zeros(subject.batch, subject.length, dtype=torch.long, device="meta")
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(vocabulary, (subject.batch, subject.length), generator=generator).to(device)
+
+
+def _config(model: str) -> Any:
+    try:
+        return AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise CkptError(
+            f"`{model}` is neither a model on the hub nor a folder with a config.json: {_first_line(error)}"
+        ) from error
+
+
+def _kind(model: str, config: Any) -> Any:
+    """The auto class that gives this config a loss on token ids."""
+    kinds = (AutoModelForSeq2SeqLM,) if config.is_encoder_decoder else _KINDS
+    for kind in kinds:
+        if type(config) in kind._model_mapping:
+            return kind
+    raise CkptError(
+        f"`{model}` is a {type(config).__name__}, which transformers trains on something else than token ids: "
+        "use `hf_ckpt.apply` and `handle.measure()` on your own batch"
+    )
+
+
+def _with_lora(model: nn.Module, rank: int) -> nn.Module:
+    from peft import LoraConfig, get_peft_model
+
+    adapted: nn.Module = get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear"))
+    return adapted
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
