@@ -43,13 +43,21 @@ DEFAULT_POLICY = "budget=auto"
 class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Selective activation checkpointing for ``Trainer(callbacks=[SelectiveCkpt()])``.
 
-    ``policy`` is a policy string, its dict form or a Policy; ``budget="72GiB"`` is short for the policy
-    ``"budget=72GiB"``, and neither means ``budget=auto``; ``engine`` as in ``hf_ckpt.apply``. It replaces
-    ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on. It goes on
-    when training begins and comes off when training ends; after the first step the run itself must show that every
-    chosen layer was replayed, else NoEffectError stops the run with the cause and the model is restored.
+    ``policy`` is a policy string, its dict form or a Policy; ``budget`` is short for a ``budget`` policy: a size with
+    its unit for the device's peak in bytes (``"72GiB"``, ``"80GB"``), a share above 0 and up to 1 of what the layers
+    would save (``0.5``, ``"50%"``), or ``"auto"``, which is also what neither means; ``engine`` and
+    ``compile_recompute`` as in ``hf_ckpt.apply``.
 
-    Raises PolicyError at construction, ConflictError and ModelStructureError before the first step.
+    It replaces ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on.
+    It goes on when training begins and comes off when training ends; after the first step the run itself must show that
+    every chosen layer was replayed, else NoEffectError stops the run with the cause and the model is restored.
+
+    ``report`` is the table of the measured step, None before there is one. Logs get ``ckpt/held_bytes`` (after
+    forward), ``ckpt/recomputed_share`` (of the layers), ``ckpt/backward_forward_ratio`` (of times) and on CUDA
+    ``ckpt/peak_bytes``.
+
+    Raises PolicyError and BudgetError at construction; these, ConflictError and ModelStructureError before the first
+    step.
     """
 
     def __init__(
@@ -58,9 +66,11 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         *,
         budget: str | float | None = None,
         engine: str | Engine = Engine.TRACED,
+        compile_recompute: bool = False,
     ) -> None:
         self.policy = _chosen_policy(policy, budget)
         self.engine = Engine(engine)
+        self.compile_recompute = compile_recompute
         self.report: Report | None = None
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
@@ -74,7 +84,12 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def state(self) -> dict[str, Any]:
         """What a Trainer checkpoint stores: the policy, in the string form it can be built from."""
-        return {"args": {"policy": str(self.policy), "engine": str(self.engine)}, "attributes": {}}
+        args = {
+            "policy": str(self.policy),
+            "engine": str(self.engine),
+            "compile_recompute": self.compile_recompute,
+        }
+        return {"args": args, "attributes": {}}
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Refuse a double checkpointing as early as possible."""
@@ -95,6 +110,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             engine=self.engine,
             optimizer=args.optim,
             accumulates_gradients=args.gradient_accumulation_steps > 1,
+            compile_recompute=self.compile_recompute,
         )
         self._clock = StepClock(model)
         self._measured_steps = 0

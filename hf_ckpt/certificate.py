@@ -47,14 +47,22 @@ Step = tuple[torch.Tensor, dict[str, torch.Tensor]]
 
 
 def certify(
-    model: torch.nn.Module, ids: torch.Tensor, policy: Policy, *, engine: str = "traced", seed: int = 0
+    model: torch.nn.Module,
+    ids: torch.Tensor,
+    policy: Policy,
+    *,
+    engine: str = "traced",
+    seed: int = 0,
+    compile_recompute: bool = False,
 ) -> Certificate:
     """Run ``ids`` (batch, length; int64) four times: twice plain, then twice under ``policy``, whose second run counts.
 
-    The model is restored and its gradients are cleared. A ``budget`` policy learns in its first run.
+    ``ids`` are on the model's device and serve as labels too; every run starts from ``seed``. The model is restored and
+    its gradients are cleared. A ``budget`` policy learns in its first run. Raises what :func:`hf_ckpt.apply` raises,
+    and BudgetError when a budget is smaller than the thriftiest plan for these ids.
     """
     reference, again = _step(model, ids, seed), _step(model, ids, seed)
-    handle = apply(model, policy, engine=engine)
+    handle = apply(model, policy, engine=engine, compile_recompute=compile_recompute)
     try:
         _step(model, ids, seed)
         with handle.measure():

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """A policy applied to a model. Not part of the model: copies and checkpoints of the model never contain it."""
+    """A policy applied to a model. Not part of the model: copies and checkpoints of the model never contain it.
+
+    ``decisions`` maps each decoder layer's full name to what the policy decided about it; ``anatomy`` is what was found
+    in the model.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,11 @@ class Handle:
             self._meter.stop()
 
     def report(self) -> Report:
-        """What the policy decided and, when a step was measured, what it did. ``print`` shows it as a table."""
+        """What the policy decided and, when a step was measured, what it did. ``print`` shows it as a table.
+
+        Bytes are those that autograd holds after the last measured forward, parameters not counted; replays are summed
+        over everything measured since :meth:`start_measuring`.
+        """
         return make_report(self.policy, self.anatomy, self.decisions, self.installation.regions, self._meter)
 
     def restore(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,7 +14,7 @@ from .policy import parse_policy
 from .proof.peak import PeakMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .policy import Policy
 
@@ -39,15 +39,23 @@ def race(
     *,
     rounds: int = 7,
     engine: str = "traced",
+    compile_recompute: bool = False,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Lap]:
-    """Run every policy and ``none`` in turn, ``rounds`` times. The model is restored. ``tick`` is called a round."""
+    """Run training steps of every policy and of ``none`` in turn, ``rounds`` times, and say what each cost.
+
+    ``ids`` are token ids (batch, length), int64, on the model's device; they are the labels too. ``tick`` is called
+    after each round. The first of the laps is ``none``, the others are in the order of ``policies``. The model is
+    restored; its gradients are those of the last step. Raises what :func:`hf_ckpt.apply` raises, and BudgetError when
+    a budget is smaller than the thriftiest plan for these ids.
+    """
     entries = [parse_policy("none"), *policies]
-    counted = [_count(model, ids, policy, engine) for policy in entries]
+    options = {"engine": engine, "compile_recompute": compile_recompute}
+    counted = [_count(model, ids, policy, options) for policy in entries]
     times: list[list[float]] = [[] for _ in entries]
     for _ in range(rounds):
         for place, policy in enumerate(entries):
-            times[place].append(_timed(model, ids, policy, engine))
+            times[place].append(_timed(model, ids, policy, options))
         tick()
     return [
         Lap(str(policy), *counts, median(t / base for t, base in zip(own, times[0], strict=True)))
@@ -55,8 +63,8 @@ def race(
     ]
 
 
-def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, engine: str) -> tuple[int, int]:
-    handle = apply(model, policy, engine=engine)
+def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, options: Mapping[str, Any]) -> tuple[int, int]:
+    handle = apply(model, policy, **options)
     try:
         _step(model, ids)  # traces, checks and plans are made here
         with handle.measure():
@@ -68,8 +76,8 @@ def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, engine: st
         handle.restore()
 
 
-def _timed(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, engine: str) -> float:
-    handle = apply(model, policy, engine=engine)
+def _timed(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, options: Mapping[str, Any]) -> float:
+    handle = apply(model, policy, **options)
     try:
         for _ in range(2):  # a fresh policy checks its first rebuild, and a budget plans
             _step(model, ids)

@@ -17,7 +17,11 @@ __all__ = ["LayerSelector", "Policy", "decide", "from_dict", "parse_policy", "po
 
 
 def parse_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
-    """A policy from its string, its dict form, or itself. Raises PolicyError."""
+    """A policy from its string, its dict form, or itself.
+
+    The string is what ``str(policy)`` writes (``"attention+norm@layers(0-7)"``), the dict what ``to_dict`` returns.
+    Raises PolicyError for what is neither or is malformed, BudgetError for a ``budget`` that is no memory budget.
+    """
     match spec:
         case Policy():
             return spec

@@ -126,7 +126,10 @@ def _union(parts: list[RecomputeSublayers | RecomputeExcept]) -> Decision:
 
 
 def decide(policy: Policy, stacks: Iterable[Stack]) -> dict[str, Decision]:
-    """The decision of every layer of every stack by full name; :class:`Keep` where the policy is silent."""
+    """The decision of every layer of every stack by full name; :class:`Keep` where the policy is silent.
+
+    Raises PolicyError when the policy names layers or sublayers that a stack has not, or contradicts itself.
+    """
     decisions: dict[str, Decision] = {}
     for stack in stacks:
         spoken = policy.decide(stack) if speaks_about(policy, stack) else {}

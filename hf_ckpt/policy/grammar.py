@@ -30,7 +30,10 @@ _VALUE = re.compile(r"\s*(?P<value>[\w.%-]+)")
 
 
 def parse_string(text: str) -> Policy:
-    """Read a policy string such as ``"attention+norm@layers(0-7,12)"``. Raises PolicyError with the position."""
+    """Read a policy string such as ``"attention+norm@layers(0-7,12)"``.
+
+    Raises PolicyError with the position, BudgetError for a ``budget`` that is no memory budget.
+    """
     reader = _Reader(text)
     policy = reader.policy()
     reader.expect_end()
@@ -131,7 +134,7 @@ def sum_of(terms: list[Policy]) -> Policy:
 
 
 def to_dict(policy: Policy) -> dict[str, Any]:
-    """The JSON form of a policy."""
+    """The JSON form of a policy: ``from_dict`` reads it back to an equal one."""
     terms = policy.terms if isinstance(policy, Sum) else (policy,)
     return {"terms": [_term_to_dict(term) for term in terms]}
 
