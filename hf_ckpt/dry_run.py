@@ -47,7 +47,8 @@ def dry_ledgers(
 ) -> list[LayerLedger | None]:
     """The ledger of each layer, in order, for token ids of shape (batch, length); None where a layer is untraceable.
 
-    ``model`` may be on the meta device, and stays untouched; ``device`` is the one to plan for (kernels differ).
+    ``model`` may be on the meta device, and stays untouched; ``device`` is the one to plan for (kernels differ);
+    ``bf16_autocast`` traces under autocast to bfloat16 there. An encoder-decoder gets the ids on both sides.
     Raises ModelStructureError when no layer has transformers' checkpointing switch or the forward never reaches them.
     """
     caught = _catch(model, anatomy, ids)
@@ -78,7 +79,7 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
     try:
         # transformers asks fake tensors no questions about their values, and meta tensors it does.
         with FakeTensorMode(allow_non_fake_inputs=True) as mode, _unpacked():
-            model.train()(input_ids=mode.from_tensor(ids), use_cache=False)
+            model.train()(**_inputs(model, mode.from_tensor(ids)), use_cache=False)
     finally:
         model.train(training)
         for change in reversed(changes):
@@ -86,6 +87,11 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
     if any(note.call is None for note in caught):
         raise ModelStructureError(f"a forward of {type(model).__name__} on token ids does not run all of its layers")
     return caught
+
+
+def _inputs(model: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    encodes: bool = getattr(model.config, "is_encoder_decoder", False)
+    return {"input_ids": ids} | ({"decoder_input_ids": ids} if encodes else {})
 
 
 @contextmanager
