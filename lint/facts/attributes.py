@@ -97,14 +97,20 @@ def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None
         if name in owner.fields:
             return owner.fields[name]
         if name in owner.body:
-            return bound(owner.body[name], instance, node)
+            found = bound(owner.body[name], instance, node)
+            # What a dataclass declares is a default: `self` may have been built with something else.
+            is_default = instance.call is None and not isinstance(found, Method | Function) and is_dataclass(cls)
+            return join(found, UNKNOWN) if is_default else found
     return None
 
 
 def field_argument(instance: Instance, name: str) -> Value:
     """What the constructor of a dataclass was given for field ``name``."""
     assert instance.call is not None
-    names = [field for cls in (*reversed([*ancestors(instance.cls)]), instance.cls) for field in declared_fields(cls)]
+    owners = (*reversed([*ancestors(instance.cls)]), instance.cls)
+    names = [field for cls in owners for field in declared_fields(cls)]
+    if not all(isinstance(base, Class) for cls in owners for base in cls.bases):
+        names = []  # The fields of an imported class come first.
     return instance.call.argument(names.index(name) if name in names else None, name)
 
 

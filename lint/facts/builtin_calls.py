@@ -8,6 +8,7 @@ from .attributes import get_attribute, iterate, set_item
 from .bindings import write
 from .calls import Call
 from .dicts import merge_into
+from .parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from .values import (
     UNKNOWN,
     Absent,
@@ -15,6 +16,7 @@ from .values import (
     Class,
     Const,
     Dict,
+    Function,
     Instance,
     Partial,
     Ref,
@@ -43,8 +45,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             held.items += call.args[-1:]
             held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
             return None
-        case Attr(base=Result(call=maker), name=name) if name.startswith("parse_"):
-            return _parse(maker, name, call)
+        case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
+            return parser_method(held, name, call)
         case _:
             return None
     return handler(walk, call) if handler is not None else None
@@ -164,25 +166,19 @@ def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
     )
 
 
-def _parse(maker: Call, name: str, call: Call) -> Value | None:
-    """``HfArgumentParser(classes).parse_...()``: one object a class, every field up to the command line."""
-    if maker.name.rpartition(".")[2] not in ("HfArgumentParser", "TrlParser"):
-        return None
-    given = maker.argument(0, "dataclass_types")
-    classes = given.items if isinstance(given, Seq) else [given]
-    made = [_parsed(cls, call) for cls in classes]
-    return Seq("tuple", made, isinstance(given, Seq) and given.open, call.node)
-
-
-def _parsed(cls: Value, call: Call) -> Value:
-    constructed = Call(call.node, cls, call.place, call.order)
-    constructed.open_kwargs = True
-    match cls:
-        case Class():
-            return Instance(cls, constructed)
-        case Ref():
-            return Result(constructed)
-    return Unknown(call.node)
+def _field(walk: Walk, call: Call) -> Value | None:
+    """``dataclasses.field(default=...)`` in a class body stands for what the field holds when it is not given."""
+    factory = call.keyword("default_factory")
+    match factory:
+        case Function():
+            made = Call(call.node, factory, walk.place, walk.program.next_order())
+            return walk.follow(factory, made, None)
+        case Ref("builtins.dict"):
+            return Dict({}, False, call.node, walk.place)
+        case Ref("builtins.list"):
+            return Seq("list", [], False, call.node, walk.place)
+    default = call.keyword("default")
+    return Unknown(call.node) if isinstance(default, Absent) else default
 
 
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
@@ -200,4 +196,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
     "dataclasses.replace": _replace,
+    "dataclasses.field": _field,
+    "argparse.ArgumentParser": parser_made,
+    "argparse.Namespace": namespace_made,
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Absent, Partial, Ref, Value, options
+from ..facts.attributes import ancestors
+from ..facts.values import ABSENT, Absent, Class, Partial, Ref, Value, options
 from .variant import torch_reentrant
 
 if TYPE_CHECKING:
@@ -279,8 +280,17 @@ class TrainerArgs(HfSetting):
         """The dict of arguments for torch's checkpoint; ABSENT when not given."""
         return self._either("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
 
+    def declared(self, *names: str) -> Value:
+        """The default that a class of the file, derived from the library's, gives the field; ABSENT for none."""
+        cls = self.call.func
+        if not isinstance(cls, Class):
+            return ABSENT
+        owners = (cls, *ancestors(cls))
+        return next((owner.body[name] for owner in owners for name in names if name in owner.body), ABSENT)
+
     def _either(self, new: str, old: str) -> Value:
-        return self.call.keyword(new) if new in self.call.kwargs else self.call.keyword(old)
+        given = self.call.keyword(new) if new in self.call.kwargs else self.call.keyword(old)
+        return self.declared(new, old) if isinstance(given, Absent) else given
 
 
 class TrainerBuild(Event):
