@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .attributes import get_attribute, get_item, iterate
 from .bindings import assign
 from .calling import evaluate_call
+from .conditions import decided
 from .dicts import merge_into
 from .places import Guard
 from .scopes import Scope
@@ -91,7 +92,7 @@ def _lambda(walk: Walk, node: ast.Lambda) -> Value:
 
 def _conditional(walk: Walk, node: ast.IfExp) -> Value:
     test = evaluate(walk, node.test)
-    known = truth(test)
+    known = decided(walk, node.test, test)
     outside = walk.place
     chosen: list[Value] = []
     for taken, branch in ((True, node.body), (False, node.orelse)):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from .attributes import iterate
 from .bindings import assign, write
+from .conditions import decided
 from .imports import bind_import, bind_import_from
 from .places import Guard, Loop
 from .scopes import Scope
-from .values import UNKNOWN, Class, Const, Dict, Function, Unknown, Value, join, truth
+from .values import UNKNOWN, Class, Const, Dict, Function, Unknown, Value, join
 from .walk import Returned, Walk
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _delete(walk: Walk, node: ast.Delete) -> None:
 
 def _if(walk: Walk, node: ast.If) -> bool:
     test = walk.evaluate(node.test)
-    known = truth(test)
+    known = decided(walk, node.test, test)
     if known is not None:
         return execute(walk, node.body if known else node.orelse)
     if _is_main(node.test):

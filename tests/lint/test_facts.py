@@ -247,3 +247,20 @@ def test_deep_call_chains_are_cut_not_followed_forever():
     lines = ["def f0(): return 1"] + [f"def f{n}(): return f{n - 1}() or f{n - 1}()" for n in range(1, 30)]
     found = program("\n".join([*lines, "f29()"]))
     assert len(found.calls) < 10_000
+
+
+def test_both_ways_of_a_switch_that_others_set():
+    code = """
+        class Net:
+            def __init__(self):
+                self.checkpointing = False
+                if self.checkpointing:
+                    never()
+            def forward(self, x):
+                if self.checkpointing and self.training:
+                    return first(x)
+                return second(x)
+    """
+    names = {getattr(call.node.func, "id", "") for call in program(code).calls}
+    assert {"first", "second"} <= names
+    assert "never" not in names
