@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .configs import is_config
+from .configs.comments import comments_of
 from .finding import Edit, Span
 from .source import split_lines, with_edits
 from .suppress import comment_row, read_suppressions
@@ -28,15 +30,20 @@ def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> li
     """The edits that silence ``findings``.
 
     A comment of that kind that stands on the line already is extended. What the tool says about a file as a whole, or
-    about another suppression, cannot be silenced by a comment and is left alone.
+    about another suppression, cannot be silenced by a comment and is left alone; so is JSON, which has no comments.
     """
+    if source.filename.endswith(".json"):
+        return []
+    in_config = is_config(source.filename)
     codes_by_row: dict[int, dict[str, None]] = {}
     for finding in findings:
         if not finding.code.startswith("CKPT9"):
-            codes_by_row.setdefault(comment_row(source.text, finding.span.line), {})[finding.code] = None
+            # A configuration is no Python, and its findings stand at keys, behind which a comment may follow.
+            row = finding.span.line if in_config else comment_row(source.text, finding.span.line)
+            codes_by_row.setdefault(row, {})[finding.code] = None
     existing = {
         suppression.span.line: suppression
-        for suppression in read_suppressions(source.text).comments
+        for suppression in (comments_of(source) if in_config else read_suppressions(source.text)).comments
         if suppression.kind == "ignore" and suppression.codes and not suppression.own_line
     }
     lines = split_lines(source.text)

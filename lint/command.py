@@ -59,7 +59,8 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> in
     for path in found.missing:
         print(f"error: {path}: no such file or folder", file=sys.stderr)
     if not found.files and not found.missing:
-        print(f"warning: no Python file or notebook to check in {' '.join(options.paths)}", file=sys.stderr)
+        where = " ".join(options.paths)
+        print(f"warning: no Python file, notebook or configuration to check in {where}", file=sys.stderr)
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
     if options.run_configs or any(is_launch(path) for path in found.files):
         from .configs.runs import in_runs
@@ -69,6 +70,8 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> in
             print(f"error: {problem}", file=sys.stderr)
         if problems:
             return FAILURE
+        if not jobs:
+            print(f"warning: no training that can be read is started in {' '.join(options.paths)}", file=sys.stderr)
     status = _mode(options)(jobs, options)
     return FAILURE if found.missing else status
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from .configs import CONFIG_SUFFIXES, is_config
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from .settings import Settings
 
 #: Kinds of file that a folder is searched for. A file named on the command line is read whatever it is called.
-SUFFIXES = (".py", ".ipynb", ".yaml", ".yml", ".json")
+SUFFIXES = (".py", ".ipynb", *CONFIG_SUFFIXES)
+#: Bytes; a larger YAML or JSON file found in a folder is data.
+LARGEST_CONFIG = 100_000
 #: Folders that never hold the user's own code (ruff's defaults).
 SKIPPED_FOLDERS = frozenset(
     {
@@ -99,7 +103,7 @@ def _walk(top: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
             continue
         if is_folder:
             yield from _walk(path, settings_for)
-        elif entry.is_file():
+        elif entry.is_file() and not (is_config(name) and entry.stat().st_size > LARGEST_CONFIG):
             yield path
 
 

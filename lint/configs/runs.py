@@ -49,6 +49,9 @@ def in_runs(
 
 def _with_runs(job: Job, runs: list[RunFiles]) -> Job:
     own = tuple(run for run in runs if job.path in run.files)
+    if any(run.script is not None for run in own):
+        # With the script more is known than without.
+        own = tuple(run for run in own if run.script is not None)
     return job._replace(settings=job.settings._replace(runs=own))
 
 
@@ -88,15 +91,15 @@ def _problem(config: str) -> Iterator[str]:
 
 
 def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
-    """The runs of ``files`` that were named on the command line, each with ``configs``."""
-    files = tuple(files)
-    found = [run for file in files if is_launch(file) for run in _started_by(file, configs)]
-    if configs:
-        scripts = [file for file in files if not is_config(file) and not is_launch(file)]
-        beside = tuple(file for file in files if is_config(file))
-        found += [RunFiles(script, (*configs, *beside)) for script in scripts]
-        if not scripts:
-            found.append(RunFiles(None, (*configs, *beside)))
+    """The runs that ``files`` start: each with ``configs``, or with what a launch script names."""
+    found: list[RunFiles] = []
+    for file in files:
+        if is_launch(file):
+            found += _started_by(file, configs)
+        elif configs and is_config(file):
+            found.append(RunFiles(None, (file, *configs)))
+        elif configs:
+            found.append(RunFiles(file, configs))
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..configs import is_config
+
 if TYPE_CHECKING:
     from ..finding import Finding, Fix, Note, Span
     from ..report import Excerpts
@@ -58,6 +60,8 @@ def _range(span: Span) -> dict[str, Any]:
 
 
 def _noqa_row(finding: Finding, excerpts: Excerpts) -> int:
+    if is_config(finding.filename):
+        return finding.span.line
     from ..suppress import comment_row
 
     return comment_row("\n".join(excerpts.lines(finding.filename, finding.cell)), finding.span.line)

@@ -51,11 +51,10 @@ def apply(config: Config, program: Program) -> None:
 
 
 def _give(program: Program, arguments: dict[str, Value]) -> None:
-    """Set ``arguments`` where the script does not say them: that is what the launcher's environment does."""
+    """Set ``arguments`` where the script says none of them: that is what the launcher's environment does."""
     for call in training_arguments(program):
-        for name, value in arguments.items():
-            if name not in call.kwargs:
-                call.kwargs[name] = value
+        if not call.kwargs.keys() & arguments.keys():
+            call.kwargs |= arguments
 
 
 def _plugin(document: Document, program: Program) -> Call:
