@@ -58,7 +58,7 @@ def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
         case Choice(options):
             return join(*(get_attribute(option, name, node) for option in options if not is_none(option)))
         case Super():
-            found = next((cls.body[name] for cls in ancestors(base.instance.cls) if name in cls.body), None)
+            found = next((cls.body[name] for cls in ancestors(base.cls) if name in cls.body), None)
             return Attr(base, name, node) if found is None else bound(found, base.instance, node)
         case Unknown():
             return Attr(base, name, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .attributes import get_attribute, iterate, set_item
+from .attributes import get_attribute, is_module_list, iterate, set_item
 from .bindings import write
 from .calls import Call
 from .dicts import merge_into
@@ -45,11 +45,28 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             held.items += call.args[-1:]
             held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
             return None
+        case Attr(base=Result() as held, name="append" | "extend" | "insert") if is_module_list(held):
+            _fill(held, call)
+            return None
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
             return parser_method(held, name, call)
         case _:
             return None
     return handler(walk, call) if handler is not None else None
+
+
+def _fill(held: Result, call: Call) -> None:
+    """``modules.append(block)``: what the list was built with is not all of it."""
+    built = held.call
+    added = call.args[-1:]
+    if call.method == "extend":
+        added = list(added[0].items) if added and isinstance(added[0], Seq) else []
+    if built.name.endswith("Sequential"):
+        built.args, built.open_args = [*built.args, *added], True
+        return
+    first = built.args[0] if built.args else Seq("list", [], False, call.node)
+    items = first.items if isinstance(first, Seq) else [UNKNOWN]
+    built.args = [Seq("list", [*items, *added], True, call.node)]
 
 
 def _partial(walk: Walk, call: Call) -> Value | None:
@@ -90,7 +107,11 @@ def _setattr(walk: Walk, call: Call) -> Value | None:
 
 
 def _super(walk: Walk, call: Call) -> Value | None:
-    return Super(walk.instance, call.node) if walk.instance is not None else None
+    if walk.instance is None:
+        return None
+    function = walk.place.function
+    owner = function.owner if function is not None else None
+    return Super(walk.instance, owner or walk.instance.cls, call.node)
 
 
 def _first_argument(walk: Walk, call: Call) -> Value | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from .exclusion import contradict
+
 if TYPE_CHECKING:
     from .values import Function, Value
 
@@ -19,19 +21,8 @@ class Guard(NamedTuple):
     taken: bool
 
     def contradicts(self, other: Guard) -> bool:
-        """Whether both cannot hold, because they test the same expression and took different ways."""
-        if self.test is other.test:
-            return self.taken != other.taken
-        mine, mine_negated = _condition(self.test)
-        others, others_negated = _condition(other.test)
-        return mine == others and (self.taken != mine_negated) != (other.taken != others_negated)
-
-
-def _condition(test: ast.AST) -> tuple[str, bool]:
-    negated = False
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, negated = test.operand, not negated
-    return ast.dump(test), negated
+        """Whether both cannot hold."""
+        return contradict(self.test, self.taken, other.test, other.taken)
 
 
 class Place(NamedTuple):

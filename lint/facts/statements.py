@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .attributes import iterate
 from .bindings import assign, write
 from .conditions import decided
+from .exclusion import pattern_test
 from .imports import bind_import, bind_import_from
 from .places import Guard, Loop
 from .scopes import Scope
@@ -176,18 +177,24 @@ def _try(walk: Walk, node: ast.Try) -> bool:
 
 def _match(walk: Walk, node: ast.Match) -> None:
     subject = walk.evaluate(node.subject)
-    outside, names = walk.place, dict(walk.scope.names)
+    around = outside = walk.place
+    names = dict(walk.scope.names)
     after = dict(names)
     for case in node.cases:
         walk.scope.names = dict(names)
         for pattern in ast.walk(case.pattern):
             if isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
                 walk.scope.bind(pattern.name, Unknown(pattern))
-        walk.under(Guard(case.pattern, subject, True))
+        walk.place = outside
+        test = pattern_test(node.subject, case.pattern)
+        walk.under(Guard(test, subject, True))
         if not execute(walk, case.body):
             after = joined(after, walk.scope.names)
-        walk.place = outside
+        if test is not case.pattern and case.guard is None:
+            # The cases that follow are tried only when this one does not fit.
+            outside = outside._replace(guards=(*outside.guards, Guard(test, subject, False)))
     walk.scope.names = after
+    walk.place = around
 
 
 def _return(walk: Walk, node: ast.Return) -> bool:

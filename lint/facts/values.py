@@ -235,13 +235,14 @@ class Method(Value):
 
 
 class Super(Value):
-    """``super()`` in a method of ``cls``."""
+    """``super()`` for ``instance`` in a method that ``cls`` defines."""
 
-    __slots__ = ("instance",)
+    __slots__ = ("cls", "instance")
 
-    def __init__(self, instance: Instance, node: ast.AST | None) -> None:
+    def __init__(self, instance: Instance, cls: Class, node: ast.AST | None) -> None:
         super().__init__(node)
         self.instance = instance
+        self.cls = cls
 
 
 class Partial(Value):
