@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .garbage import collection_paused
 from .prefilter import candidates, mentions_api
 from .sift import starts_run
 
@@ -37,7 +38,8 @@ def check_source(
     """
     if not candidates(text) and (find_module is None or not starts_run(text)):
         return []
-    return _check(text, filename, select, versions, find_module, reported or _nowhere_else)
+    with collection_paused():
+        return _check(text, filename, select, versions, find_module, reported or _nowhere_else)
 
 
 def _nowhere_else(imported: str) -> bool:

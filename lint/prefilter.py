@@ -6,32 +6,33 @@ from functools import cache
 
 from . import triggers
 from .rules import Rule, load_rule, load_rules, rule_files
-from .spelling import spelled_out
+from .words import Words
 
 
 def mentions_api(text: str) -> bool:
     """False only when no rule can have anything to say about ``text``."""
-    spelled = spelled_out(text)
-    return any(all(part in spelled for part in trigger) for trigger in all_triggers())
+    words = Words(text)
+    return any(words.have(trigger) for trigger in all_triggers())
 
 
 def candidates(text: str) -> list[Rule]:
     """The rules that can have something to say about ``text``; no others are loaded."""
-    spelled = spelled_out(text)
+    words = Words(text)
     return [
         load_rule(file)
         for file, rule_triggers in _triggers_by_file()
-        if any(_stands_in(trigger, spelled) for trigger in rule_triggers)
+        if any(words.have(trigger) for trigger in rule_triggers)
     ]
 
 
 def named_in_part(text: str) -> frozenset[str]:
     """The codes of the rules of whose triggers only parts stand in ``text``: other files may give the rest."""
+    words = Words(text)
     return frozenset(
         file[: len("ckpt101")].upper()
         for file, rule_triggers in _triggers_by_file()
-        if not any(_stands_in(trigger, text) for trigger in rule_triggers)
-        and any(part in text for trigger in rule_triggers if not isinstance(trigger, str) for part in trigger)
+        if not any(words.have(trigger) for trigger in rule_triggers)
+        and any(words.have(part) for trigger in rule_triggers if not isinstance(trigger, str) for part in trigger)
     )
 
 
@@ -41,10 +42,6 @@ def _triggers_by_file() -> tuple[tuple[str, tuple[str | tuple[str, ...], ...]], 
         return tuple(zip(triggers.FILES, triggers.BY_FILE, strict=True))
     # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
     return tuple((file, load_rule(file).triggers) for file in rule_files())
-
-
-def _stands_in(trigger: str | tuple[str, ...], text: str) -> bool:
-    return trigger in text if isinstance(trigger, str) else all(part in text for part in trigger)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import triggers
 from .facts.naming import from_outside, is_library
-from .spelling import spelled_out
+from .words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +78,8 @@ def may_have_findings(data: bytes) -> bool:
         from .check import mentions_api
 
         return mentions_api(text)
-    spelled = spelled_out(text)
-    return any(all(part in spelled for part in trigger) for trigger in triggers.TRIGGERS)
+    words = Words(text)
+    return any(words.have(trigger) for trigger in triggers.TRIGGERS)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from .naming import from_outside, is_library
@@ -112,11 +113,9 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     found = program.find_module(name)
     if found is None or not _is_worth_reading(found.text, sum(map(len, program.texts.values()))):
         return None
-    try:
-        tree = ast.parse(found.text)
-    except (SyntaxError, ValueError, RecursionError):
+    tree = _parsed(found)
+    if tree is None:
         return None
-    mark(tree, found.filename)
     program.texts[found.filename] = found.text
     scope = Scope(tree, None)
     program.importing = True
@@ -125,6 +124,17 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     finally:
         program.importing = False
     return Module(name, scope, node)
+
+
+@lru_cache(maxsize=64)
+def _parsed(module: LocalModule) -> ast.Module | None:
+    """The tree of ``module``, None if it is no Python; neighbours in a project import the same modules."""
+    try:
+        tree = ast.parse(module.text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    mark(tree, module.filename)
+    return tree
 
 
 def _is_worth_reading(text: str, read: int) -> bool:

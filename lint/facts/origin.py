@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, cast
 
+from .nodes import all_nodes
+
 if TYPE_CHECKING:
+    import ast
+
     from ..finding import Span
 
 _FIELD = "_ckpt_lint_file"
@@ -14,7 +17,7 @@ _SETTING = "_ckpt_lint_setting"
 
 def mark(tree: ast.Module, filename: str) -> None:
     """Remember that the nodes of ``tree`` stand in ``filename``. The nodes of the checked file itself carry no mark."""
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         setattr(node, _FIELD, filename)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .attributes import decorator_names
 from .expressions import evaluate
+from .nodes import inner_nodes
 from .origin import origin
 from .places import Place
 from .scopes import Scope
@@ -93,7 +94,7 @@ def _walk_alone(program: Program, function: Function) -> None:
     instance = function.owner.instance if function.owner is not None else None
     walk = Walk(program, Scope(function.node, function.scope), place, _ENGINE, instance)
     _bind_unknown(walk, function, instance)
-    _run(walk, function)
+    _walk_body(walk, function)
 
 
 def _bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> None:
@@ -144,17 +145,24 @@ def _evaluate_in(walk: Walk, function: Function, node: ast.AST | None) -> Value 
     return value
 
 
-def _run(walk: Walk, function: Function) -> Value:
+def _walk_body(walk: Walk, function: Function) -> None:
     node = function.node
     try:
         if isinstance(node, ast.Lambda):
             value = evaluate(walk, node.body)
+            walk.returned.append(value)
             walk.program.returns.setdefault(node, []).append(Returned(value, node, walk.place))
-            return value
-        if not execute(walk, node.body):
+        elif not execute(walk, node.body):
             walk.returned.append(Const(None, node))
     except RecursionError:
-        return UNKNOWN
+        walk.returned = [UNKNOWN]
+
+
+def _result(walk: Walk, function: Function) -> Value:
+    """What the walked body of ``function`` gives to its caller."""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return walk.returned[0]
     if isinstance(node, ast.AsyncFunctionDef) or _yields(walk.program, node):
         return Unknown(node)
     return join(*walk.returned)
@@ -175,7 +183,7 @@ def _is_generator(node: ast.FunctionDef) -> bool:
         if isinstance(inner, ast.Yield | ast.YieldFrom):
             return True
         if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            stack += ast.iter_child_nodes(inner)
+            stack += inner_nodes(inner)
     return False
 
 
@@ -195,7 +203,8 @@ def _follow(caller: Walk, function: Function, call: Call, receiver: Value | None
     instance = receiver if isinstance(receiver, Instance) else None
     walk = Walk(program, Scope(node, function.scope), place, _ENGINE, instance)
     _bind_given(walk, function, call, receiver)
-    value = _run(walk, function)
+    _walk_body(walk, function)
+    value = _result(walk, function)
     transparent = all(name.rpartition(".")[2] in _TRANSPARENT for name in _decorators(function))
     return value if transparent else Unknown(call.node)
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
+from .nodes import inner_nodes
 from .values import UNKNOWN, Ref, Value
 
 if TYPE_CHECKING:
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
 
 _BUILTINS = frozenset(dir(builtins))
 _BOUND = "_ckpt_lint_bound"
+#: Nodes that bind nothing in the function around them.
+_LEAVES = frozenset((ast.Constant, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+_DEFINITIONS = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+_BINDERS = _DEFINITIONS | {ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
 
 
 class Scope:
     """A module, function or class body: its names and the scope around it."""
 
-    __slots__ = ("is_class", "names", "node", "outer", "parent")
+    __slots__ = ("_bound", "is_class", "names", "node", "outer", "parent")
 
     def __init__(self, node: ast.AST, parent: Scope | None, is_class: bool = False) -> None:
         self.node = node
@@ -27,6 +32,8 @@ class Scope:
         self.names: dict[str, Value] = {}
         #: Names declared `global` or `nonlocal`.
         self.outer: set[str] = set()
+        #: The names a function assigns somewhere; None until that is asked for.
+        self._bound: frozenset[str] | None = None
 
     def look_up(self, name: str) -> Value:
         """What ``name`` means here; UNKNOWN for an unbound or undecidable one, a `builtins.` name for a builtin."""
@@ -51,9 +58,10 @@ class Scope:
 
     def _binds_later(self, name: str) -> bool:
         """Whether a function assigns ``name`` somewhere: then it never means the outer one."""
-        if isinstance(self.node, ast.Module | ast.ClassDef) or name in self.outer:
-            return False
-        return name in _bound_by(self.node)
+        if self._bound is None:
+            is_function = not isinstance(self.node, ast.Module | ast.ClassDef)
+            self._bound = _bound_by(self.node) if is_function else frozenset()
+        return name in self._bound and name not in self.outer
 
 
 def _bound_by(function: ast.AST) -> frozenset[str]:
@@ -73,18 +81,26 @@ def bound_names(function: ast.AST) -> Iterator[str]:
         stack.append(function.target)
     while stack:
         node = stack.pop()
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                yield node.id  # type: ignore[attr-defined]
+            continue
+        if kind in _LEAVES:
+            continue
+        if kind in _BINDERS:
+            yield from _bound_here(node)
+            if kind in _DEFINITIONS:
                 continue
-            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                continue
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
-            case ast.ExceptHandler(name=str(name)):
-                yield name
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-        stack.extend(ast.iter_child_nodes(node))
+        stack += inner_nodes(node)
+
+
+def _bound_here(node: ast.AST) -> Iterator[str]:
+    """The names that ``node`` itself binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ..facts.values import Class
@@ -11,7 +12,7 @@ from .names import canonical
 from .region import Region, Regions, classes_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..facts.calls import Call
     from ..facts.walk import Program, Write
@@ -23,12 +24,14 @@ E = TypeVar("E", bound=Event)
 class Run:
     """The events of a program and what holds for all of it."""
 
-    __slots__ = ("_regions", "events", "program", "versions")
+    __slots__ = ("_by_method", "_by_name", "_regions", "events", "program", "versions")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         self.program = program
         self.versions = versions
         self._regions: Regions | None = None
+        self._by_method: dict[str, list[Call]] | None = None
+        self._by_name: dict[str, list[Call]] | None = None
         self.events: list[Event] = [event for call in program.calls for event in events_of(call)]
 
     def of(self, kind: type[E]) -> Iterator[E]:
@@ -67,8 +70,25 @@ class Run:
 
     def calls_to(self, *names: str) -> Iterator[Call]:
         """The calls of imported functions by canonical name (``torch.manual_seed``)."""
-        return (call for call in self.program.calls if call.name and canonical(call.name) in names)
+        if self._by_name is None:
+            self._by_name = _grouped((canonical(call.name), call) for call in self.program.calls if call.name)
+        return _in_order(self._by_name, names)
 
     def method_calls(self, *names: str) -> Iterator[Call]:
         """The calls of methods of these names, whatever the object."""
-        return (call for call in self.program.calls if call.method in names)
+        if self._by_method is None:
+            self._by_method = _grouped((call.method, call) for call in self.program.calls if call.method)
+        return _in_order(self._by_method, names)
+
+
+def _grouped(named: Iterable[tuple[str, Call]]) -> dict[str, list[Call]]:
+    found: dict[str, list[Call]] = {}
+    for name, call in named:
+        found.setdefault(name, []).append(call)
+    return found
+
+
+def _in_order(groups: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
+    """The calls in the groups ``names``, in program order."""
+    found = [groups[name] for name in dict.fromkeys(names) if name in groups]
+    return iter(found[0] if len(found) == 1 else sorted(chain(*found), key=lambda call: call.order))
