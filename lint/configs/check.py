@@ -12,6 +12,7 @@ from ..model.run import Run
 from ..model.versions import Versions
 from ..prefilter import candidates
 from ..project_versions import versions_of
+from ..rules import load_rules
 from ..source import SourceError, line_starts, read_source
 from . import is_config
 from .command_line import join_command_line, read_command
@@ -78,8 +79,9 @@ def _check_run(
     except SyntaxError as error:
         return [_no_python(source, error)] if run.script == source.filename else []
     joined = Run(parts.program, Versions({**versions_of(script or "", place), **versions}))
-    texts = [script or "", *parts.program.texts.values(), *(document.text for document in parts.documents.values())]
-    rules = [rule for rule in candidates("\n".join(texts)) if joined.versions.admit(rule.versions)]
+    # What one file says may concern a rule that is triggered by what another one says.
+    known = load_rules() if len(run.files) > 1 else candidates(source.text)
+    rules = [rule for rule in known if joined.versions.admit(rule.versions)]
     wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
     proposed = [(rule, report) for rule in wanted for report in rule.check(joined)]
     own = settings_findings(proposed, parts.program, parts.documents)

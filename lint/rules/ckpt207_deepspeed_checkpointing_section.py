@@ -105,7 +105,7 @@ def check(run: Run) -> Iterator[Report]:
         is_old = args.call.written(SWITCHES[1]) or args.call.name.startswith("axolotl.")
         add = SetKeyword(args.node, SWITCHES[1] if is_old else switch, "True")
         yield Report(
-            args.node,
+            where(config, args.node),
             f"models of transformers never use this section of the DeepSpeed configuration, so nothing is "
             f"checkpointed; write `{add.name}=True`",
             notes=(Remark(where(config.get(_SECTION), config.node), "the configuration with the section"),)

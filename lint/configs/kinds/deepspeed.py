@@ -28,4 +28,5 @@ def apply(config: Config, program: Program) -> None:
     for call in training_arguments(program):
         given = call.kwargs.get("deepspeed")
         if isinstance(given, Const) and isinstance(given.value, str) and os.path.basename(given.value) == name:
-            call.kwargs["deepspeed"] = document.root
+            root = document.root
+            call.kwargs["deepspeed"] = Dict(root.items, root.open, given.node)

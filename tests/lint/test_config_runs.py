@@ -1,0 +1,247 @@
+"""A script together with its configurations: given by ``--config``, or found in the script that launches it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+num_processes: 8
+fsdp_config:
+  fsdp_version: 2
+  fsdp_activation_checkpointing: true
+"""
+DEEPSPEED = """\
+{
+  "zero_optimization": {"stage": 2},
+  "activation_checkpointing": {"partition_activations": true},
+  "train_micro_batch_size_per_gpu": "auto"
+}
+"""
+RECIPE = """\
+output_dir: out
+per_device_train_batch_size: 2
+learning_rate: 2.0e-05
+gradient_checkpointing: true
+"""
+SFT = """\
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig("out")
+SFTTrainer("base", args=args, peft_config=LoraConfig(r=8, lora_dropout=0.05)).train()
+"""
+TRL = """\
+from trl import SFTConfig, SFTTrainer, TrlParser
+
+parser = TrlParser((SFTConfig,))
+(training_args,) = parser.parse_args_and_config()
+trainer = SFTTrainer("base", args=training_args)
+trainer.train()
+"""
+HF = """\
+import sys
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+if sys.argv[1].endswith(".json"):
+    (args,) = parser.parse_json_file(sys.argv[1])
+else:
+    (args,) = parser.parse_args_into_dataclasses()
+Trainer("base", args=args).train()
+"""
+LOOP = """\
+from accelerate import Accelerator
+from transformers import GPT2Config, GPT2LMHeadModel
+
+accelerator = Accelerator()
+model = accelerator.prepare(GPT2LMHeadModel(GPT2Config(n_layer=4, use_cache=False)))
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    for filename, text in (
+        ("fsdp.yaml", ACCELERATE),
+        ("ds.json", DEEPSPEED),
+        ("recipe.yaml", RECIPE),
+        ("sft.py", SFT),
+        ("trl_sft.py", TRL),
+        ("hf.py", HF),
+        ("loop.py", LOOP),
+    ):
+        (tmp_path / filename).write_text(text)
+    return tmp_path
+
+
+def lint(*arguments, cwd):
+    command = [sys.executable, "-m", "hf_ckpt.lint", *arguments]
+    process = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, "CI": ""})
+    assert "Traceback" not in process.stderr
+    return process
+
+
+def found(*arguments, cwd):
+    process = lint(*arguments, "--output-format", "concise", cwd=cwd)
+    assert process.stderr == ""
+    return [line.rpartition(": ")[0].split(": ")[0] + " " + line.split(": ")[1].split()[0] for line in lines(process)]
+
+
+def lines(process):
+    return [line for line in process.stdout.splitlines() if ": CKPT" in line]
+
+
+def test_each_alone_is_fine(project):
+    assert found(".", cwd=project) == []
+
+
+def test_a_script_with_the_configuration_of_its_launcher(project):
+    assert found("sft.py", "--config", "fsdp.yaml", cwd=project) == ["sft.py:4:8 CKPT303", "fsdp.yaml:6:3 CKPT110"]
+    (project / "sft.py").write_text(SFT.replace('"out"', '"out", gradient_checkpointing=False'))
+    together = found("sft.py", "--config", "fsdp.yaml", cwd=project)
+    assert together == ["fsdp.yaml:6:3 CKPT109", "fsdp.yaml:6:3 CKPT110"]
+    (project / "fsdp.yaml").write_text(ACCELERATE.replace("distributed_type: FSDP", "distributed_type: MULTI_GPU"))
+    assert found("sft.py", "--config", "fsdp.yaml", cwd=project) == []
+
+
+def test_the_note_shows_the_line_in_the_other_file(project):
+    output = lint("sft.py", "--config", "fsdp.yaml", "--select", "CKPT303", cwd=project).stdout
+    assert "--> fsdp.yaml:6:3\n" in output
+    assert "6 |   fsdp_activation_checkpointing: true\n" in output
+
+
+def test_a_loop_of_its_own_gets_the_launchers_plugin(project):
+    assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == ["fsdp.yaml:4:1 CKPT109"]
+    (project / "fsdp.yaml").write_text(ACCELERATE.replace("fsdp_version: 2", "fsdp_version: 1"))
+    assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == []
+
+
+def test_ddp_of_the_launcher_and_a_reentrant_adapter(project):
+    (project / "ddp.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 4\n"
+    )
+    reentrant = 'gradient_checkpointing_kwargs={"use_reentrant": True}'
+    (project / "sft.py").write_text(SFT.replace('"out"', f'"out", {reentrant}'))
+    assert found("sft.py", cwd=project) == []
+    assert found("sft.py", "--config", "ddp.yaml", cwd=project) == ["sft.py:4:55 CKPT304"]
+    (project / "ddp.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 1\n"
+    )
+    assert found("sft.py", "--config", "ddp.yaml", cwd=project) == []
+
+
+def test_arguments_from_a_file_and_a_launcher(project):
+    configs = ("--config", "recipe.yaml", "--config", "fsdp.yaml")
+    assert found("trl_sft.py", *configs, cwd=project) == ["recipe.yaml:4:1 CKPT303"]
+    (project / "recipe.yaml").write_text(RECIPE.replace("checkpointing: true", "checkpointing: false"))
+    assert found("trl_sft.py", *configs, cwd=project) == []
+    # On by default, but the command line may switch it off.
+    (project / "recipe.yaml").write_text(RECIPE.replace("gradient_checkpointing: true\n", ""))
+    assert found("trl_sft.py", *configs, cwd=project) == []
+
+
+def test_a_deepspeed_file_that_the_script_names(project):
+    (project / "train.py").write_text(
+        'from transformers import Trainer, TrainingArguments\n\nargs = TrainingArguments("out", deepspeed="conf/ds.json")\n'
+        'Trainer("base", args=args).train()\n'
+    )
+    assert found("train.py", "--config", "ds.json", cwd=project) == ["train.py:3:8 CKPT207"]
+    process = lint("train.py", "--config", "ds.json", cwd=project)
+    assert "--> ds.json:3:3\n" in process.stdout
+    (project / "train.py").write_text("import x\n")
+    assert found("train.py", "--config", "ds.json", cwd=project) == []
+
+
+def test_fixes_of_a_run_end(project):
+    configs = ("--config", "recipe.yaml", "--config", "fsdp.yaml")
+    assert lint("trl_sft.py", *configs, "--fix", "--unsafe-fixes", cwd=project).returncode == 0
+    assert (project / "recipe.yaml").read_text() == RECIPE.replace("checkpointing: true", "checkpointing: false")
+    assert (project / "trl_sft.py").read_text() == TRL
+    assert lint("sft.py", "--config", "fsdp.yaml", "--fix", "--unsafe-fixes", cwd=project).returncode == 1
+    assert 'SFTConfig("out", gradient_checkpointing=False)' in (project / "sft.py").read_text()
+
+
+def launch(project, command, name="run.sh"):
+    (project / name).write_text(f"#!/bin/bash\nset -e\n{command}\n")
+    return found(name, cwd=project)
+
+
+def test_the_launch_script_names_everything(project):
+    command = "accelerate launch --config_file fsdp.yaml trl_sft.py --config recipe.yaml"
+    assert launch(project, command) == ["recipe.yaml:4:1 CKPT303"]
+    (project / "recipe.yaml").write_text(RECIPE.replace("gradient_checkpointing: true\n", ""))
+    # Now all arguments are known, and trl's default is on.
+    assert launch(project, command) == ["recipe.yaml:1:1 CKPT303"]
+    assert launch(project, f"{command} --gradient_checkpointing False") == []
+    assert launch(project, f'{command} "$@"') == []
+    assert launch(project, f"{command} $EXTRA") == []
+
+
+def test_arguments_on_the_command_line_have_their_place(project):
+    command = "CONF=fsdp.yaml\naccelerate launch \\\n  --config_file $CONF \\\n  hf.py --output_dir out \\\n"
+    assert launch(project, f"{command}  --gradient_checkpointing True") == ["run.sh:7:3 CKPT303"]
+    assert launch(project, f"{command}  --bf16") == []
+    assert launch(project, f"{command}  --gradient_checkpointing=false") == []
+
+
+def test_a_json_file_of_arguments(project):
+    (project / "args.json").write_text(
+        '{\n  "output_dir": "out",\n  "num_train_epochs": 1,\n  "bf16": true,\n  "gradient_checkpointing": true\n}\n'
+    )
+    command = "accelerate launch --config_file fsdp.yaml hf.py args.json"
+    assert launch(project, command) == ["args.json:5:3 CKPT303"]
+
+
+def test_deepspeed_on_the_command_line(project):
+    assert launch(project, "deepspeed hf.py --output_dir out --deepspeed ds.json") == ["run.sh:3:34 CKPT207"]
+    command = "deepspeed hf.py --output_dir out --deepspeed ds.json --gradient_checkpointing"
+    assert launch(project, command) == []
+
+
+def test_paths_are_those_of_the_project(project):
+    (project / "scripts").mkdir()
+    command = "accelerate launch --config_file fsdp.yaml sft.py"
+    assert launch(project, command, "scripts/run.sh") == ["sft.py:4:8 CKPT303", "fsdp.yaml:6:3 CKPT110"]
+    (project / "scripts" / "run.sh").rename(project / "scripts" / "two.sh")
+    process = lint("two.sh", "--output-format", "concise", cwd=project / "scripts")
+    assert [line.split(":")[0] for line in lines(process)] == ["../sft.py", "../fsdp.yaml"]
+
+
+def test_a_launch_script_that_starts_nothing_is_said_aloud(project):
+    (project / "run.sh").write_text("echo hello\n")
+    process = lint("run.sh", cwd=project)
+    assert process.returncode == 0
+    assert process.stderr == "warning: no training that can be read is started in run.sh\n"
+
+
+def test_a_configuration_that_is_none_is_one_sentence(project):
+    (project / "none.yaml").write_text("a: 1\n")
+    process = lint("sft.py", "--config", "none.yaml", cwd=project)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: none.yaml: no configuration of training that ckpt-lint knows (")
+    assert process.stderr.count("\n") == 1
+    (project / "bad.yaml").write_text("gradient_checkpointing: true: no\n")
+    assert found("sft.py", "--config", "bad.yaml", cwd=project) == ["bad.yaml:1:29 CKPT903"]
+
+
+def test_settings_are_told_from_configurations(project):
+    (project / "ruff.toml").write_text('ignore = ["CKPT303", "CKPT110"]\n')
+    assert found("sft.py", "--config", "fsdp.yaml", "--config", "ruff.toml", cwd=project) == []
+    assert lint("sft.py", "--config", "a.toml", "--config", "b.toml", cwd=project).returncode == 2
+
+
+def test_versions_of_the_script_hold_for_the_run(project):
+    (project / "requirements.txt").write_text("peft==0.20.0\n")
+    assert found("sft.py", "--config", "fsdp.yaml", cwd=project) == ["sft.py:4:8 CKPT303"]
+
+
+def test_suppressions_and_baseline_of_a_run(project):
+    line = "  fsdp_activation_checkpointing: true"
+    (project / "fsdp.yaml").write_text(ACCELERATE.replace(line, f"{line}  # noqa: CKPT110"))
+    assert found("sft.py", "--config", "fsdp.yaml", cwd=project) == ["sft.py:4:8 CKPT303"]
+    arguments = ("sft.py", "--config", "fsdp.yaml", "--baseline", "known.json")
+    assert lint(*arguments, "--write-baseline", cwd=project).returncode == 0
+    assert lint(*arguments, cwd=project).returncode == 0
