@@ -4,7 +4,9 @@
 Flags `activation_checkpointing` in the `fsdp_config` of `TrainingArguments` (version 2, the default) or in
 `FullyShardedDataParallelPlugin(fsdp_version=2, ...)` when the model that trains has dropout: a `lora_dropout` above
 zero, or a model built from a configuration with dropout in its layers. Models whose dropout is zero or not known, and
-models on which transformers' own checkpointing is on as well (it restores the random state inside), are fine.
+models on which transformers' own checkpointing is on as well (it restores the random state inside), are fine. The same
+for `fsdp_activation_checkpointing` in the accelerate configuration that a script is checked with (`ckpt-lint train.py
+--config fsdp.yaml`).
 
 ## Why is this bad?
 accelerate wraps every layer with `preserve_rng_state=False`, so the recomputation draws another dropout mask than the

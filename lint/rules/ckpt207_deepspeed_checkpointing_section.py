@@ -1,8 +1,9 @@
 """Allow an `activation_checkpointing` section in the DeepSpeed configuration of a Trainer that checkpoints nothing.
 
 ## What it does
-Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, the arguments do
-not turn checkpointing on, and nothing else in the file does.
+Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, or names the
+DeepSpeed file that it is checked with (`ckpt-lint train.py --config ds.json`), the arguments do not turn checkpointing
+on, and nothing else in the file does.
 
 ## Why is this bad?
 The section configures `deepspeed.checkpointing.checkpoint`, which models of transformers never call. Every activation
