@@ -3,99 +3,32 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from .explain_state import Explanation, Model, State, Step, Where, variant
+from .explain_words import Asked, asked, code, condition
 from .facts.origin import origin
 from .facts.program import read_program
-from .facts.values import is_absent, options, same, truth
+from .facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
 from .model import events as e
-from .model.hf import KWARGS, SWITCHES, args_of, is_args, is_enabled, trainer_reentrant
+from .model.hf import KWARGS, SWITCHES, args_of, enable_reentrant, is_args
+from .model.modes import Modes
 from .model.run import Run
-from .model.types import unwrapped
+from .model.types import class_names, is_hf_model, unwrapped
 from .model.variant import hf_kwargs_reentrant
 from .model.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from .facts.calls import Call
     from .facts.modules import FindModule
     from .facts.values import Value
 
-_LONGEST = 76
-
-
-class State(NamedTuple):
-    """Checkpointing of a model. None stands for what the file does not decide."""
-
-    on: bool | None
-    reentrant: bool | None = None
-
-    def __str__(self) -> str:
-        if not self.on:
-            return "off" if self.on is False else "not decided in this file"
-        variant = {True: "reentrant", False: "non-reentrant", None: "variant not decided in this file"}
-        return f"on, {variant[self.reentrant]}"
-
-
-class Where(NamedTuple):
-    """A line; ``file`` is None in the explained file itself, a path in a module it imports."""
-
-    line: int
-    file: str | None
-
-
-class Step(NamedTuple):
-    """A line that has to do with checkpointing, and what it does."""
-
-    where: Where
-    code: str
-    effect: str
-
-
-class Verdict(NamedTuple):
-    """What holds in the end for one model."""
-
-    model: str
-    state: State
-    #: The line that decides; None when no line does.
-    decided: Where | None
-    #: Lines whose settings are replaced.
-    overwritten: tuple[Where, ...]
-
-
-class Explanation(NamedTuple):
-    """All of a file."""
-
-    filename: str
-    steps: tuple[Step, ...]
-    verdicts: tuple[Verdict, ...]
-
-
-class _Model:
-    """A model of the run, with what happened to it so far."""
-
-    def __init__(self, value: Value, name: str) -> None:
-        self.value = value
-        self.name = name
-        self.history: list[tuple[Where, State]] = []
-
-    @property
-    def state(self) -> State:
-        return self.history[-1][1] if self.history else State(False)
-
-    def change(self, where: Where, state: State, certain: bool) -> str:
-        """Set the state; under a condition it may also stay as it is. Returns what to say."""
-        old = self.state
-        if not certain and state != old:
-            joined = State(old.on if old.on == state.on else None, old.reentrant if old == state else None)
-            self.history.append((where, joined))
-            return f"under a condition: {state}"
-        self.history.append((where, state))
-        return str(state)
-
-    def verdict(self) -> Verdict:
-        places = [where for where, _ in self.history]
-        return Verdict(self.name, self.state, places[-1] if places else None, tuple(dict.fromkeys(places[:-1])))
+_FSDP_PLUGIN = "accelerate.FullyShardedDataParallelPlugin"
+_ASKS = "asks the Trainer for: "
+_WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
+_EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
 
 
 def explain(
@@ -106,63 +39,155 @@ def explain(
     ``find_module`` gives the project's modules that it imports. Raises SyntaxError.
     """
     run = Run(read_program(text, filename, find_module), Versions(versions))
-    models: list[_Model] = []
-    steps = [(event.order, step) for event in run.events if (step := _step(run, event, models)) is not None]
-    steps += _writes(run)
-    unique = dict.fromkeys(step for _, step in sorted(steps))
-    return Explanation(filename, tuple(unique), tuple(model.verdict() for model in models))
+    story = _Story(run)
+    for order, event in sorted(_moments(run), key=lambda moment: moment[0]):
+        story.tell(order, event)
+    steps = [*story.steps, *_writes(run)]
+    unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
+    return Explanation(filename, tuple(unique), tuple(model.verdict(_caveat(run, model)) for model in story.models))
 
 
-def _step(run: Run, event: e.Event, models: list[_Model]) -> Step | None:
-    where = _where(event.node)
-    certain = not event.place.guards
-    match event:
-        case e.HfEnable():
-            default = None if run.versions.may_be("transformers", "<5.0") else False
-            state = State(True, hf_kwargs_reentrant(event.kwargs, default))
-            effect = _model(models, event).change(where, state, certain)
-        case e.HfDisable():
-            effect = _model(models, event).change(where, State(False), certain)
-        case e.KbitPrepare():
-            enables = True if is_absent(event.enables) else truth(event.enables)
-            # It passes a dict of its own even when none is given, and an empty one means torch's default.
-            state = State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
-            effect = _model(models, event).change(where, state, certain)
-        case e.TrainerArgs():
-            effect = f"asks the Trainer for: {_asked(run, event)}"
-        case e.TrainerBuild():
-            effect = _train(run, event, models, certain)
-        case e.Checkpointing():
-            variant = {True: "reentrant", False: "non-reentrant", None: "variant not decided in this file"}
-            effect = f"checkpoints a region of its own, {variant[event.reentrant]}"
-        case _:
-            return None
-    return Step(where, _code(event.node), effect)
+def _moments(run: Run) -> Iterator[tuple[int, e.Event | Call]]:
+    """What happens in the run, by its order: events, and the calls of accelerate that wrap layers."""
+    yield from ((event.order, event) for event in run.events)
+    wrapping = [call for call in run.calls_to(_FSDP_PLUGIN) if _checkpoints(call.keyword("activation_checkpointing"))]
+    for call in run.method_calls("prepare") if wrapping else ():
+        if "accelerate.Accelerator" in class_names(call.receiver):
+            yield call.order, call
+    yield from ((call.order, call) for call in wrapping)
 
 
-def _asked(run: Run, args: e.TrainerArgs) -> State:
-    enabled = is_enabled(run, args, args.call.receiver)
-    return State(enabled, trainer_reentrant(args)) if enabled else State(enabled)
+def _checkpoints(switch: Value) -> bool:
+    return equals(switch, True, "true") is True
 
 
-def _train(run: Run, trainer: e.TrainerBuild, models: list[_Model], certain: bool) -> str:
-    model = _model(models, trainer)
-    for value in options(trainer.args):
-        args = args_of(value)
-        if args is None:
-            model.change(_where(trainer.node), State(None), certain=True)
+class _Story:
+    """The run, told event by event."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.models: list[Model] = []
+        self.steps: list[tuple[int, Step]] = []
+        self._plugin: ast.AST | None = None
+
+    def tell(self, order: int, event: e.Event | Call) -> None:
+        """Note what ``event`` does."""
+        effect = self._effect(event)
+        if effect:
+            self.steps.append((order, _step(event.node, effect)))
+
+    def _effect(self, event: e.Event | Call) -> str:
+        where, when = _where(event.node), condition(event.place)
+        match event:
+            case e.HfEnable():
+                state = State(True, enable_reentrant(self.run, event))
+                return self._model(event.model, event.node).change(where, state, when)
+            case e.HfDisable():
+                return self._model(event.model, event.node).change(where, State(False), when)
+            case e.KbitPrepare():
+                return self._model(event.model, event.node).change(where, _prepared(event), when)
+            case e.TrainerArgs():
+                return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
+            case e.TrainerBuild():
+                return self._train(event, when)
+            case e.ApplyCheckpointing():
+                changed = self._model(event.model, event.node).change(where, State(True, event.reentrant), when)
+                return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"
+            case e.CheckpointWrap():
+                return _under(when, f"wraps a module, {variant(event.reentrant)}")
+            case e.Checkpointing():
+                return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
+            case e.Event():
+                return ""
+        return self._accelerate(event, when)
+
+    def _accelerate(self, call: Call, when: str) -> str:
+        if call.method != "prepare":
+            self._plugin = call.node
+            return _under(when, f"asks accelerate for: {_WRAPPED}")
+        models = [value for value in call.args if _is_model(value)]
+        for value in models:
+            self._model(value, call.node).change(_where(self._plugin or call.node), State(True, False), when)
+        return _WRAPPED if models else ""
+
+    def _train(self, trainer: e.TrainerBuild, when: str) -> str:
+        model = self._model(trainer.model, trainer.node)
+        known = [(args, value) for value in options(trainer.args) if (args := args_of(value)) is not None]
+        if len(known) < len(options(trainer.args)):
+            model.change(_where(trainer.node), State(None), "")
             return "what it turns on is not known: its arguments do not come from this file"
-        enabled = is_enabled(run, args, value)
-        if enabled is False:
+        wishes = [(args, asked(self.run, args, value)) for args, value in known]
+        # What a parser fills is no call of the class, so it has no step of its own yet.
+        parsed = [
+            (args.order, _step(args.node, f"{_ASKS}{wanted.state}")) for args, wanted in wishes if wanted.is_option
+        ]
+        self.steps += parsed
+        args, wanted = wishes[0]
+        if any(other.state != wanted.state for _, other in wishes):
+            wanted = Asked(State(None))
+        if _wraps_layers(args):
+            model.change(_where(args.node), State(True, False), when)
+            return f"{_WRAPPED} (from {_words(args.node)})"
+        if wanted.state.on is False:
             return f"leaves the model as it is: {model.state}"
-        replaced = model.history[-1][0] if model.history else None
-        state = State(enabled, trainer_reentrant(args)) if enabled else State(None)
-        said = model.change(_where(args.node), state, certain)
-        if not enabled:
-            return f"left open by {_words(args.node)}: the command line or a value from elsewhere decides"
-        again = "; replaces what was asked for before" if replaced is not None else ""
-        return f"{said} (from {_words(args.node)}){again}"
-    return f"leaves the model as it is: {model.state}"
+        replaced = "; replaces what was asked for before" if model.history and wanted.state.on else ""
+        said = model.change(_where(args.node), wanted.or_else(model.state), when)
+        return f"{said} (from {_words(args.node)}){replaced}"
+
+    def _model(self, value: Value, node: ast.Call) -> Model:
+        inner = unwrapped(value)
+        for model in self.models:
+            if same(inner, model.value):
+                return model
+        self.models.append(Model(inner, _name(node)))
+        return self.models[-1]
+
+
+def _prepared(event: e.KbitPrepare) -> State:
+    enables = True if is_absent(event.enables) else truth(event.enables)
+    # It passes a dict of its own even when none is given, and an empty one means torch's default.
+    return State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
+
+
+def _wraps_layers(args: e.TrainerArgs) -> bool:
+    """Whether the Trainer has accelerate wrap the layers, as its FSDP settings can ask for."""
+    settings = args.call.keyword("fsdp_config")
+    names = ("activation_checkpointing", "fsdp_activation_checkpointing")
+    return isinstance(settings, Dict) and any(_checkpoints(settings.get(name)) for name in names)
+
+
+def _is_model(value: Value) -> bool:
+    """Whether what accelerate prepares is a model, not an optimizer or loader."""
+    return is_hf_model(value) or "torch.nn.Module" in class_names(unwrapped(value))
+
+
+def _caveat(run: Run, model: Model) -> str:
+    """Why a model on which checkpointing is on does not use it in the training loop of the file; empty if it does."""
+    value = model.value
+    if not isinstance(value, Result) or not value.call.name.endswith(".from_pretrained"):
+        return ""
+    trains_itself = any(run.method_calls("backward")) and not any(run.of(e.TrainerBuild))
+    switched = any(run.method_calls("train")) or Modes(run, value).escapes
+    return _EVAL if trains_itself and not switched else ""
+
+
+def _writes(run: Run) -> Iterator[tuple[int, Step]]:
+    """Settings written after the arguments were built: since transformers 5.23 the old names are not read any more."""
+    for write in run.writes:
+        if write.field not in (*SWITCHES, *KWARGS) or not is_args(write.obj):
+            continue
+        old_name = write.field.startswith("gradient_")
+        dead = old_name and not run.versions.may_be("transformers", "<5.23")
+        effect = "no effect: the Trainer reads the new name only" if dead else "changes what the Trainer is asked for"
+        yield write.order, _step(write.node, effect)
+
+
+def _step(node: ast.AST, effect: str) -> Step:
+    return Step(_where(node), code(node), effect)
+
+
+def _under(when: str, effect: str) -> str:
+    return f"when {when}: {effect}" if when else effect
 
 
 def _words(node: ast.AST) -> str:
@@ -174,26 +199,6 @@ def _where(node: ast.AST) -> Where:
     return Where(getattr(node, "lineno", 1), origin(node))
 
 
-def _writes(run: Run) -> Iterator[tuple[int, Step]]:
-    """Settings written after the arguments were built: since transformers 5.23 the old names are not read any more."""
-    for write in run.writes:
-        if write.field not in (*SWITCHES, *KWARGS) or not is_args(write.obj):
-            continue
-        old_name = write.field.startswith("gradient_")
-        dead = old_name and not run.versions.may_be("transformers", "<5.23")
-        effect = "no effect: the Trainer reads the new name only" if dead else "changes what the Trainer is asked for"
-        yield write.order, Step(_where(write.node), _code(write.node), effect)
-
-
-def _model(models: list[_Model], event: e.HfEnable | e.HfDisable | e.KbitPrepare | e.TrainerBuild) -> _Model:
-    inner = unwrapped(event.model)
-    for model in models:
-        if same(inner, model.value):
-            return model
-    models.append(_Model(inner, _name(event.node)))
-    return models[-1]
-
-
 def _name(call: ast.Call) -> str:
     """How the code calls the model that ``call`` is about."""
     given = next((keyword.value for keyword in call.keywords if keyword.arg == "model"), None)
@@ -201,9 +206,4 @@ def _name(call: ast.Call) -> str:
         given = call.args[0]
     if given is None and isinstance(call.func, ast.Attribute):
         given = call.func.value
-    return _code(given) if given is not None else "the model"
-
-
-def _code(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return code(given) if given is not None else "the model"

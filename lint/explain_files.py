@@ -16,7 +16,7 @@ from .source import SourceError, read_source
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .explain import Explanation, Verdict, Where
+    from .explain_state import Explanation, Verdict, Where
     from .notebook import Notebook
 
 
@@ -71,7 +71,7 @@ def _verdict_text(name: str, verdict: Verdict, notebook: Notebook | None) -> str
         text += f"; {'decided' if known else 'left open'} by {_long(verdict.decided, name, notebook)}"
     if verdict.overwritten and known:
         text += f", overwrites {', '.join(_long(where, name, notebook) for where in verdict.overwritten)}"
-    return text
+    return f"{text}\n  but {verdict.caveat}" if verdict.caveat else text
 
 
 def _short(where: Where, notebook: Notebook | None) -> str:
@@ -112,6 +112,8 @@ def as_record(explanation: Explanation, notebook: Notebook | None = None) -> dic
                 "model": verdict.model,
                 "on": verdict.state.on,
                 "reentrant": verdict.state.reentrant,
+                "state": str(verdict.state),
+                "caveat": verdict.caveat or None,
                 "decided": None if verdict.decided is None else place(verdict.decided),
                 "overwritten": [place(where) for where in verdict.overwritten],
             }

@@ -328,8 +328,11 @@ def _truth(value: Value) -> bool | None:
             return bool(items)
         case Seq(_, items, False):
             return bool(items)
-        case Function() | Class() | Ref() | Partial() | Method():
+        case Function() | Class() | Partial() | Method():
             return True
+        case Ref(name) if name.startswith("builtins."):
+            return True
+    # What is imported may be a flag: `torch.version.hip`, `from config import DEBUG`.
     return None
 
 

@@ -72,6 +72,8 @@ def unwrapped(value: Value) -> Value:
                 inner = call.receiver
             case Attr(base=base, name="module"):
                 inner = base
+            case Result(call) if call.method == "unwrap_model" and _is_accelerator(call.receiver) and call.args:
+                inner = call.args[0]
             case Result(call) | Element(of=Result(call)) if call.method == "prepare" and _is_accelerator(call.receiver):
                 inner = _prepared(value, call)
             case _:

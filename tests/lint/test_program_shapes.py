@@ -223,3 +223,21 @@ def main(config):
             Trainer(model=model, args=TrainingArguments("o", gradient_checkpointing=True)).train()
 """
     assert codes(script) == found
+
+
+@pytest.mark.parametrize("flag", ["torch.version.hip", "settings.reentrant", "REENTRANT", "torch.cuda.is_available()"])
+def test_an_imported_flag_is_not_known(flag):
+    script = f"""
+import torch
+import settings
+from settings import REENTRANT
+model = AutoModelForCausalLM.from_pretrained("x")
+args = TrainingArguments("o", gradient_checkpointing=True) if {flag} else TrainingArguments("o")
+if {flag}:
+    args = TrainingArguments("o", gradient_checkpointing=True)
+else:
+    model.gradient_checkpointing_enable({{"use_reentrant": True}})
+    args = TrainingArguments("o")
+Trainer(model=model, args=args).train()
+"""
+    assert codes(script) == []
