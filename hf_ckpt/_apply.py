@@ -24,6 +24,7 @@ from .policies.offload import OffloadPolicy
 from .policy import decide, parse_policy
 from .policy.compose import terms_of
 from .policy.decision import Keep
+from .regions import TracedRegion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ def apply(
     engine: str | Engine = Engine.TRACED,
     optimizer: torch.optim.Optimizer | str | None = None,
     accumulates_gradients: bool = True,
+    compile_recompute: bool = False,
 ) -> Handle:
     """Apply an activation-checkpointing policy to a model; ``handle.restore()`` takes it back without a trace.
 
@@ -54,6 +56,12 @@ def apply(
     ``accumulates_gradients`` (False: gradients are freed before every forward) only matter to ``budget`` policies: they
     say what memory is still to come.
 
+    ``compile_recompute`` lets inductor fuse what backward rebuilds. It fuses only ops whose result IEEE 754 fixes
+    (sums, products, casts, copies) and calls the eager kernels of all others (reductions, matrix products, exp), so
+    gradients stay the same to the last bit; every compiled kernel is compared with the uncompiled rebuild at its first
+    use, and a slice that differs or does not compile runs uncompiled, with one line in the log and the report.
+    Compiling takes seconds to a minute for each kind of layer and plan; it pays where layers are large.
+
     Raises PolicyError (the policy is malformed or contradicts itself), ModelStructureError (no decoder layers) and
     ConflictError (a checkpoint wrapper or another policy is on the model already); the model is then as it was.
     """
@@ -64,9 +72,16 @@ def apply(
     head, budget = _single(parsed, HeadPolicy), _single(parsed, BudgetPolicy)
     offload = _single(parsed, OffloadPolicy)
     _check_offload(offload, budget, model)
+    if compile_recompute and Engine(engine) is not Engine.TRACED:
+        raise PolicyError(
+            "compile_recompute compiles rebuilds from a trace, which engine `torch` has none of: use `traced`"
+        )
     if budget is not None and Engine(engine) is not Engine.TRACED:
         raise PolicyError(f"`{budget}` plans single saved tensors, which engine `torch` cannot: use engine `traced`")
     installation = install(model, anatomy, decisions, Engine(engine))
+    for region in installation.regions:
+        if isinstance(region, TracedRegion):
+            region.replay.compile_recompute = compile_recompute
     handle = Handle(model, parsed, anatomy, decisions, installation)
     try:
         if any(not isinstance(decision, Keep) for decision in decisions.values()):

@@ -129,3 +129,11 @@ class Trace:
     def nbytes(self, buffer: int, values: Mapping[str, int]) -> int:
         """Bytes of a buffer at these symbol values."""
         return evaluate(self.buffers[buffer].nbytes, values)
+
+    def maker_of(self, position: int) -> str:
+        """The op that made the pack at ``position``, and where, for a message."""
+        producer = self.buffers[self.packs[position].buffer].producer
+        if producer is None:
+            return f"saved tensor {position}"
+        op = self.ops[producer]
+        return f"{op.name} in {op.module or 'the layer'}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import PolicyError
@@ -42,14 +44,24 @@ class TracedReplay:
 
     ``layer`` is the layer's name, for messages. ``plan`` is a policy's decision or a :class:`BufferPlan`; writing the
     attribute switches the plan from the next forward on. ``sublayers`` names, by role, modules relative to the layer.
+    ``compile_recompute`` (to be set before the first forward) lets inductor fuse what the backward rebuilds, where that
+    changes no bit.
     Instances can be copied and pickled; what they learned about a layer is left behind. Where a trace would not be
     faithful the layer is replayed whole by ``torch.utils.checkpoint``, and :meth:`report` says why.
     """
 
-    def __init__(self, layer: str, plan: Plan, sublayers: Mapping[Role, tuple[str, ...]] | None = None) -> None:
+    def __init__(
+        self,
+        layer: str,
+        plan: Plan,
+        sublayers: Mapping[Role, tuple[str, ...]] | None = None,
+        *,
+        compile_recompute: bool = False,
+    ) -> None:
         self.layer = layer
         self.sublayers = dict(sublayers or {})
         self.plan = plan
+        self.compile_recompute = compile_recompute
         self.forwards = 0
         self.replays = 0
         self._bindings: list[Binding] = []
@@ -64,7 +76,7 @@ class TracedReplay:
 
     def __call__(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run ``call(*args)``, the layer's forward, saving for backward what the plan says."""
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or forward_ad._current_level >= 0:  # forward mode saves nothing for later
             return call(*args)
         if torch.compiler.is_compiling():
             return call(*args) if isinstance(self._plan, Keep) else checkpoint(call, *args, use_reentrant=False)
@@ -116,6 +128,8 @@ class TracedReplay:
             rebuilt_bytes=last.nbytes(recipe.dropped) if last and recipe else 0,
             offloaded_bytes=last.nbytes(recipe.offloaded) if last and recipe else 0,
             traces=len(self._traces),
+            compiled=recipe is not None and recipe.is_compiled,
+            uncompiled_because=recipe.uncompiled_because if recipe else "",
         )
 
     def ledger(self) -> LayerLedger | None:
@@ -155,7 +169,7 @@ class TracedReplay:
         try:
             trace, sizes = TRACES.lookup(signature, key, call, leaves)
             self._traces.add(trace)
-            recipe = recipe_for(trace, self._plan, self.sublayers, sizes)
+            recipe = recipe_for(trace, self._plan, self.sublayers, sizes, compile_recompute=self.compile_recompute)
             if recipe.offloaded:
                 check_can_offload(self.layer, leaves[0].device)
         except UntraceableError as error:
@@ -224,4 +238,5 @@ class TracedReplay:
         self.replays += 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TracedReplay, (self.layer, self._plan, self.sublayers)
+        revive = functools.partial(TracedReplay, compile_recompute=self.compile_recompute)
+        return revive, (self.layer, self._plan, self.sublayers)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .bits import same_bits
 from .frame import Frame
 from .prepared import SOURCE, Offload, ParameterView
 
@@ -101,29 +102,9 @@ class CheckedFrame(Frame):
             return
         for position, ours, theirs in zip(self.prepared.recipe.rebuilt, tensors, self.originals, strict=True):
             if not same_bits(ours, theirs):
-                self.problem = f"the rebuilt output of {self._op_at(position)} differs from the real one"
+                maker = self.prepared.recipe.trace.maker_of(position)
+                self.problem = f"the rebuilt output of {maker} differs from the real one"
                 return
-
-    def _op_at(self, position: int) -> str:
-        trace = self.prepared.recipe.trace
-        producer = trace.buffers[trace.packs[position].buffer].producer
-        if producer is None:
-            return f"saved tensor {position}"
-        op = trace.ops[producer]
-        return f"{op.name} in {op.module or 'the layer'}"
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors are equal bit for bit (NaN equals the same NaN), in the same layout."""
-    if a.dtype != b.dtype or a.shape != b.shape or not _same_layout(a, b):
-        return False
-    if a.numel() == 0:
-        return True
-    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
-
-
-def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return all(x == y for size, x, y in zip(a.shape, a.stride(), b.stride(), strict=True) if size > 1)
 
 
 def _random_state(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -27,10 +27,16 @@ def as_table(report: Report) -> Table:
         table.add_row("outside the layers", "", "", decimal(report.outside_bytes), "")
         table.add_section()
         table.add_row("all", "", "", decimal(report.held_bytes), "")
-    reasons = dict.fromkeys(layer.reason for layer in report.layers if layer.reason)
-    if reasons:
-        table.caption = "whole-layer replay, because " + "; ".join(reasons)
+    table.caption = _caption(report)
     return table
+
+
+def _caption(report: Report) -> str | None:
+    whole = dict.fromkeys(layer.reason for layer in report.layers if layer.reason)
+    uncompiled = dict.fromkeys(layer.uncompiled_because for layer in report.layers if layer.uncompiled_because)
+    lines = ["whole-layer replay, because " + "; ".join(whole)] if whole else []
+    lines += ["rebuilt uncompiled, because " + "; ".join(uncompiled)] if uncompiled else []
+    return "\n".join(lines) or None
 
 
 def as_text(report: Report) -> str:
