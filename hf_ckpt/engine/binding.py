@@ -19,7 +19,7 @@ from .calls import PLAIN_TYPES
 from .slots import Slot, slots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
     from .calls import LayerCall
     from .plans import Plan
@@ -39,7 +39,9 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_cudnn_sdp_enabled,
 )
 _MAX_PLANS = 256
-_CONFIG_CHOICES = ("_attn_implementation", "_experts_implementation")
+#: Attributes that hold an object of ours, or of transformers, whose state is none of the layer's.
+_FOREIGN_NAMES = frozenset({"_gradient_checkpointing_func", "_hf_hook"})
+_NOT_STATE = (torch.Tensor, nn.Module, type, types.ModuleType, types.MethodType, functools.partial, *_FUNCTION_TYPES)
 
 
 class Binding:
@@ -55,7 +57,7 @@ class Binding:
         self.slots: tuple[Slot, ...] = slots_of(call.layer)
         modules = list(call.layer.named_modules())
         hooked = modules if call.runs_hooks else modules[1:]
-        self._configs = _configs(module for _, module in modules)
+        self._objects = dict(_objects(modules))
         self._state = self._reader(modules, hooked)
         self.state = copy.deepcopy(self._state())
         self.key = self._key(modules)
@@ -115,23 +117,22 @@ class Binding:
                 watch(module.__dict__[hooks], "len({})")
         for slot in self.slots:
             watch(slot.table, *(f"{{}}[{slot.attribute!r}].{what}" for what in ("requires_grad", "dtype")))
-        for config, choice in self._configs:
-            watch(config, f"{{}}.{choice}")
+        for held in self._objects.values():
+            watch(held.__dict__, *(f"{{}}[{name!r}]" for name in _names(held.__dict__)))
         return eval(_compiled(f"lambda: ({', '.join(parts)},)"), objects)  # type: ignore[no-any-return]
 
     def _key(self, modules: list[tuple[str, nn.Module]]) -> tuple[Any, ...]:
         """Equal for layers that may share a trace."""
         state = tuple(
-            (prefix, type(module), tuple((name, _hashable(module.__dict__[name])) for name in _names(module.__dict__)))
-            for prefix, module in modules
+            (path, type(owner), tuple((name, _hashable(owner.__dict__[name])) for name in _names(owner.__dict__)))
+            for path, owner in (*modules, *self._objects.items())
         )
         tensors = tuple(
             (slot.path, slot.kind, t.shape, t.stride(), t.dtype, t.device, t.requires_grad)
             for slot in self.slots
             for t in (slot.fetch(),)
         )
-        choices = tuple(getattr(config, choice) for config, choice in self._configs)
-        return self.function, state, tensors, choices
+        return self.function, state, tensors
 
     def _obstacle(self, hooked: list[tuple[str, nn.Module]]) -> str:
         """Why this layer cannot be traced at all, or ""."""
@@ -176,16 +177,21 @@ def _hashable(value: Any) -> Hashable:
     return frozenset(value) if type(value) in (set, frozenset) else value
 
 
-def _configs(modules: Any) -> list[tuple[Any, str]]:
-    configs = {id(c): c for m in modules if (c := m.__dict__.get("config")) is not None}
-    return [(c, choice) for c in configs.values() for choice in _CONFIG_CHOICES if hasattr(c, choice)]
+def _objects(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Any]]:
+    """What the modules hold besides tensors, modules and plain data (a config, for one), once each, with its path."""
+    seen: set[int] = set()
+    for prefix, module in modules:
+        for name, value in module.__dict__.items():
+            if name in _FOREIGN_NAMES or isinstance(value, _NOT_STATE) or id(value) in seen:
+                continue
+            if isinstance(getattr(value, "__dict__", None), dict):
+                seen.add(id(value))
+                yield f"{prefix}.{name}" if prefix else name, value
 
 
 def surroundings(device: torch.device) -> tuple[Hashable, ...]:
-    """What a layer's ops depend on outside the model: autocast and its dtype, the attention kernels allowed."""
+    """What a layer's ops depend on outside the model: autocast, the attention kernels allowed, the default dtype."""
     kind = device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    if kind != "cuda":
-        return (autocast,)
-    kernels = tuple(enabled() for enabled in _ATTENTION_KERNELS)
-    return autocast, torch.are_deterministic_algorithms_enabled(), kernels
+    kernels = tuple([enabled() for enabled in _ATTENTION_KERNELS])
+    return autocast, torch.are_deterministic_algorithms_enabled(), kernels, torch.get_default_dtype()

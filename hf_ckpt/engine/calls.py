@@ -82,6 +82,8 @@ def describe(value: Any, leaves: list[torch.Tensor], key: list[Any]) -> None:
     """
     kind = type(value)
     if kind in _TENSOR_TYPES:
+        if value.is_inference():  # it has no version, so a write to it would go unseen
+            raise UntraceableError("an argument of the layer was made in inference mode")
         leaves.append(value)
         key += (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
     elif kind in PLAIN_TYPES:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from .prepared import Prepared
+    from .slots import Slot
 
     Kept: TypeAlias = tuple[torch.Tensor, int]
     Dropped: TypeAlias = list[torch.Tensor | None]
@@ -37,7 +38,7 @@ class Frame:
         self.prepared = prepared
         self.inputs = [leaves[i] for i in prepared.recipe.inputs]
         self.versions = [tensor._version for tensor in self.inputs]
-        self.parameters = [(id(p), p._version) for slot in prepared.referred for p in (slot.fetch(),)]
+        self.parameters = [_mark(slot) for slot in prepared.referred]
         self.checked = False
         self.sources: list[Kept | Away] = []
         self.dropped: list[Dropped] = []
@@ -167,9 +168,13 @@ class Frame:
 
     def _check_parameters(self) -> None:
         """Once a backward, at its start: an optimizer that steps during backward may write them from then on."""
-        for slot, (identity, version) in zip(self.prepared.referred, self.parameters, strict=True):
-            parameter = slot.fetch()
-            if parameter._version != version and id(parameter) == identity and parameter.is_leaf:
+        for slot, mark in zip(self.prepared.referred, self.parameters, strict=True):
+            now = _mark(slot)
+            if now == mark:
+                continue
+            if now[0] != mark[0]:
+                raise RuntimeError(self._replaced(slot.path))
+            if slot.fetch().is_leaf:  # FSDP1 gathers into views of one flat parameter, and that is a write to them
                 raise RuntimeError(self._modified(slot.path))
         self.checked = not graph_is_retained()
 
@@ -179,11 +184,26 @@ class Frame:
             "so its gradients cannot be computed; use the out-of-place op, or step the optimizer after backward"
         )
 
+    def _replaced(self, what: str) -> str:
+        return (
+            f"{self.prepared.layer}: {what} is another tensor in backward than in forward, so what it made cannot "
+            "be rebuilt; leave this layer out of the policy (torch.func.functional_call, for one, swaps parameters)"
+        )
+
     def _differs(self, how: str) -> str:
         return (
             f"{self.prepared.layer} did something else than when it was traced: {how}; its forward depends on state "
             "that cannot be watched, so leave this layer out of the policy or use `engine=torch`"
         )
+
+
+def _mark(slot: Slot) -> tuple[int, int]:
+    """Which tensor stands behind a slot, and its version.
+
+    FSDP1 may make a new view of the gathered parameter for backward, as a plain attribute; its memory is the same then.
+    """
+    tensor = slot.fetch()
+    return tensor.untyped_storage()._cdata if slot.kind == "__dict__" else id(tensor), tensor._version
 
 
 def graph_is_retained() -> bool:
