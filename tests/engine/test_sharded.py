@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import socket
+from typing import TYPE_CHECKING
 
 import pytest
 import torch.multiprocessing as mp
 
 from . import sharded_worker
 
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp1", "fsdp2", pytest.param("fsdp2-bf16", marks=pytest.mark.slow)])
-def test_sharded_training_is_bitwise_equal(strategy: str) -> None:
+def test_sharded_training_is_bitwise_equal(strategy: str, tmp_path: Path) -> None:
     """Full fine-tuning and LoRA, three decisions each."""
-    mp.spawn(sharded_worker.run, args=(2, free_port(), strategy), nprocs=2)
+    mp.spawn(sharded_worker.run, args=(2, str(tmp_path / "rendezvous"), strategy), nprocs=2)
