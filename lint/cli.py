@@ -67,6 +67,9 @@ def cli() -> None:
 @click.option("--statistics", is_flag=True, help="Count findings by rule.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even when there are findings.")
 @_list_option("--exclude", "PATTERNS", "Skip these paths, besides the configured ones.")
+@click.option(
+    "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip in folders what git ignores (the default)."
+)
 @click.option("--force-exclude", is_flag=True, help="Excludes hold for paths named on the command line too.")
 @click.option(
     "--config",

@@ -10,6 +10,7 @@ from .configs import CONFIG_SUFFIXES, is_config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from .gitignore import Ignored
     from .settings import Settings
 
 #: Kinds of file that a folder is searched for. A file named on the command line is read whatever it is called.
@@ -65,7 +66,7 @@ def discover(paths: Iterable[str], settings_for: Callable[[str], Settings]) -> F
     for path in paths:
         if os.path.isdir(path):
             if not _skip_named(path, settings_for):
-                for file in _walk(path, settings_for):
+                for file in _walk(path, settings_for, _ignored(path, settings_for)):
                     files.setdefault(os.path.abspath(file), file)
         elif os.path.exists(path):
             if not _skip_named(path, settings_for):
@@ -87,7 +88,16 @@ def _skip_named(path: str, settings_for: Callable[[str], Settings]) -> bool:
     return any(excluded("/".join(parts[: end + 1]), settings.exclude) for end in range(len(parts)))
 
 
-def _walk(top: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
+def _ignored(top: str, settings_for: Callable[[str], Settings]) -> Ignored | None:
+    """What git ignores in the folder ``top``; None when that does not count."""
+    if not settings_for(top).respect_gitignore:
+        return None
+    from .gitignore import ignored_in
+
+    return ignored_in(top)
+
+
+def _walk(top: str, settings_for: Callable[[str], Settings], ignored: Ignored | None) -> Iterator[str]:
     settings = settings_for(top)
     try:
         entries = sorted(os.scandir(top), key=lambda entry: entry.name)
@@ -101,8 +111,11 @@ def _walk(top: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
         path = name if top == "." else os.path.join(top, name)
         if settings.exclude and excluded(_relative(path, settings.root), settings.exclude):
             continue
+        if ignored is not None and ignored.lists and ignored.covers(os.path.abspath(path), is_folder):
+            continue
         if is_folder:
-            yield from _walk(path, settings_for)
+            inner = ignored.within(os.path.abspath(path)) if ignored is not None else None
+            yield from _walk(path, settings_for, inner)
         elif entry.is_file() and not (is_config(name) and entry.stat().st_size > LARGEST_CONFIG):
             yield path
 

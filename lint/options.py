@@ -18,6 +18,8 @@ class Options(NamedTuple):
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
+    #: None leaves it to the settings.
+    respect_gitignore: bool | None = None
     config: str | None = None
     #: Configurations that the scripts run with.
     run_configs: tuple[str, ...] = ()
@@ -63,6 +65,9 @@ def _merge(settings: Settings, options: Options) -> Settings:
         ignore=ignore,
         exclude=settings.exclude + options.exclude,
         force_exclude=settings.force_exclude or options.force_exclude,
+        respect_gitignore=settings.respect_gitignore
+        if options.respect_gitignore is None
+        else options.respect_gitignore,
     )
 
 
