@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, Value, equals, options, same
 from .events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
-from .hf import is_enabled, overriding_trainer, trainer_reentrant, trainers_of
+from .hf import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
 from .randomness import own_guards, tests_training
 from .sequence import surely_before
 from .types import unwrapped
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
     """What certainly makes (parts of) ``model`` run reentrant."""
     for enable in run.of(HfEnable):
-        is_reentrant = _is(enable.model, model) and hf_kwargs_reentrant(enable.kwargs, default=False)
+        is_reentrant = _is(enable.model, model) and enable_reentrant(run, enable)
         if is_reentrant and overriding_trainer(run, enable) is None:
             yield enable
     for _, args, value in trainers_of(run, model):
-        if is_enabled(run, args, value) and trainer_reentrant(args):
+        if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield args
     for prepare in run.of(KbitPrepare):
         turned_on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True)

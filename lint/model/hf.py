@@ -95,9 +95,14 @@ def trainer_kwargs(kwargs: Value) -> Value:
     return Dict(rest, False, kwargs.node) if rest else Const(None, kwargs.node)
 
 
-def trainer_reentrant(args: TrainerArgs) -> bool | None:
-    """The variant a Trainer with ``args`` selects on transformers 5."""
-    return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), default=False)
+def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
+    """The variant a Trainer with ``args`` selects."""
+    return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
+
+
+def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
+    """The variant that a model enabled by ``enable`` runs."""
+    return hf_kwargs_reentrant(enable.kwargs, run.versions.hf_default_reentrant)
 
 
 def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:

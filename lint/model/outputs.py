@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.values import Function, Instance, Method, Result, options
 from .events import Checkpointing, HfEnable
+from .hf import enable_reentrant
 from .sharding import root
-from .variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Forward(NamedTuple):
 def forwards(run: Run, *, reentrant: bool) -> Iterator[Forward]:
     """The calls that certainly run a region of this variant: of a checkpoint itself, or of what contains one."""
     events = {event.node: event for event in run.of(Checkpointing) if event.reentrant is reentrant}
-    enables = [enable for enable in run.of(HfEnable) if hf_kwargs_reentrant(enable.kwargs, default=False) is reentrant]
+    enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
     for call in run.program.calls:
         if call.node in events:
             yield Forward(call, events[call.node])

@@ -40,6 +40,13 @@ class Versions:
         """Whether the project allows a version in ``spec``."""
         return self.admit({library: spec})
 
+    @property
+    def hf_default_reentrant(self) -> bool | None:
+        """The variant transformers runs when nothing is said, reentrant up to 5.0; None when both are admitted."""
+        if not self.may_be("transformers", "<5.0"):
+            return False
+        return True if self.require("transformers", "<5.0") else None
+
     def require(self, library: str, spec: str) -> bool:
         """Whether the project says itself that it uses only versions in ``spec``."""
         if library not in self.stated:

@@ -151,12 +151,11 @@ from ..facts.values import Result, equals, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint
 from ..model.gradless import is_gradless, may_be_frozen
-from ..model.hf import is_enabled, trainer_reentrant, trainers_of
+from ..model.hf import enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.modes import is_gradient_free
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import unwrapped
-from ..model.variant import hf_kwargs_reentrant
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -236,8 +235,8 @@ def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[ast.AST]:
     enables = [enable for enable in run.of(HfEnable) if same(unwrapped(enable.model), unwrapped(adapter.model))]
     for enable in enables:
         after = enable.order > adapter.order and enable.place.walk == adapter.place.walk
-        if hf_kwargs_reentrant(enable.kwargs, default=False) and after and same(enable.model, attached):
+        if enable_reentrant(run, enable) and after and same(enable.model, attached):
             yield enable.node
     for _, args, value in trainers_of(run, attached):
-        if not enables and is_enabled(run, args, value) and trainer_reentrant(args):
+        if not enables and is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield args.node

@@ -154,9 +154,8 @@ from ..facts.values import Instance, Ref, options
 from ..finding import Applicability, Severity
 from ..model.entered import entered
 from ..model.events import HfEnable, TrainerArgs
-from ..model.hf import trainer_reentrant
+from ..model.hf import enable_reentrant, trainer_reentrant
 from ..model.report import MakePositional, Report, Rewrite
-from ..model.variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,5 +211,5 @@ def _is_layer(cls: Class) -> bool:
 
 
 def _runs_reentrant(run: Run) -> bool:
-    enabled = any(hf_kwargs_reentrant(event.kwargs, default=False) for event in run.of(HfEnable))
-    return enabled or any(trainer_reentrant(args) for args in run.of(TrainerArgs))
+    enabled = any(enable_reentrant(run, event) for event in run.of(HfEnable))
+    return enabled or any(trainer_reentrant(run, args) for args in run.of(TrainerArgs))

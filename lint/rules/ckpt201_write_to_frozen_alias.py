@@ -102,7 +102,7 @@ _NEW = {
 def check(run: Run) -> Iterator[Report]:
     """Report writes to the old names that the Trainer never sees."""
     for write in run.writes:
-        if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(write):
+        if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(run, write):
             continue
         if not any(other.field == _NEW[write.field] and same(other.obj, write.obj) for other in run.writes):
             yield _report(run, write)
@@ -113,7 +113,7 @@ def _is_built(write: Write) -> bool:
     return is_args(write.obj) and not inside_class
 
 
-def _changes_nothing(write: Write) -> bool:
+def _changes_nothing(run: Run, write: Write) -> bool:
     """Whether the value is what holds without the write."""
     args = args_of(write.obj)
     if args is None or args.call.open_kwargs:
@@ -121,8 +121,8 @@ def _changes_nothing(write: Write) -> bool:
     if write.field == "gradient_checkpointing":
         holds = default_switch(args) if isinstance(args.enabled, Absent) else truth(args.enabled)
         return holds is not None and equals(write.value, holds) is True
-    wanted = hf_kwargs_reentrant(trainer_kwargs(write.value), default=False)
-    return wanted is not None and wanted == trainer_reentrant(args)
+    wanted = hf_kwargs_reentrant(trainer_kwargs(write.value), run.versions.hf_default_reentrant)
+    return wanted is not None and wanted == trainer_reentrant(run, args)
 
 
 def _report(run: Run, write: Write) -> Report:

@@ -99,7 +99,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments given to the model that the Trainer's replace."""
     for enable in run.of(HfEnable):
         found = overriding_trainer(run, enable)
-        if found is not None and isinstance(enable.kwargs, Dict) and _differ(enable.kwargs, found[1]):
+        if found is not None and isinstance(enable.kwargs, Dict) and _differ(run, enable.kwargs, found[1]):
             trainer, args = found
             yield Report(
                 enable.node,
@@ -110,8 +110,8 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _differ(asked: Dict, args: TrainerArgs) -> bool:
-    variant, holds = hf_kwargs_reentrant(asked, default=False), trainer_reentrant(args)
+def _differ(run: Run, asked: Dict, args: TrainerArgs) -> bool:
+    variant, holds = hf_kwargs_reentrant(asked, default=None), trainer_reentrant(run, args)
     if variant is not None and holds is not None and variant != holds:
         return True
     kept = args.kwargs.items if isinstance(args.kwargs, Dict) else {}

@@ -119,9 +119,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Dict
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable
+from ..model.hf import enable_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, is_whole_shard, root, unit_classes
-from ..model.variant import hf_kwargs_reentrant
 from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def check(run: Run) -> Iterator[Report]:
             change = SetKeyword(event.node, "use_reentrant", "False")
             yield _report(event.node, unit, change)
         for enable in run.of(HfEnable):
-            if root(enable.model) is root(unit.module) and hf_kwargs_reentrant(enable.kwargs, default=None):
+            if root(enable.model) is root(unit.module) and enable_reentrant(run, enable):
                 yield _report(enable.node, unit, _key_change(enable.kwargs))
 
 

@@ -63,6 +63,30 @@ adapters = SFTConfig(
 )
 SFTTrainer("base", args=adapters, peft_config=LoraConfig()).train()
 ```
+```yaml
+# llamafactory-cli train this.yaml
+model_name_or_path: meta-llama/Llama-3.2-1B
+stage: sft
+finetuning_type: lora
+dataset: identity
+template: llama3
+output_dir: out
+per_device_train_batch_size: 1
+use_reentrant_gc: true  # error
+ddp_find_unused_parameters: true
+```
+```yaml
+# axolotl train this.yaml
+base_model: NousResearch/Llama-3.2-1B
+datasets:
+  - path: teknium/GPT4-LLM-Cleaned
+    type: alpaca
+micro_batch_size: 2
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:  # error
+  use_reentrant: true
+ddp_find_unused_parameters: true
+```
 
 ## Good
 ```python
@@ -111,6 +135,27 @@ adapters = SFTConfig("out", ddp_find_unused_parameters=False, gradient_checkpoin
 SFTTrainer("base", args=adapters, peft_config=LoraConfig()).train()
 one_device = SFTConfig("out", gradient_checkpointing_kwargs=reentrant)
 SFTTrainer("base", args=one_device, peft_config=LoraConfig()).train()
+```
+```yaml
+model_name_or_path: meta-llama/Llama-3.2-1B
+stage: sft
+finetuning_type: lora
+dataset: identity
+template: llama3
+output_dir: out
+use_reentrant_gc: false
+ddp_find_unused_parameters: true
+```
+```yaml
+base_model: NousResearch/Llama-3.2-1B
+datasets:
+  - path: teknium/GPT4-LLM-Cleaned
+    type: alpaca
+micro_batch_size: 2
+gradient_checkpointing: true
+gradient_checkpointing_kwargs:
+  use_reentrant: false
+ddp_find_unused_parameters: true
 ```
 
 ## Fix safety
@@ -177,11 +222,11 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Dict, Result, equals, options
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, is_enabled, trainer_reentrant
+from ..model.hf import args_of, enable_reentrant, is_enabled, trainer_reentrant
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, root
-from ..model.variant import hf_kwargs_reentrant
+from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,7 +235,11 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
-TRIGGERS = (("DistributedDataParallel", "checkpoint"), ("ddp_", "use_reentrant"))
+TRIGGERS = (
+    *together("DistributedDataParallel", (CHECKPOINT, ENABLE)),
+    ("ddp_", "use_reentrant"),
+    ("ddp_", "checkpointing"),
+)
 _FINDS = "ddp_find_unused_parameters"
 
 
@@ -205,10 +254,10 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
         for enable in run.of(HfEnable):
             together = root(enable.model) is root(wrap.module) and not enable.place.excludes(wrap.place)
-            if finds and together and hf_kwargs_reentrant(enable.kwargs, default=None):
+            if finds and together and enable_reentrant(run, enable):
                 yield _hf_report(enable.kwargs, enable.node, wrap.node)
     for args, value in _distributed_arguments(run):
-        if is_enabled(run, args, value) and trainer_reentrant(args):
+        if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield _hf_report(args.kwargs, args.node, None)
 
 

@@ -201,12 +201,12 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Result
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
+from ..model.hf import enable_reentrant
 from ..model.names import canonical
 from ..model.nested import inner_checkpoint
 from ..model.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.sharding import root
-from ..model.variant import hf_kwargs_reentrant
 from ..model.words import REGION
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(outer, Remark(inner.node, "the block is checkpointed here already"))
     for event in run.of(WrapperCheckpointing):
         for enable in run.of(HfEnable):
-            variants = event.reentrant, hf_kwargs_reentrant(enable.kwargs, default=False)
+            variants = event.reentrant, enable_reentrant(run, enable)
             together = root(enable.model) is root(event.module) and not enable.place.excludes(event.place)
             if together and None not in variants and any(variants):
                 yield _report(event, Remark(enable.node, "the model checkpoints its layers itself"))

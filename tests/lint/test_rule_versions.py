@@ -48,3 +48,49 @@ def test_keyword_inputs_are_named_for_the_releases_that_default_to_reentrant():
 @pytest.mark.parametrize("stated", [{}, {"transformers": ">=4.53"}])
 def test_keyword_inputs_are_an_error_where_the_script_asks_for_reentrant(stated):
     assert found(BY_KEYWORD + REENTRANT, **stated) == [("CKPT118", "error", None)]
+
+
+IN_PARALLEL = """
+    from torch.nn.parallel import DistributedDataParallel
+    from transformers import AutoModelForCausalLM
+
+    def build(name):
+        model = AutoModelForCausalLM.from_pretrained(name).train()
+        model.gradient_checkpointing_enable()
+        return DistributedDataParallel(model, find_unused_parameters=True)
+"""
+BY_TRAINER = """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig())
+    args = TrainingArguments("out", gradient_checkpointing=True, ddp_find_unused_parameters=True)
+    Trainer(model, args).train()
+"""
+
+
+@pytest.mark.parametrize("code", [IN_PARALLEL, BY_TRAINER])
+@pytest.mark.parametrize(
+    ("stated", "codes"),
+    [
+        ({}, []),
+        ({"transformers": ">=5.1"}, []),
+        ({"transformers": ">=4.45"}, []),  # true for some of these only
+        ({"transformers": "~=4.57.0"}, ["CKPT304"]),
+        ({"transformers": ">=4.40,<5"}, ["CKPT304"]),
+    ],
+)
+def test_the_default_of_transformers_4_is_reentrant(code, stated, codes):
+    assert [code for code, _, _ in found(code, **stated)] == codes
+
+
+def test_a_variant_that_an_older_release_may_choose_is_not_compared():
+    code = """
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        model = AutoModelForCausalLM.from_pretrained("m")
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+        Trainer(model, TrainingArguments("out", gradient_checkpointing=True)).train()
+    """
+    assert [code for code, _, _ in found(code)] == ["CKPT202"]
+    assert found(code, transformers=">=4.40,<5") == []

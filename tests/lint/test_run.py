@@ -96,7 +96,7 @@ def test_what_the_trainer_will_do():
     values = [trainer.args for trainer in run.of(TrainerBuild)]
     answers = [is_enabled(run, args_of(value), value) for value in values]
     assert answers == [False, True, True, True, False]
-    assert [trainer_reentrant(args) for args in run.of(TrainerArgs)] == [False, True, False, False, False]
+    assert [trainer_reentrant(run, args) for args in run.of(TrainerArgs)] == [False, True, False, False, False]
 
 
 def test_a_trainer_overrides_only_the_model_it_gets():
