@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+from torch.utils.flop_counter import flop_registry
 
 from .symbols import plain_size
 
@@ -13,12 +13,22 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
 
 _aten = torch.ops.aten
+#: Their formulas in torch 2.11 refuse grouped queries (fewer key and value heads than query heads).
+_ATTENTION = frozenset(
+    {
+        _aten._scaled_dot_product_flash_attention_for_cpu,
+        _aten._scaled_dot_product_flash_attention,
+        _aten._scaled_dot_product_efficient_attention,
+        _aten._scaled_dot_product_cudnn_attention,
+        _aten._scaled_dot_product_fused_attention_overrideable,
+    }
+)
 
 
 def flops_of(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     """FLOPs (an int or an expression): counted for contractions, 0 for what only moves or maps memory."""
-    if func is _aten._scaled_dot_product_flash_attention_for_cpu.default:
-        return plain_size(sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape))  # type: ignore[no-untyped-call]
+    if func.overloadpacket in _ATTENTION:
+        return plain_size(_attention(args[0].shape, args[1].shape, args[2].shape))
     formula = flop_registry.get(func.overloadpacket)
     if formula is None:
         return 0
@@ -26,3 +36,9 @@ def flops_of(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], ou
         return plain_size(formula(*args, **kwargs, out_val=output))
     except (TypeError, ValueError, AssertionError):
         return 0
+
+
+def _attention(query: torch.Size, key: torch.Size, value: torch.Size) -> Any:
+    """Scores and their product with the values, shapes (batch, heads, length, width); masks save nothing here."""
+    batch, heads, length, width = query
+    return 2 * batch * heads * length * key[2] * (width + value[3])

@@ -48,7 +48,7 @@ class SaveableContexts:
 
     def held(self) -> list[Any]:
         """What the last forward cached; torch keeps it beside autograd, where no saved-tensor hook sees it."""
-        entries = tree_leaves([list(outputs.values()) for outputs in self.cached.values()])
+        entries = tree_leaves(list(self.cached.values()))  # lists of outputs in torch 2.11, dicts of them later
         return [entry.val for entry in entries if hasattr(entry, "val")]
 
     def __getstate__(self) -> dict[str, Any]:
