@@ -36,7 +36,7 @@ def check_source(
     that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
     whether findings that lie in it, but belong to the run of this text, are wanted (default: none).
     """
-    if not candidates(text) and (find_module is None or not starts_run(text)):
+    if not candidates(text, select is not None) and (find_module is None or not starts_run(text)):
         return []
     with collection_paused():
         return _check(text, filename, select, versions, find_module, reported or _nowhere_else)
@@ -65,7 +65,9 @@ def _check(
     run = Run(program, Versions(versions or {}))
     # What makes a rule speak may stand in a module that the file imports.
     rules = [
-        rule for rule in candidates("\n".join((text, *program.texts.values()))) if run.versions.admit(rule.versions)
+        rule
+        for rule in candidates("\n".join((text, *program.texts.values())), select is not None)
+        if run.versions.admit(rule.versions)
     ]
     wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
     return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, reported)

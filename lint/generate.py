@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from . import pitfalls
 from .catalogue import all_rules
 from .pages import table
-from .prefilter import all_triggers
-from .rules import load_rule, rule_files
+from .prefilter import without_implied
+from .rules import load_rule, load_rules, rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,13 +40,18 @@ def readme(old: str) -> str:
 
 def triggers_module() -> str:
     """The text of `triggers.py`."""
+    rules, kind = load_rules(), "tuple[tuple[str, ...], ...]"
     by_file = tuple(load_rule(file).triggers for file in rule_files())
     parts = [
         _assignment("FILES", "tuple[str, ...]", rule_files()),
         "#: The triggers of the rule in each of these files: texts, or tuples of texts that must all be there.\n"
         + _assignment("BY_FILE", "tuple[tuple[str | tuple[str, ...], ...], ...]", by_file),
-        "#: All of them, without those that others imply.\n"
-        + _assignment("TRIGGERS", "tuple[tuple[str, ...], ...]", all_triggers()),
+        "#: Those of these files whose rules are off by default.\n"
+        + _assignment("OFF", "tuple[str, ...]", (file for file in rule_files() if not load_rule(file).default)),
+        "#: The triggers of all rules, without those that others imply.\n"
+        + _assignment("ALL", kind, without_implied(rules)),
+        "#: Those of the rules that are on by default.\n"
+        + _assignment("ON", kind, without_implied(rule for rule in rules if rule.default)),
     ]
     return "\n".join([_HEAD, *parts])
 

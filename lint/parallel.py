@@ -66,7 +66,7 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
         key = cache.key(job.path, data, job.settings) if cache else ""
         result = cache.get(key, job.path, reported) if cache else None
         if result is None:
-            sifted = sift(job.path, data)
+            sifted = sift(job.path, data, job.settings)
             result = FileResult(job.path, consulted=sifted.consulted)
             if sifted.needed or job.settings.runs:
                 candidates.append(_Candidate(len(results), job, data, key))

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from . import triggers
 from .rules import Rule, load_rule, load_rules, rule_files
 from .words import Words
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 def mentions_api(text: str) -> bool:
     """False only when no rule can have anything to say about ``text``."""
     words = Words(text)
-    return any(words.have(trigger) for trigger in all_triggers())
+    return any(words.have(trigger) for rule in load_rules() for trigger in rule.triggers)
 
 
-def candidates(text: str) -> list[Rule]:
-    """The rules that can have something to say about ``text``; no others are loaded."""
+def candidates(text: str, every: bool = True) -> list[Rule]:
+    """The rules that can have something to say about ``text``; no others are loaded.
+
+    Without ``every`` those that are off by default are left out.
+    """
     words = Words(text)
     return [
         load_rule(file)
         for file, rule_triggers in _triggers_by_file()
-        if any(words.have(trigger) for trigger in rule_triggers)
+        if (every or file not in triggers.OFF) and any(words.have(trigger) for trigger in rule_triggers)
     ]
 
 
@@ -44,10 +51,9 @@ def _triggers_by_file() -> tuple[tuple[str, tuple[str | tuple[str, ...], ...]], 
     return tuple((file, load_rule(file).triggers) for file in rule_files())
 
 
-@cache
-def all_triggers() -> tuple[tuple[str, ...], ...]:
-    """The triggers of all rules, without those that others imply."""
-    found = {(t,) if isinstance(t, str) else t for rule in load_rules() for t in rule.triggers}
+def without_implied(rules: Iterable[Rule]) -> tuple[tuple[str, ...], ...]:
+    """The triggers of ``rules``, without those that others imply."""
+    found = {(t,) if isinstance(t, str) else t for rule in rules for t in rule.triggers}
     kept: list[tuple[str, ...]] = []
     for trigger in sorted(found):
         if not any(_implies(trigger, other) for other in kept):

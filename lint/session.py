@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .configs import is_config
-from .finding import Finding, Severity, Span
 from .sift import sift
 from .source import Source, SourceError, read_source
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from .facts.modules import FindModule
+    from .finding import Finding, Span
     from .settings import Settings
 
 UNPARSABLE_CODE, UNPARSABLE_NAME = "CKPT903", "unparsable-file"
@@ -48,7 +48,7 @@ def check_path(path: str, settings: Settings, reported: Collection[str] = ()) ->
 
 def check_bytes(filename: str, data: bytes, settings: Settings, reported: Collection[str] = ()) -> FileResult:
     """Check ``data``, the content of ``filename``; positions are those a user counts (per cell in a notebook)."""
-    sifted = sift(filename, data)
+    sifted = sift(filename, data, settings)
     if not sifted.needed and not settings.runs:
         return FileResult(filename, consulted=sifted.consulted)
     try:
@@ -157,6 +157,7 @@ def _analyse(
 def _bad_cells(source: Source) -> list[Finding]:
     if source.notebook is None:
         return []
+    from .finding import Span
     from .notebook import unparsable_cells
 
     message = "this cell is not valid Python, so it was not checked"
@@ -187,9 +188,14 @@ def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
 
 
 def _unreadable(filename: str, error: SourceError) -> Finding:
+    from .finding import Span
+
     span = Span(error.line, error.column, error.line, error.column)
     return _tool_finding(filename, span, f"{error}, so nothing in this file was checked")
 
 
 def _tool_finding(filename: str, span: Span, message: str) -> Finding:
+    # A clean file pays for the enumerations of a finding otherwise.
+    from .finding import Finding, Severity
+
     return Finding(UNPARSABLE_CODE, UNPARSABLE_NAME, Severity.ERROR, message, filename, span)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .facts.modules import FindModule, LocalModule
+    from .settings import Settings
 
 #: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.
 STARTS = (
@@ -41,9 +42,10 @@ class Sifted(NamedTuple):
     consulted: tuple[tuple[str, str | None], ...] = ()
 
 
-def sift(filename: str, data: bytes) -> Sifted:
+def sift(filename: str, data: bytes, settings: Settings) -> Sifted:
     """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
-    if may_have_findings(data):
+    every = settings.select is not None
+    if may_have_findings(data, every):
         return Sifted(True)
     if not any(word in data for word in _STARTS):
         return Sifted(False)
@@ -51,7 +53,7 @@ def sift(filename: str, data: bytes) -> Sifted:
 
     find = LocalModules(filename)
     texts = list(_texts(data, find))
-    needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)))
+    needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)), every)
     return Sifted(needed, tuple(find.consulted.items()))
 
 
@@ -67,8 +69,11 @@ def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
                 yield from (inner.text.encode() for inner in map(find, inner_modules) if inner is not None)
 
 
-def may_have_findings(data: bytes) -> bool:
-    """The prefilter: False only when no rule can have anything to say about ``data`` alone."""
+def may_have_findings(data: bytes, every: bool = True) -> bool:
+    """The prefilter: False only when no rule can have anything to say about ``data`` alone.
+
+    ``every`` counts the rules too that are off by default.
+    """
     if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
         return True
     # Triggers are ASCII, which is the same in every encoding Python reads.
@@ -79,7 +84,7 @@ def may_have_findings(data: bytes) -> bool:
 
         return mentions_api(text)
     words = Words(text)
-    return any(words.have(trigger) for trigger in triggers.TRIGGERS)
+    return any(words.have(trigger) for trigger in (triggers.ALL if every else triggers.ON))
 
 
 @cache

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 #: PEP 263: the declaration must stand in a comment on the first or second line.
-_COOKIE = re.compile(rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)")
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+_COOKIE = rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)"
+_NEWLINE = r"\r\n|\r|\n"
 
 
 class SourceError(Exception):
@@ -65,7 +65,7 @@ def read_source(filename: str, data: bytes) -> Source:
 
 def declared_encoding(data: bytes) -> str:
     """The encoding that the first two lines of a Python file declare, ``utf-8`` when they declare none."""
-    match = _COOKIE.match(data[:1000])
+    match = re.match(_COOKIE, data[:1000]) if b"coding" in data[:1000] else None
     return match.group(1).decode("ascii", "replace") if match else "utf-8"
 
 
@@ -94,15 +94,15 @@ def with_edits(source: Source, edits: Iterable[Edit]) -> tuple[Source, bytes]:
 
 def line_starts(text: str) -> list[int]:
     """The offset at which each line starts; Python's line ends (``\\n``, ``\\r\\n``, ``\\r``) and no others."""
-    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+    return [0, *(match.end() for match in re.finditer(_NEWLINE, text))]
 
 
 def split_lines(text: str) -> list[str]:
     """The lines of ``text`` without their ends."""
-    return _NEWLINE.split(text)
+    return re.split(_NEWLINE, text)
 
 
 def newline_of(text: str) -> str:
     """The line end the text uses (that of its first line), ``\\n`` when it has one line only."""
-    match = _NEWLINE.search(text)
+    match = re.search(_NEWLINE, text)
     return match.group() if match else "\n"

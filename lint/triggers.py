@@ -198,6 +198,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("DistributedDataParallel", "utils.checkpoint"),
         ("DistributedDataParallel", "checkpointing_enable"),
         ("ddp_", "use_reentrant"),
+        ("ddp_", "checkpointing"),
     ),
     (
         ("autograd", "grad", "utils.checkpoint"),
@@ -216,7 +217,13 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     ((".forward", "utils.checkpoint"),),
     ("utils.checkpoint",),
-    ("checkpointing_enable", "gradient_checkpointing(", ("Trainer", "Module")),
+    (
+        "checkpointing_enable",
+        ".enable_gradient_checkpointing",
+        ".set_gradient_checkpointing",
+        ("transformers", "Trainer", "Module"),
+        ("trl", "Trainer", "Module"),
+    ),
     ("context_fn",),
     ("checkpoint_sequential",),
     (
@@ -241,8 +248,14 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("gradient_checkpointing",),
 )
 
-#: All of them, without those that others imply.
-TRIGGERS: tuple[tuple[str, ...], ...] = (
+#: Those of these files whose rules are off by default.
+OFF: tuple[str, ...] = (
+    "ckpt407_checkpoint_before_fsdp1.py",
+    "ckpt501_deprecated_checkpointing_name.py",
+)
+
+#: The triggers of all rules, without those that others imply.
+ALL: tuple[tuple[str, ...], ...] = (
     (".forward =", "transformers", "Block"),
     (".forward =", "transformers", "Layer"),
     (".forward=", "transformers", "Block"),
@@ -253,7 +266,6 @@ TRIGGERS: tuple[tuple[str, ...], ...] = (
     ("FullyShardedDataParallelPlugin", "transformers"),
     ("GradientCheckpointingLayer",),
     ("PrefixTuningConfig",),
-    ("Trainer", "Module"),
     ("activation_checkpointing", "FullyShardedDataParallelPlugin"),
     ("activation_checkpointing", "fsdp_config"),
     ("activation_checkpointing_offload",),
@@ -266,6 +278,7 @@ TRIGGERS: tuple[tuple[str, ...], ...] = (
     ("checkpointing_kwargs",),
     ("context_fn",),
     ("create_selective_checkpoint_contexts",),
+    ("ddp_", "checkpointing"),
     ("deepspeed", "activation_checkpointing"),
     ("determinism_check",),
     ("every_n_layers", "checkpointing"),
@@ -278,7 +291,56 @@ TRIGGERS: tuple[tuple[str, ...], ...] = (
     ("preserve_rng_state",),
     ("requires_grad", "backward", "checkpoint"),
     ("save_on_cpu", "checkpoint"),
+    ("transformers", "Trainer", "Module"),
     ("transformers", "setattr", "forward"),
+    ("trl", "Trainer", "Module"),
+    ("use_reentrant",),
+    ("utils.checkpoint",),
+)
+
+#: Those of the rules that are on by default.
+ON: tuple[tuple[str, ...], ...] = (
+    (".enable_gradient_checkpointing",),
+    (".forward =", "transformers", "Block"),
+    (".forward =", "transformers", "Layer"),
+    (".forward=", "transformers", "Block"),
+    (".forward=", "transformers", "Layer"),
+    (".generate(", "transformers", "Trainer("),
+    (".generate(", "trl", "Trainer("),
+    (".gradient_checkpointing",),
+    (".set_gradient_checkpointing",),
+    ("ForImageClassification", "peft"),
+    ("FullyShardedDataParallelPlugin", "transformers"),
+    ("GradientCheckpointingLayer",),
+    ("PrefixTuningConfig",),
+    ("activation_checkpointing", "FullyShardedDataParallelPlugin"),
+    ("activation_checkpointing", "fsdp_config"),
+    ("activation_checkpointing_offload",),
+    ("activation_offloading",),
+    ("apply_activation_checkpointing",),
+    ("backward(", "inputs=", "checkpoint"),
+    ("checkpoint_sequential",),
+    ("checkpoint_wrapper",),
+    ("checkpointing_enable",),
+    ("checkpointing_kwargs",),
+    ("context_fn",),
+    ("create_selective_checkpoint_contexts",),
+    ("ddp_", "checkpointing"),
+    ("deepspeed", "activation_checkpointing"),
+    ("determinism_check",),
+    ("every_n_layers", "checkpointing"),
+    ("offload_to_cpu",),
+    ("offload_wrapper",),
+    ("output_router_logits",),
+    ("peft", "activation_checkpointing"),
+    ("prepare_model_for_kbit_training",),
+    ("preserve_rng_state",),
+    ("requires_grad", "backward", "checkpoint"),
+    ("save_on_cpu", "checkpoint"),
+    ("setattr", "gradient_checkpointing"),
+    ("transformers", "Trainer", "Module"),
+    ("transformers", "setattr", "forward"),
+    ("trl", "Trainer", "Module"),
     ("use_reentrant",),
     ("utils.checkpoint",),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-#: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines.
-_IMPORTS_CHECKPOINT = re.compile(r"utils[ \t]+import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b")
+#: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
+_IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b"
 
 
 class Words:
@@ -29,6 +29,8 @@ class Words:
         return True
 
     def _has(self, word: str) -> bool:
+        if word in self._text:
+            return True
         # An import of the module `checkpoint` from a package `utils` counts as its dotted name.
-        is_spelled_out = word == "utils.checkpoint" and _IMPORTS_CHECKPOINT.search(self._text) is not None
-        return word in self._text or is_spelled_out
+        imports = word == "utils.checkpoint" and "utils import" in self._text
+        return imports and re.search(_IMPORTS_CHECKPOINT, self._text) is not None

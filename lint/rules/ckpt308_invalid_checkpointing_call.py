@@ -152,6 +152,7 @@ from ..model.hf import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
+from ..model.words import ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +162,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
-TRIGGERS = ("checkpointing_enable", "gradient_checkpointing(", ("Trainer", "Module"))
+TRIGGERS = (
+    ENABLE,
+    ".enable_gradient_checkpointing",
+    ".set_gradient_checkpointing",
+    *together(("transformers", "trl"), (("Trainer", "Module"),)),
+)
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
 _DDP = "torch.nn.parallel.DistributedDataParallel"

@@ -113,13 +113,13 @@ def test_only_one_hop_is_read():
         asked.append(name)
         return LocalModule("a.py", "from b import x\nimport c\n") if name == "a" else None
 
-    check_source("import a  # gradient_checkpointing\n", "train.py", find_module=find)
+    check_source("import a  # checkpointing_enable\n", "train.py", find_module=find)
     assert asked == ["a"]
 
 
 @pytest.mark.parametrize("text", ["def (:", "\0", "import train\n"])
 def test_a_module_that_cannot_be_read_is_no_module(text):
-    assert codes("from broken import f\nf()  # gradient_checkpointing\n", broken=text) == []
+    assert codes("from broken import f\nf()  # checkpointing_enable\n", broken=text) == []
 
 
 def test_modules_are_found_next_to_the_file_and_in_its_package(tmp_path):
