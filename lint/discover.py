@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .configs import CONFIG_SUFFIXES, is_config
+from .source import MARKDOWN_SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,6 +100,7 @@ def _ignored(top: str, settings_for: Callable[[str], Settings]) -> Ignored | Non
 
 def _walk(top: str, settings_for: Callable[[str], Settings], ignored: Ignored | None) -> Iterator[str]:
     settings = settings_for(top)
+    suffixes = (*SUFFIXES, *MARKDOWN_SUFFIXES) if settings.markdown else SUFFIXES
     try:
         entries = sorted(os.scandir(top), key=lambda entry: entry.name)
     except OSError:
@@ -106,7 +108,7 @@ def _walk(top: str, settings_for: Callable[[str], Settings], ignored: Ignored | 
     for entry in entries:
         name = entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if name in SKIPPED_FOLDERS if is_folder else not name.endswith(SUFFIXES):
+        if name in SKIPPED_FOLDERS if is_folder else not name.endswith(suffixes):
             continue
         path = name if top == "." else os.path.join(top, name)
         if settings.exclude and excluded(_relative(path, settings.root), settings.exclude):

@@ -61,7 +61,7 @@ def parse_notebook(data: bytes) -> Notebook:
     cells = _code_cells(document) if _is_python(document) else ()
     indent = _INDENT.search(raw)
     return Notebook(
-        text="".join(_as_python(cell.text) + "\n" for cell in cells),
+        text="".join(as_python(cell.text) + "\n" for cell in cells),
         cells=cells,
         document=document,
         indent=indent.group(1) if indent else None,
@@ -90,7 +90,7 @@ def _code_cells(document: dict[str, Any]) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _as_python(text: str) -> str:
+def as_python(text: str) -> str:
     """``text`` with its magics replaced, line for line; all comments when the cell is of another language."""
     lines = split_lines(text)
     first = next((line.strip() for line in lines if line.strip()), "")
@@ -99,9 +99,9 @@ def _as_python(text: str) -> str:
             return "\n".join("#" for _ in lines)
         at = next(index for index, line in enumerate(lines) if line.strip())
         lines[at] = "#"
-    if not _parses("\n".join(lines)):
+    if not parses("\n".join(lines)):
         lines = _without_magics(lines)
-    return "\n".join(lines) if _parses("\n".join(lines)) else "\n".join("#" for _ in lines)
+    return "\n".join(lines) if parses("\n".join(lines)) else "\n".join("#" for _ in lines)
 
 
 def _without_magics(lines: list[str]) -> list[str]:
@@ -122,7 +122,8 @@ def _without_magics(lines: list[str]) -> list[str]:
     return result
 
 
-def _parses(text: str) -> bool:
+def parses(text: str) -> bool:
+    """Whether ``text`` is Python."""
     import ast
 
     try:
@@ -138,8 +139,8 @@ def unparsable_cells(notebook: Notebook) -> list[Cell]:
         cell
         for cell in notebook.cells
         if not cell.text.lstrip().startswith("%%")
-        and not _parses(cell.text)
-        and not _parses("\n".join(_without_magics(split_lines(cell.text))))
+        and not parses(cell.text)
+        and not parses("\n".join(_without_magics(split_lines(cell.text))))
     ]
 
 

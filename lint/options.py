@@ -18,6 +18,7 @@ class Options(NamedTuple):
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
+    markdown: bool = False
     #: None leaves it to the settings.
     respect_gitignore: bool | None = None
     config: str | None = None
@@ -65,6 +66,7 @@ def _merge(settings: Settings, options: Options) -> Settings:
         ignore=ignore,
         exclude=settings.exclude + options.exclude,
         force_exclude=settings.force_exclude or options.force_exclude,
+        markdown=settings.markdown or options.markdown,
         respect_gitignore=settings.respect_gitignore
         if options.respect_gitignore is None
         else options.respect_gitignore,

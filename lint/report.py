@@ -61,7 +61,7 @@ class Excerpts:
         except (OSError, SourceError):
             return []
         if source.notebook is None:
-            return split_lines(source.text)
+            return split_lines(source.shown)
         text = next((entry.text for entry in source.notebook.cells if entry.number == cell), source.text)
         return split_lines(text)
 

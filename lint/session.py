@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .configs import is_config
@@ -139,14 +140,19 @@ def _analyse(
             from .configs.check import check_in_runs
 
             return check_in_runs(source, settings.runs, select, dict(settings.versions), is_reported)
-        return check_source(
-            source.text,
-            source.filename,
+        check_it = partial(
+            check_source,
+            filename=source.filename,
             select=select,
             versions=versions,
             find_module=find_module,
             reported=is_reported,
         )
+        if source.markdown is None:
+            return check_it(source.text)
+        from .markdown import check_blocks
+
+        return check_blocks(source.markdown, check_it)
     except (Exception, RecursionError, MemoryError) as error:
         detail = " ".join(f"{type(error).__name__}: {error}".split())
         raise InternalError(

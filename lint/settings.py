@@ -28,6 +28,8 @@ class Settings(NamedTuple):
     exclude: tuple[str, ...] = ()
     #: Excludes hold for files named on the command line too.
     force_exclude: bool = False
+    #: Folders are searched for Markdown too; a document that is named is read anyway.
+    markdown: bool = False
     #: What git ignores is not looked at in folders.
     respect_gitignore: bool = True
     #: Library to version range, as in ``{"transformers": ">=5.23"}``.
@@ -48,6 +50,7 @@ _KEYS: dict[str, str] = {
     "per-file-ignores": "lists",
     "versions": "strings",
     "force-exclude": "bool",
+    "markdown": "bool",
     "respect-gitignore": "bool",
 }
 
@@ -119,6 +122,7 @@ def _from_table(path: str, section: dict[str, Any]) -> Settings:
         per_file_ignores=tuple((k, tuple(v)) for k, v in section.get("per-file-ignores", {}).items()),
         exclude=tuple(section.get("exclude", ())),
         force_exclude=section.get("force-exclude", False),
+        markdown=section.get("markdown", False),
         respect_gitignore=section.get("respect-gitignore", True),
         versions=tuple(section.get("versions", {}).items()),
         root=os.path.dirname(os.path.abspath(path)),
@@ -163,6 +167,7 @@ def describe(settings: Settings, found: Mapping[str, str]) -> str:
         "per-file-ignores": "; ".join(f"{k}: {', '.join(v)}" for k, v in settings.per_file_ignores) or "nothing",
         "exclude": ", ".join(settings.exclude) or "nothing beyond the defaults",
         "force-exclude": "true" if settings.force_exclude else "false",
+        "markdown": "true" if settings.markdown else "false",
         "respect-gitignore": "true" if settings.respect_gitignore else "false",
         "versions": ", ".join(f"{k}{v}" for k, v in versions.items()) or "the newest: the project's files say none",
     }

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .finding import Edit
+    from .markdown import Markdown
     from .notebook import Notebook
+
+#: Documents whose Python code blocks can be checked.
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".qmd")
 
 _BOM = b"\xef\xbb\xbf"
 #: PEP 263: the declaration must stand in a comment on the first or second line.
@@ -40,6 +44,13 @@ class Source(NamedTuple):
     bom: bool = False
     #: The notebook the text was taken from, or None for a plain file.
     notebook: Notebook | None = None
+    #: The document the text was taken from, line for line.
+    markdown: Markdown | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text as the user sees it, with the same lines."""
+        return self.text if self.markdown is None else self.markdown.text
 
 
 def read_source(filename: str, data: bytes) -> Source:
@@ -60,6 +71,11 @@ def read_source(filename: str, data: bytes) -> Source:
         raise SourceError(f"unknown encoding {encoding!r}") from error
     if "\0" in text:
         raise SourceError("not text: it contains a null character", text.count("\n", 0, text.index("\0")) + 1)
+    if filename.endswith(MARKDOWN_SUFFIXES):
+        from .markdown import read_markdown
+
+        markdown = read_markdown(text)
+        return Source(filename, markdown.python, encoding, bom, markdown=markdown)
     return Source(filename, text, encoding, bom)
 
 
@@ -86,6 +102,11 @@ def with_edits(source: Source, edits: Iterable[Edit]) -> tuple[Source, bytes]:
         data = edit_notebook(source.notebook, edits)
         notebook = parse_notebook(data)
         return source._replace(text=notebook.text, notebook=notebook), data
+    if source.markdown is not None:
+        from .markdown import edited
+
+        markdown = edited(source.markdown, edits)
+        return source._replace(text=markdown.python, markdown=markdown), encode(source, markdown.text)
     from .apply import apply_edits
 
     text = apply_edits(source.text, edits)
