@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from .attributes import decorator_names
+from .attributes import ancestors, decorator_names
 from .expressions import evaluate
 from .nodes import inner_nodes
 from .origin import origin
@@ -17,7 +17,8 @@ from .walk import Engine, Program, Returned, Walk
 
 if TYPE_CHECKING:
     from .calls import Call
-    from .modules import FindModule
+    from .local import FindModule
+    from .values import Class
 
 #: Calls followed inside calls; deeper ones are unknown.
 MAX_DEPTH = 6
@@ -68,6 +69,18 @@ def _walk_uncalled(program: Program) -> None:
             for function in functions:
                 if function.node not in program.followed and wanted(program, function):
                     _walk_alone(program, function)
+    for cls in program.classes:
+        inherited = _completed_forward(program, cls)
+        if inherited is not None:
+            _walk_alone(program, inherited, cls.instance)
+
+
+def _completed_forward(program: Program, cls: Class) -> Function | None:
+    """The inherited ``forward`` that calls methods which ``cls`` defines; None when there is none."""
+    if "forward" in cls.body or not any(f"self.{name}" in program.text for name in cls.body):
+        return None
+    found = next((owner.body["forward"] for owner in ancestors(cls) if "forward" in owner.body), None)
+    return found if isinstance(found, Function) else None
 
 
 def _is_entered_from_outside(program: Program, function: Function) -> bool:
@@ -87,11 +100,12 @@ def _is_part_of_the_run(program: Program, function: Function) -> bool:
     return origin(function.node) is None or function.owner is not None or function.place.function is not None
 
 
-def _walk_alone(program: Program, function: Function) -> None:
-    program.followed[function.node] = 1
+def _walk_alone(program: Program, function: Function, instance: Instance | None = None) -> None:
+    program.followed[function.node] = program.followed.get(function.node, 0) + 1
     program.walks += 1
     place = Place(function=function, walk=program.walks)
-    instance = function.owner.instance if function.owner is not None else None
+    if instance is None and function.owner is not None:
+        instance = function.owner.instance
     walk = Walk(program, Scope(function.node, function.scope), place, _ENGINE, instance)
     _bind_unknown(walk, function, instance)
     _walk_body(walk, function)
