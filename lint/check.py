@@ -11,7 +11,7 @@ from .sift import starts_run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .facts.modules import FindModule
+    from .facts.local import FindModule
     from .facts.walk import Program
     from .finding import Finding
     from .model.report import Report

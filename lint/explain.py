@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .facts.calls import Call
-    from .facts.modules import FindModule
+    from .facts.local import FindModule
     from .facts.values import Value
 
 _FSDP_PLUGIN = "accelerate.FullyShardedDataParallelPlugin"

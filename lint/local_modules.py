@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from .facts.modules import LocalModule
+from .facts.local import LocalModule
 from .source import SourceError, read_source
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from .source import Source, SourceError, read_source
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from .facts.modules import FindModule
+    from .facts.local import FindModule
     from .finding import Finding, Span
     from .settings import Settings
 

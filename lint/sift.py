@@ -8,13 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import triggers
+from .facts.local import is_worth_reading
 from .facts.naming import from_outside, is_library
 from .words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .facts.modules import FindModule, LocalModule
+    from .facts.local import FindModule, LocalModule
     from .settings import Settings
 
 #: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.
@@ -62,11 +63,13 @@ def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
     for imported in _imports(data):
         for name, module in _modules(imported, find):
             text = module.text.encode()
-            yield text
+            if is_worth_reading(module.text):
+                yield text
             if module.filename.endswith("__init__.py"):
                 handed_on = [inner for inner in _imports(text) if _shares(imported.names, inner.names)]
                 inner_modules = {from_outside(name, inner.source): None for inner in handed_on}
-                yield from (inner.text.encode() for inner in map(find, inner_modules) if inner is not None)
+                held = [inner.text for inner in map(find, inner_modules) if inner is not None]
+                yield from (inner.encode() for inner in held if is_worth_reading(inner))
 
 
 def may_have_findings(data: bytes, every: bool = True) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from .local import LocalModule, is_worth_reading
 from .naming import from_outside, is_library
 from .origin import mark, origin
 from .places import Place
@@ -14,30 +15,9 @@ from .values import Const, Module, Ref, Seq
 from .walk import Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeAlias
+    from collections.abc import Iterator
 
     from .values import Value
-
-#: Characters of one module, and of all that one file imports: what a run is made of is small, a library is not.
-MAX_TEXT, MAX_TOTAL = 60_000, 150_000
-#: Shorter modules are always read: constants and options have no words to know them by.
-ALWAYS = 4_000
-#: Without one of these a longer module decides nothing about checkpointing.
-_RELEVANT = ("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant")
-
-
-class LocalModule(NamedTuple):
-    """A module of the project."""
-
-    filename: str
-    text: str
-
-
-if TYPE_CHECKING:
-    #: Gives the module that a name (with leading dots for a relative import) means in the checked file; None for
-    #: everything that is not part of the project.
-    FindModule: TypeAlias = Callable[[str], LocalModule | None]
 
 
 def import_module(walk: Walk, name: str, node: ast.AST) -> Value | None:
@@ -111,7 +91,7 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
     assert program.find_module is not None
     found = program.find_module(name)
-    if found is None or not _is_worth_reading(found.text, sum(map(len, program.texts.values()))):
+    if found is None or not is_worth_reading(found.text, sum(map(len, program.texts.values()))):
         return None
     tree = _parsed(found)
     if tree is None:
@@ -135,8 +115,3 @@ def _parsed(module: LocalModule) -> ast.Module | None:
         return None
     mark(tree, module.filename)
     return tree
-
-
-def _is_worth_reading(text: str, read: int) -> bool:
-    small = len(text) <= MAX_TEXT and read + len(text) <= MAX_TOTAL
-    return small and (len(text) <= ALWAYS or any(word in text for word in _RELEVANT))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .calls import Call
-    from .modules import FindModule
+    from .local import FindModule
     from .places import Guard, Place
     from .scopes import Scope
     from .values import Class, Function, FunctionNode, Instance, Module, Value

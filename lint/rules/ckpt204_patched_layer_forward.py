@@ -156,7 +156,12 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 TRIGGERS = (
-    *together((".forward =", ".forward="), (("transformers", "Layer"), ("transformers", "Block"), ENABLE)),
+    # The class itself, perhaps by another name, or an element of what `_LISTS` names.
+    *together(
+        (".forward =", ".forward="),
+        ("Layer.forward", "Block.forward", "Layer as ", "Block as ", ".layer", ".h:", ".h[", ".h)", ".block"),
+        ("transformers", ENABLE),
+    ),
     ("transformers", "setattr", "forward"),
 )
 VERSIONS = {"transformers": ">=5.23"}

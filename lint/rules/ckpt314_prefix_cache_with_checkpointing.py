@@ -112,6 +112,7 @@ from ..model.hf import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.sharding import root
+from ..model.words import ENABLE, together
 
 if TYPE_CHECKING:
     import ast
@@ -121,7 +122,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT314", "prefix-cache-with-checkpointing", Severity.ERROR
-TRIGGERS = ("PrefixTuningConfig",)
+TRIGGERS = together("PrefixTuningConfig", (ENABLE, ("transformers", "Trainer"), ("trl", "Trainer")))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from hf_ckpt.lint.explain import explain
 from hf_ckpt.lint.explain_files import as_text
-from hf_ckpt.lint.facts.modules import LocalModule
+from hf_ckpt.lint.facts.local import LocalModule
 
 ARGUMENTS = """
 from dataclasses import dataclass

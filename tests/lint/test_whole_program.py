@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.check import check_source
-from hf_ckpt.lint.facts.modules import LocalModule
+from hf_ckpt.lint.facts.local import LocalModule
 from hf_ckpt.lint.local_modules import LocalModules, unchanged
 
 MODEL = """
