@@ -15,7 +15,7 @@ from .region import classes_checked
 
 if TYPE_CHECKING:
     from ..facts.calls import Call
-    from ..facts.values import FunctionNode, Value
+    from ..facts.values import Function, Value
     from .run import Run
 
 #: Modules that keep nothing for the backward pass, or nothing that costs.
@@ -26,7 +26,7 @@ def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     """The checkpoint that certainly runs inside ``outer`` and makes its own region run a third time; None for none."""
     for value in _checkpointed(run, outer):
         for part in entered(value):
-            found = _inside(run, part.function.node, outer)
+            found = _inside(run, part.function, outer)
             if found is not None:
                 return found
     return None
@@ -51,9 +51,9 @@ def _is_block_of_loop(outer: Checkpoint) -> bool:
     return any(not read.isdisjoint(names_bound_by(loop)) for loop in outer.place.loops)
 
 
-def _inside(run: Run, function: FunctionNode, outer: Checkpointing) -> ast.AST | None:
+def _inside(run: Run, function: Function, outer: Checkpointing) -> ast.AST | None:
     """The inner checkpoint in the body of ``function``: always taken, once, with work after it that is kept."""
-    calls = [call for call in run.program.calls if call.place.function and call.place.function.node is function]
+    calls = run.bodies.calls_in(function)
     events = {id(event.node): event for event in run.of(Checkpointing)}
     for call in calls:
         inner = events.get(id(call.node)) or _wrapped_here(run, call)
