@@ -254,9 +254,12 @@ def test_both_ways_of_a_switch_that_others_set():
         class Net:
             def __init__(self):
                 self.checkpointing = False
+                self.depth = 4
                 if self.checkpointing:
                     never()
             def forward(self, x):
+                if self.depth == 0:
+                    never()
                 if self.checkpointing and self.training:
                     return first(x)
                 return second(x)
