@@ -49,7 +49,8 @@ def dry_ledgers(
 
     ``model`` may be on the meta device, and stays untouched; ``device`` is the one to plan for (kernels differ);
     ``bf16_autocast`` traces under autocast to bfloat16 there. An encoder-decoder gets the ids on both sides.
-    Raises ModelStructureError when no layer has transformers' checkpointing switch or the forward never reaches them.
+    Raises ModelStructureError when no layer has transformers' checkpointing switch or the forward never reaches them
+    or fails on values that are not there.
     """
     caught = _catch(model, anatomy, ids)
     ledgers: dict[Hashable, LayerLedger | None] = {}
@@ -80,12 +81,22 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
         # transformers asks fake tensors no questions about their values, and meta tensors it does.
         with FakeTensorMode(allow_non_fake_inputs=True) as mode, _unpacked():
             model.train()(**_inputs(model, mode.from_tensor(ids)), use_cache=False)
+    except Exception as error:
+        # Whatever a model asks of values that are not there.
+        first = (str(error).strip() or "no message").splitlines()[0]
+        raise ModelStructureError(
+            f"{type(model).__name__} does not run on token ids without values ({type(error).__name__}: {first[:200]}): "
+            "measure it with `hf-ckpt bench`, or `hf_ckpt.apply` and `handle.measure()`"
+        ) from error
     finally:
         model.train(training)
         for change in reversed(changes):
             change.undo()
     if any(note.call is None for note in caught):
-        raise ModelStructureError(f"a forward of {type(model).__name__} on token ids does not run all of its layers")
+        raise ModelStructureError(
+            f"a forward of {type(model).__name__} on token ids does not run all of its layers: measure it with "
+            "`hf_ckpt.apply` and `handle.measure()` on your own batch"
+        )
     return caught
 
 

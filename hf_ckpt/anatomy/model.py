@@ -41,6 +41,11 @@ class Anatomy:
         names = {layer.name for layer in stack.layers}
         return (layer for layer in self.layers if layer.info.name in names)
 
+    def main(self) -> Anatomy:
+        """The main stacks alone: the language layers of a multimodal model, all layers of any other."""
+        stacks = tuple(stack for stack in self.stacks if stack.primary)
+        return Anatomy(stacks, tuple(layer for stack in stacks for layer in self.layers_of(stack)))
+
 
 def read_anatomy(model: nn.Module) -> Anatomy:
     """Find the decoder layers of a model, also inside PEFT, DDP, FSDP1, FSDP2 and torch.compile wrappers.

@@ -31,12 +31,13 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, compile_re
     Times are ratios to `none` within the same round, medians over the rounds; memory is counted from storages on CPU
     and by the allocator on CUDA.
     """
+    parsed = [parse_policy(text) for text in policies]
+
     import torch
 
     from ..race import race
     from .model import build_model, token_ids
 
-    parsed = [parse_policy(text) for text in policies]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build_model(subject, device)
     ids = token_ids(subject, model, device)

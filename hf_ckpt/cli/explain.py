@@ -31,15 +31,16 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     """Show every saved tensor of a layer with its bytes, its verb and the price of rebuilding it.
 
     Then the frontier (the fastest plan at each budget), and what the next GiB would buy. Nothing is trained and no
-    weight is loaded; times are those of this machine.
+    weight is loaded; times are those of this machine. Of a multimodal model these are the language layers.
     """
+    parsed = parse_policy(policy)
+    if plot is not None and not plot.parent.is_dir():
+        raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
+
     from ..forecast import as_solution, limits_for
     from ..planner.explain import frontier, next_gain
     from .outlook import look_at
 
-    parsed = parse_policy(policy)
-    if plot is not None and not plot.parent.is_dir():
-        raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
     outlook = look_at(subject, memory, optimizer)
     problem, solution = as_solution(outlook, parsed)
     console = Console()

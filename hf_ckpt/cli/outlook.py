@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def look_at(subject: Subject, memory: str | None, optimizer: str) -> Outlook:
     """The outlook for training ``subject``; ``memory`` is the device's, by default this machine's."""
     model = build_model(subject, "meta")
-    anatomy = read_anatomy(model)
+    anatomy = read_anatomy(model).main()  # token ids reach no vision tower
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     state = static_state(model, optimizer)
     held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())

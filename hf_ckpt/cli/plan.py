@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from ..errors import BudgetError, PolicyError
+from ..errors import BudgetError, CkptError, PolicyError
 from ..policy import parse_policy
 from .subject import Subject, subject_options
 
@@ -32,18 +32,25 @@ USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every
 def command(subject: Subject, policies: tuple[str, ...], memory: str | None, optimizer: str) -> None:
     """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
 
-    Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine.
+    Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine. Of a
+    multimodal model these are the language layers.
     """
+    parsed = [parse_policy(text) for text in policies or USUAL]
+
     from ..forecast import forecast
     from .outlook import look_at
 
-    parsed = [parse_policy(text) for text in policies or USUAL]
     outlook = look_at(subject, memory, optimizer)
     whole = forecast(outlook, parse_policy("none"))
-    Console().print(_table(subject, outlook, whole, [(policy, _forecast(outlook, policy)) for policy in parsed]))
+    forecasts = [(policy, _forecast(outlook, policy)) for policy in parsed]
+    console = Console()
+    console.print(_table(subject, outlook, whole, forecasts))
+    for policy, found in forecasts:
+        if isinstance(found, CkptError):
+            console.print(f"{policy}: {found}", markup=False, highlight=False)
 
 
-def _forecast(outlook: Outlook, policy: Policy) -> Assessment | PolicyError | BudgetError:
+def _forecast(outlook: Outlook, policy: Policy) -> Assessment | CkptError:
     from ..forecast import forecast
 
     try:
@@ -56,7 +63,7 @@ def _table(
     subject: Subject,
     outlook: Outlook,
     whole: Assessment,
-    forecasts: Sequence[tuple[Policy, Assessment | PolicyError | BudgetError]],
+    forecasts: Sequence[tuple[Policy, Assessment | CkptError]],
 ) -> Table:
     table = Table(title=str(subject), title_justify="left")
     table.add_column("policy")
@@ -71,8 +78,8 @@ def _table(
     return table
 
 
-def _figures(found: Assessment | PolicyError | BudgetError, whole: Assessment) -> list[str]:
-    if isinstance(found, PolicyError | BudgetError):
-        return [f"[dim]{found}[/dim]", "", "", ""]
+def _figures(found: Assessment | CkptError, whole: Assessment) -> list[str]:
+    if isinstance(found, CkptError):
+        return ["none, see below", "", "", ""]
     share = f"{found.held / whole.held:.2f}" if whole.held else ""
     return [decimal(found.held), share, decimal(found.peak), f"{1000 * found.seconds:.1f}"]

@@ -23,7 +23,7 @@ class Subject:
     layers: int | None
     lora: int
     dtype: str
-    attention: str
+    attention: str | None
     batch: int
     length: int
 
@@ -38,7 +38,7 @@ def subject_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),
         click.option("--lora", type=click.IntRange(0), default=0, help="LoRA rank on all linear layers; 0: none."),
         click.option("--dtype", type=click.Choice(sorted(DTYPES)), default="bf16", show_default=True),
-        click.option("--attention", default="sdpa", show_default=True, help="transformers' attention implementation."),
+        click.option("--attention", help="Attention implementation, such as eager; default: transformers' choice."),
         click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences in a batch."),
         click.option("--length", type=click.IntRange(2), default=2048, show_default=True, help="Tokens in each."),
     ]

@@ -26,13 +26,14 @@ def command(subject: Subject, policy: str, engine: str, compile_recompute: bool,
 
     The model has random weights. Exit code 0: loss and all gradients are bitwise equal; 1: they are not.
     """
+    parsed = parse_policy(policy)
+
     import torch
 
     from ..certificate import certify
     from ..proof.table import as_table
     from .model import build_model, token_ids
 
-    parsed = parse_policy(policy)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
     model = build_model(subject, device)
