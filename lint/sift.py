@@ -28,6 +28,8 @@ STARTS = (
     "get_peft_model",
     "functional_call",
     "torch.compile(",
+    ".generate(",
+    ".eval(",
     "sdpa_kernel",
     "__main__",
 )

@@ -115,9 +115,9 @@ def _add_argument(parser: Parser, call: Call) -> Value | None:
 def _default(call: Call) -> Value:
     given = call.keyword("default")
     if not isinstance(given, Absent):
-        return given
-    if not any(argument.value for argument in call.args if isinstance(argument, Const)):
-        return UNKNOWN
+        # A default in text goes through `type`, like what the user writes.
+        is_text = isinstance(given, Const) and isinstance(given.value, str)
+        return UNKNOWN if is_text and not isinstance(call.keyword("type"), Absent) else given
     action = call.keyword("action")
     return Const(_UNSET.get(action.value if isinstance(action, Const) else None), call.node)
 

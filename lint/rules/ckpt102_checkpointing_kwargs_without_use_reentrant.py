@@ -116,10 +116,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, Value, equals, is_absent
+from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerArgs
-from ..model.hf import default_switch, overriding_trainer, trainer_kwargs
+from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.hf import KWARGS, SWITCHES, args_of, default_switch, overriding_trainer, trainer_kwargs
 from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
 
@@ -141,6 +141,19 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args):
             yield _report(kwargs, args.node)
+    for args in _parsed(run):
+        kwargs = args.declared(*KWARGS)
+        if _lacks_key(trainer_kwargs(kwargs)) and equals(args.declared(*SWITCHES), False, None) is not True:
+            yield _report(kwargs, args.node)
+
+
+def _parsed(run: Run) -> Iterator[TrainerArgs]:
+    """The arguments of Trainers that a command line fills: what their class declares holds unless it says otherwise."""
+    for trainer in run.of(TrainerBuild):
+        for value in options(trainer.args):
+            args = args_of(value)
+            if args is not None and args.call.open_kwargs:
+                yield args
 
 
 def _lacks_key(kwargs: Value) -> bool:

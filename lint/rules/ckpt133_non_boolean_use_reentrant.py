@@ -79,6 +79,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..facts.parsers import Given
 from ..facts.values import Const, Dict, Value
 from ..finding import Applicability, Severity
 from ..model.events import HfSetting, TorchCheckpoint
@@ -99,6 +100,8 @@ def check(run: Run) -> Iterator[Report]:
     dicts = [setting.kwargs for setting in run.of(HfSetting)]
     given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
     for value in given:
+        # An option with such a default is a string whatever the command line says.
+        value = value.default if isinstance(value, Given) else value
         if isinstance(value, Const) and isinstance(value.value, str) and isinstance(value.node, ast.expr):
             yield _report(value, value.node, value.value)
 

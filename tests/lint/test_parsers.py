@@ -157,3 +157,50 @@ Trainer(model, args)
 )
 def test_a_rule_claims_only_what_the_command_line_cannot_change(args, codes):
     assert [finding.code for finding in check_source(FROZEN.format(args))] == codes
+
+
+DECLARED = """
+from dataclasses import dataclass, field
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Args(TrainingArguments):
+    gradient_checkpointing: bool = {0}
+    gradient_checkpointing_kwargs: dict = field(default_factory=lambda: {1})
+
+(args,) = HfArgumentParser(Args).parse_args_into_dataclasses()
+Trainer(None, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "kwargs", "codes"),
+    [
+        (True, '{"preserve_rng_state": True}', ["CKPT102"]),
+        (True, '{"use_reentrant": False}', []),
+        (False, '{"preserve_rng_state": True}', []),
+    ],
+)
+def test_a_default_that_is_the_mistake_itself(switch, kwargs, codes):
+    assert [finding.code for finding in check_source(DECLARED.format(switch, kwargs))] == codes
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ('default="False"', [(5, "CKPT133")]),
+        ("default=False, type=bool", []),
+        ('default="no", type=parse_bool', []),
+        ('action="store_true"', []),
+    ],
+)
+def test_a_string_option_is_a_string_whatever_the_user_says(declared, found):
+    code = f"""
+import argparse
+from torch.utils.checkpoint import checkpoint
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_reentrant", {declared})
+args = parser.parse_args()
+y = checkpoint(f, x, use_reentrant=args.use_reentrant)
+"""
+    assert [(finding.span.line, finding.code) for finding in check_source(code)] == found
