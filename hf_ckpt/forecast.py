@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from .engine import select
 from .errors import PolicyError
 from .head.options import head_option, head_options
-from .planner.assemble import assemble
+from .planner.assemble import assemble, under
 from .planner.budget import DeviceMemory, limits_of
 from .planner.problem import Assessment, HeadOption, LayerPlan, Limits, Problem, assess
-from .planner.solve import Solution, solve
+from .planner.sharpen import solve_sharply
+from .planner.solve import Solution
 from .policies.budget import BudgetPolicy
 from .policies.head import HeadPolicy
 from .policy import Policy, decide
-from .policy.compose import terms_of
-from .policy.decision import RecomputeSegment
+from .policy.compose import parts_of
+from .policy.decision import Planned, RecomputeSegment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,15 +56,16 @@ def as_solution(outlook: Outlook, policy: Policy) -> tuple[Problem, Solution]:
     problem = _problem(outlook, policy)
     limits = limits_for(outlook, policy, problem)
     if limits is not None:
-        return problem, solve(problem, limits)
+        _check_all_planned(outlook, policy)
+        return problem, solve_sharply(problem, limits)
     plans = _fixed_plans(outlook, policy)
     head = problem.heads[0]
-    return problem, Solution(plans, head, assess(problem, plans, head))
+    return problem, Solution(plans, head, assess(under(problem, plans), plans, head))
 
 
 def limits_for(outlook: Outlook, policy: Policy, problem: Problem) -> Limits | None:
     """The byte limits of a ``budget`` policy; None for any other."""
-    budget = next((term for term in terms_of(policy) if isinstance(term, BudgetPolicy)), None)
+    budget = next((term for term in parts_of(policy) if isinstance(term, BudgetPolicy)), None)
     return None if budget is None else limits_of(budget.budget, problem, outlook.memory, outlook.to_come)
 
 
@@ -75,11 +77,17 @@ def _heads(outlook: Outlook, policy: Policy) -> tuple[HeadOption, ...]:
     """The head as the policy fixes it; a budget without ``head(n)`` may choose the number of chunks."""
     if outlook.head is None:
         return (HeadOption(1, 0),)
-    terms = terms_of(policy)
+    terms = parts_of(policy)
     chunked = next((term for term in terms if isinstance(term, HeadPolicy)), None)
     if chunked is None and any(isinstance(term, BudgetPolicy) for term in terms):
         return head_options(outlook.head, outlook.rates.stream)
     return (head_option(outlook.head, chunked.chunks if chunked else 1, outlook.rates.stream),)
+
+
+def _check_all_planned(outlook: Outlook, policy: Policy) -> None:
+    decisions = decide(policy, outlook.anatomy.stacks).values()
+    if not all(isinstance(decision, Planned) for decision in decisions):
+        raise PolicyError(f"`{policy}` leaves only some layers to the planner: measure it with `hf-ckpt bench`")
 
 
 def _fixed_plans(outlook: Outlook, policy: Policy) -> tuple[LayerPlan, ...]:

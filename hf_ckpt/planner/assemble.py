@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ledger import Buffer, LayerLedger, Source
-from .cost import kind_of, transient_bytes
+from .cost import kind_of
 from .problem import HeadOption, HostLink, Kind, Problem
+from .transient import transient_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .cost import Calibration
+    from .problem import LayerPlan
 
 
 def assemble(
@@ -21,11 +24,13 @@ def assemble(
     gradients: Sequence[int] | None = None,
     heads: tuple[HeadOption, ...] = (HeadOption(1, 0),),
     head_gradients: int = 0,
+    late_gradients: int = 0,
     offload: bool = False,
 ) -> Problem:
     """The problem of layers with these ledgers, in forward order; None stands for a layer that is replayed whole.
 
-    ``gradients`` is, per layer, bytes of parameter gradients its backward makes (None: they exist beforehand).
+    ``gradients`` is, per layer, bytes of parameter gradients its backward makes (None: they exist beforehand);
+    ``head_gradients`` and ``late_gradients`` those made before and after the layers'.
     Raises ValueError when every ledger is None: nothing is known then.
     """
     known = [ledger for ledger in ledgers if ledger is not None]
@@ -46,9 +51,25 @@ def assemble(
         heads=heads,
         shared=max(shared_input_bytes(ledger) for ledger in known),
         head_gradients=head_gradients,
+        late_gradients=late_gradients,
         overhead=rates.per_layer,
         link=link,
     )
+
+
+def under(problem: Problem, plans: Sequence[LayerPlan]) -> Problem:
+    """``problem`` with what each layer's backward needs under its plan, where it has room for what any plan needs."""
+    keys = list(zip(problem.order, plans, strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    kinds = tuple(_kind_under(problem.kinds[k], plan) for k, plan in numbers)
+    return replace(problem, kinds=kinds, order=tuple(numbers[key] for key in keys))
+
+
+def _kind_under(kind: Kind, plan: LayerPlan) -> Kind:
+    if not kind.ledger.ops:
+        return kind
+    held = plan.kept | plan.offloaded
+    return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=held))
 
 
 def shared_input_bytes(ledger: LayerLedger) -> int:
@@ -61,4 +82,6 @@ def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:
     """A layer that is replayed whole: it holds its input, and its backward is taken for the worst one known."""
     held = max((ledger.buffers[0] for ledger in known), key=lambda buffer: buffer.nbytes)
     saved = Buffer(0, held.nbytes, Source.INPUT, None, (0,), held.shape, held.dtype)
-    return Kind(LayerLedger("replayed whole", (saved,), ()), (), max(map(transient_bytes, known)), gradients)
+    return Kind(
+        LayerLedger("replayed whole", (saved,), ()), (), max(map(transient_bytes, known)) + gradients, gradients
+    )

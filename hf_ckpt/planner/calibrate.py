@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import platform
 import time
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F  # noqa: N812 (the name every torch user reads)
 
+from ..engine import TracedReplay
+from ..policy.decision import RecomputeLayer
 from . import calibration_store
 from .cost import Calibration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 _DTYPES = {"half": torch.bfloat16, "single": torch.float32}
@@ -57,30 +60,38 @@ def _processor() -> str:
 def measure(device: torch.device) -> Calibration:
     """Run the benchmark on ``device``; the global random state is left as it was."""
     large = device.type != "cpu"
+    pairs = _pairs(device)
+    per_op = _per_op(device)
     return Calibration(
         device=describe(device),
-        matmul={name: _matmul_rate(device, dtype, 4096 if large else 384) for name, dtype in _DTYPES.items()},
+        matmul={name: _matmul_rate(device, dtype, 4096 if large else 512) for name, dtype in _DTYPES.items()},
         attention={name: _attention_rate(device, dtype, large=large) for name, dtype in _DTYPES.items()},
-        stream=_bytes_rate(device, torch.Tensor.add, 3, 1 << (26 if large else 22)),
-        special=_bytes_rate(device, lambda a, _: F.silu(a), 2, 1 << (26 if large else 22)),
-        per_op=_per_op(device),
-        per_layer=_per_layer(device),
+        stream=_bytes_rate(device, pairs, torch.add, 3),
+        special=_bytes_rate(device, pairs, lambda a, _: F.silu(a), 2),
+        gather=_bytes_rate(device, pairs, lambda a, b: torch.cat((a[:, 32:], b[:, :32]), -1), 2),
+        per_op=per_op,
+        per_layer=_per_layer(device, per_op),
         host_link=_link_rate(device) if device.type == "cuda" else None,
         asynchronous=large,
     )
 
 
 def _seconds(device: torch.device, run: Callable[[], object], calls: int = 1) -> float:
-    """Least seconds of one call, after one to warm up: whatever else the machine does only ever adds to it."""
+    """Least seconds of one call, after one to warm up: whatever else the machine does only ever adds to it.
+
+    One thread is timed by the processor time it takes, so that waiting for the processor does not count either.
+    """
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    clock = time.process_time if alone else time.perf_counter
     run()
     times = []
     for _ in range(_REPEATS):
         _synchronize(device)
-        start = time.perf_counter()
+        start = clock()
         for _ in range(calls):
             run()
         _synchronize(device)
-        times.append((time.perf_counter() - start) / calls)
+        times.append((clock() - start) / calls)
     return max(min(times), 1e-9)
 
 
@@ -107,12 +118,27 @@ def _attention_rate(device: torch.device, dtype: torch.dtype, *, large: bool) ->
     return 4 * heads * tokens**2 * width / seconds
 
 
+def _pairs(device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of float32 tensors, more than a cache holds: a replay meets its inputs long after they were made."""
+    count, rows = (1, 1 << 20) if device.type != "cpu" else (16, 1 << 13)
+    return [(_values(device, torch.float32, rows, 64), _values(device, torch.float32, rows, 64)) for _ in range(count)]
+
+
 def _bytes_rate(
-    device: torch.device, op: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], passes: int, elements: int
+    device: torch.device,
+    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    op: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    passes: int,
 ) -> float:
-    """Bytes/s of an element-wise op that reads and writes ``passes`` tensors of ``elements`` float32."""
-    a = _values(device, torch.float32, elements)
-    return passes * 4 * elements / _seconds(device, lambda: op(a, a))
+    """Bytes/s of an op that reads and writes ``passes`` tensors of the size of one of a pair."""
+    found: list[torch.Tensor | None] = [None] * len(pairs)
+
+    def run() -> None:
+        for place, pair in enumerate(pairs):
+            found[place] = None
+            found[place] = op(*pair)
+
+    return passes * sum(a.nbytes for a, _ in pairs) / _seconds(device, run)
 
 
 def _per_op(device: torch.device) -> float:
@@ -121,22 +147,41 @@ def _per_op(device: torch.device) -> float:
     return _seconds(device, lambda: a + a, calls=300)
 
 
-def _per_layer(device: torch.device) -> float:
-    """Seconds that a pack hook on every saved tensor adds to a layer of some twenty ops."""
-    weight = torch.ones(8, device=device, requires_grad=True)
+class _Tiny(torch.nn.Module):
+    """A layer that saves as many tensors as a decoder layer does, with nothing to compute."""
 
-    def layer() -> torch.Tensor:
-        x = weight
-        for _ in range(20):
-            x = x * weight
+    OPS_A_PART = 4
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        # Not initialised but filled, which draws no random numbers.
+        linears = (torch.nn.Linear(8, 8, device="meta").to_empty(device=device) for _ in range(8))
+        self.parts = torch.nn.ModuleList(linears)
+        for parameter in self.parameters():
+            parameter.fill_(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Matmuls, activations, products and sums in turn."""
+        for part in self.parts:
+            x = x + F.silu(part(x)) * x
         return x
 
-    def watched() -> torch.Tensor:
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            return layer()
 
+def _per_layer(device: torch.device, per_op: float) -> float:
+    """Seconds that a layer's replay takes beside its ops: hooks on every saved tensor, guards, one call."""
+    layer = _Tiny(device)
+    x = torch.ones(2, 8, device=device, requires_grad=True)
+    engine = TracedReplay("calibration", RecomputeLayer())
+
+    def step(run: Callable[[], torch.Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(run().sum(), x)
+
+    plain = step(lambda: layer(x))
+    replaying = step(lambda: engine(functools.partial(layer.forward), x))
     with torch.enable_grad():
-        return max(_seconds(device, watched, calls=5) - _seconds(device, layer, calls=5), 1e-6)
+        replaying()  # traces the layer and checks its first replay
+        added = _seconds(device, replaying, calls=20) - _seconds(device, plain, calls=20)
+    return max(added - _Tiny.OPS_A_PART * len(layer.parts) * per_op, 1e-6)
 
 
 def _link_rate(device: torch.device) -> float:

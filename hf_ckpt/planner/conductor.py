@@ -22,8 +22,9 @@ from .device_memory import device_memory
 from .per_batch import BatchSize, MadePlan, PlanBook
 from .problem import Limits
 from .ranks import from_rank, largest, needs_agreement
+from .sharpen import solve_sharply
 from .solve import least_peak, solve
-from .state import gathered_bytes, gradient_bytes, static_state
+from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, static_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,7 @@ class Conductor:
             self.rates,
             gradients=grown,
             heads=self.head.options(lesson.size.tokens),
-            head_gradients=self._head_gradients(grown),
+            **self._other_gradients(grown),
             offload=self.offload,
         )
         solution = self._solve(self.problem, lesson)
@@ -185,7 +186,7 @@ class Conductor:
             limits = limits_of(self.budget, problem, lesson.memory, lesson.to_come)
             if limits.peak is not None:
                 limits = Limits(peak=int(limits.peak * self.book.factor))
-            return solve(problem, limits)
+            return solve_sharply(problem, limits)
         except BudgetError as error:
             if not isinstance(self.budget, AutoBudget) or lesson.memory.total is None:
                 raise
@@ -197,9 +198,15 @@ class Conductor:
         total = self.budget.nbytes if isinstance(self.budget, PeakBudget) else lesson.memory.total
         return None if total is None else total - lesson.memory.used - lesson.to_come
 
-    def _head_gradients(self, grown: Sequence[int] | None) -> int:
-        """Gradients outside the layers, which for the most part are the head's: there before any layer's."""
-        return 0 if grown is None else gradient_bytes(self.model.parameters()) - sum(grown)
+    def _other_gradients(self, grown: Sequence[int] | None) -> dict[str, int]:
+        """Gradients outside the layers: those of the embeddings come last, the head's before any layer's."""
+        if grown is None:
+            return {}
+        late = late_gradient_bytes(self.model)
+        return {
+            "head_gradients": gradient_bytes(self.model.parameters()) - sum(grown) - late,
+            "late_gradients": late,
+        }
 
     def _write(self, plan: MadePlan | None, *, settled: bool) -> None:
         """Hand every engine its part. A layer that keeps everything runs untouched, once there is nothing to learn."""

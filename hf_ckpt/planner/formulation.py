@@ -42,6 +42,7 @@ def build(problem: Problem, limits: Limits) -> Program:
         if span.stop < len(problem.order):
             alive = (problem.shared + problem.backward_bytes[span.stop]) / program.unit
             program.at_most(room | held, -constant - alive)
+    program.at_most(room, -(problem.shared + problem.all_gradients) / program.unit)
     _add_head(program, room | held, constant + problem.shared / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
     _add_transfers(program)
@@ -77,7 +78,7 @@ def _add_kinds(program: Program, spans: Sequence[range]) -> list[Row]:
 def _add_group(program: Program, group: Group, work: Replayable) -> None:
     """Count, for each op of a kind, the layers that run it again."""
     problem, kind, count = program.problem, program.problem.kinds[group.kind], len(group.layers)
-    for op in reversed(work.needs):
+    for op in reversed(list(work.needs)):
         # What only one op needs, and what frees nothing itself, runs again where that op does.
         follows = work.follows.get(op)
         group.again[op] = program.variable(count) if follows is None else group.again[follows]

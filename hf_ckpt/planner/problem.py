@@ -6,8 +6,9 @@ saved activations it keeps, plus its own input when autograd saves it or a rebui
 
 * when the loss is computed, ``S_{L-1}`` plus what the loss head needs is alive;
 * in the backward of layer ``i`` the layers behind it are gone, layer ``i`` has everything it saved (kept, rebuilt or
-  brought back) plus its working memory, and parameter gradients exist from layer ``i`` on:
-  ``S_{i-1} + transient_i + gradients_{>= i}``.
+  brought back) plus its working memory and its own gradients so far, and the gradients of the layers behind it exist:
+  ``S_{i-1} + transient_i + gradients_{> i}``;
+* when all is done, every parameter gradient exists, those of the embeddings too.
 
 So the last layers are special: what the last one keeps is alive while it is replayed anyway, and costs nothing unless
 the loss head is what peaks.
@@ -30,9 +31,9 @@ class Kind:
     """Layers that are planned alike: same ledger, same costs.
 
     ``seconds`` is the time of each op of the ledger, by index; ``transient`` the bytes alive for one such layer at the
-    worst moment of its backward, its saved tensors included; ``gradients`` the bytes of parameter gradients that its
-    backward allocates (0 when they exist beforehand); ``forward`` and ``backward`` its seconds without replay, which is
-    what transfers can hide behind.
+    worst moment of its backward, its saved tensors and its parameters' gradients so far included; ``gradients`` the
+    bytes of parameter gradients that its backward allocates (0 when they exist beforehand); ``forward`` and
+    ``backward`` its seconds without replay, which is what transfers can hide behind.
     """
 
     ledger: LayerLedger
@@ -93,7 +94,8 @@ class Problem:
     """A stack of layers (``order[i]`` is the kind of layer ``i``) with its loss head.
 
     ``shared`` bytes are alive all along (masks, rotary tables); ``head_gradients`` are the gradients that exist before
-    the first layer's backward starts; ``overhead`` is the added seconds of a layer that replays at all. ``link`` is
+    the first layer's backward starts, ``late_gradients`` those that come after the last one's (input embeddings);
+    ``overhead`` is the added seconds of a layer that replays at all. ``link`` is
     None where offloading is not possible or not wanted.
     """
 
@@ -102,6 +104,7 @@ class Problem:
     heads: tuple[HeadOption, ...] = (HeadOption(1, 0),)
     shared: int = 0
     head_gradients: int = 0
+    late_gradients: int = 0
     overhead: float = 0.0
     link: HostLink | None = None
 
@@ -114,9 +117,14 @@ class Problem:
         """For every layer: the bytes alive in its backward besides what the layers before it hold."""
         alive, total = [], self.head_gradients
         for kind in (self.kinds[k] for k in reversed(self.order)):
-            total += kind.gradients
             alive.append(kind.transient + total)
+            total += kind.gradients
         return tuple(reversed(alive))
+
+    @cached_property
+    def all_gradients(self) -> int:
+        """The bytes of gradients that a step makes."""
+        return self.head_gradients + self.late_gradients + sum(self.kinds[k].gradients for k in self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +202,7 @@ def assess(problem: Problem, plans: Sequence[LayerPlan], head: HeadOption) -> As
         for k, plan in set(zip(problem.order, plans, strict=True))
     }
     room = problem.shared + prefetched_bytes(problem, plans)
-    held, peak, seconds = 0, 0, transfer_seconds(problem, plans) + head.seconds
+    held, peak, seconds = 0, problem.all_gradients, transfer_seconds(problem, plans) + head.seconds
     for key, backward in zip(zip(problem.order, plans, strict=True), problem.backward_bytes, strict=True):
         peak = max(peak, held + backward)
         held += costs[key][0]

@@ -63,6 +63,14 @@ def gradient_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
     return sum(_local(p).numel() * p.element_size() for p in parameters if p.requires_grad)
 
 
+def late_gradient_bytes(model: torch.nn.Module) -> int:
+    """Bytes of the gradients that come up last in a backward: of embeddings that the loss head does not share."""
+    tables = [p for m in model.modules() if isinstance(m, torch.nn.Embedding) for p in m.parameters(recurse=False)]
+    others = (m for m in model.modules() if not isinstance(m, torch.nn.Embedding))
+    shared = {id(p) for m in others for p in m.parameters(recurse=False)}
+    return gradient_bytes({id(p): p for p in tables if id(p) not in shared}.values())
+
+
 def gathered_bytes(module: torch.nn.Module) -> int:
     """Bytes that gathering a sharded module (FSDP2's DTensor parameters) takes beside its shards, gradients included.
 

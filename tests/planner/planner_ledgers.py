@@ -76,6 +76,7 @@ def problems(draw, max_layers=3, link=False, **sizes):
         tuple(heads),
         shared=draw(st.integers(0, 3)),
         head_gradients=draw(st.integers(0, 3)),
+        late_gradients=draw(st.sampled_from([0, 0, 40])),
         overhead=draw(st.sampled_from([0.0, 1.0])),
         link=HostLink(draw(st.sampled_from([1.0, 3.0]))) if link else None,
     )

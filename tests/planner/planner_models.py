@@ -15,6 +15,7 @@ RATES = Calibration(
     attention={"half": 5e10, "single": 2e10},
     stream=1e10,
     special=5e9,
+    gather=3e9,
     per_op=1e-6,
     per_layer=1e-5,
 )

@@ -11,8 +11,8 @@ from planner_ledgers import llama_kind, problems
 
 from hf_ckpt.errors import BudgetError
 from hf_ckpt.ledger import Source
+from hf_ckpt.planner import program
 from hf_ckpt.planner.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
-from hf_ckpt.planner.program import GAP
 from hf_ckpt.planner.solve import least_held, least_peak, solve
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -53,8 +53,10 @@ def timeline(problem, plans, head):
     peak = live + head.nbytes
     live += problem.head_gradients
     for k, size in zip(reversed(problem.order), reversed(held), strict=True):
-        live += problem.kinds[k].gradients - size
+        live -= size
         peak = max(peak, live + problem.kinds[k].transient)
+        live += problem.kinds[k].gradients
+    peak = max(peak, live + problem.late_gradients)
     if problem.link:
         t = moved / problem.link.bytes_per_second
         seconds += max(0, t - sum(problem.kinds[k].forward for k in problem.order))
@@ -143,7 +145,8 @@ def test_eighty_layers_take_less_than_a_second(share, link):
 @pytest.mark.parametrize("pattern", [(0, 1), (0, 0, 0, 1), (0, 0, 0, 0, 0, 1)])
 @pytest.mark.parametrize("gradients", [0, 400 << 20])
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(pattern, gradients, share):
+def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(pattern, gradients, share, monkeypatch):
+    monkeypatch.setattr(program, "TIME_LIMIT", 60.0)  # of wall clock, and the machine may be busy
     thin = dataclasses.replace(llama_kind(inner=8192), gradients=gradients * 2 // 3)
     full = dataclasses.replace(llama_kind(), gradients=gradients)
     problem = Problem((thin, full), (pattern * 40)[:80], (HeadOption(1, 4 << 30),), overhead=1e-4)
@@ -152,7 +155,7 @@ def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(patte
     solution = solve(problem, limits)
     assert time.process_time() - start < 1
     assert solution.predicted.within(limits)
-    assert solution.gap <= GAP
+    assert solution.gap <= program.GAP
 
 
 def test_the_last_layer_keeps_everything_for_free():
