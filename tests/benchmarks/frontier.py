@@ -8,14 +8,13 @@ Prints JSON. Exits 1 unless every gradient is bitwise that of no checkpointing a
 * at the smallest held bytes ours is as fast as torch full at no more peak,
 * every rival has a plan of ours that holds no more, peaks no higher and is as fast (1 % for noise).
 
-    python -m tests.benchmarks.frontier [--rounds 5] [--dtype fp32|bf16]
+    python -m tests.benchmarks.frontier [--rounds 5] [--dtype fp32|bf16] [--out FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 from typing import Any
 
@@ -25,6 +24,7 @@ import hf_ckpt
 
 from . import rivals
 from .bench import Bench, ratio
+from .record import add_out, record
 
 SHAPE = {"num_hidden_layers": 6, "hidden_size": 512, "intermediate_size": 1376, "num_attention_heads": 8}
 BUDGETS = (0.8, 0.66, 0.5, 0.35)
@@ -99,12 +99,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dtype", choices=GOALS, default="fp32")
+    add_out(parser)
     options = parser.parse_args()
     bench = Bench(rivals_here(), (2, 512), bf16=options.dtype == "bf16", **SHAPE)
     add_budgets(bench)
     rows = measure(bench, options.rounds)
     missed = misses(rows, options.dtype)
-    print(json.dumps({"dtype": options.dtype, "rows": rows, "missed": missed}, indent=2))
+    record({"dtype": options.dtype, "rows": rows, "missed": missed}, options.out)
     return 1 if missed else 0
 
 

@@ -4,19 +4,19 @@ The same selection (matmuls and attention kept, the rest rebuilt) on our engine,
 torch_remat, beside torch's full checkpointing. Prints JSON; exits 1 unless ours adds at most 0.35 of what torch full
 adds and 0.15 of what torch SAC adds, with bitwise equal gradients.
 
-    python -m tests.benchmarks.host_cost [--rounds 25]
+    python -m tests.benchmarks.host_cost [--rounds 25] [--out FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 
 import torch
 
 from .bench import Bench, added
+from .record import add_out, record
 from .rivals import DOTS, FULL, Rival, none, torch_full, torch_remat, torch_sac, traced
 
 LAYERS = 16
@@ -26,7 +26,8 @@ LIMITS = {"torch full": 0.35, "torch SAC": 0.15}
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=25)
-    rounds = parser.parse_args().rounds
+    add_out(parser)
+    chosen = parser.parse_args()
     rivals: dict[str, Rival] = {
         "none": none,
         "torch full": torch_full,
@@ -42,20 +43,16 @@ def main() -> int:
     )  # fmt: skip
     expected = bench.gradients("none")
     equal = {name: all(map(torch.equal, expected, bench.gradients(name))) for name in rivals}
-    times = bench.seconds(rounds)
+    times = bench.seconds(chosen.rounds)
     cost = {name: added(times, name) / LAYERS for name in rivals if name != "none"}
     shares = {name: cost["ours"] / cost[name] for name in LIMITS}
-    print(
-        json.dumps(
-            {
-                "added_us_per_layer": {name: round(1e6 * seconds) for name, seconds in cost.items()},
-                "ours_over": {name: round(share, 3) for name, share in shares.items()},
-                "all_rebuilt_over_torch_full": round(cost["ours, all rebuilt"] / cost["torch full"], 3),
-                "bitwise_equal": equal,
-            },
-            indent=2,
-        )
-    )
+    result = {
+        "added_us_per_layer": {name: round(1e6 * seconds) for name, seconds in cost.items()},
+        "ours_over": {name: round(share, 3) for name, share in shares.items()},
+        "all_rebuilt_over_torch_full": round(cost["ours, all rebuilt"] / cost["torch full"], 3),
+        "bitwise_equal": equal,
+    }
+    record(result, chosen.out)
     return 0 if all(shares[n] <= limit for n, limit in LIMITS.items()) and all(equal.values()) else 1
 
 

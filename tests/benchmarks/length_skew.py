@@ -2,10 +2,11 @@
 
 The data are the functions of the standard library, in Python tokens: most are short, some are long. Under a cap of
 0.2 of the uncheckpointed peak, every batch runs without checkpointing, with the plan that the longest batch needs, and
-with its own plan, taking turns; a batch counts with the median of its repeats. Exits 1 unless planning by batch takes at
-most half of the static plan's added time at no higher peak, with bitwise equal gradients.
+with its own plan, taking turns. Times are seconds of CPU; a batch counts with the median over rounds of what each way
+adds to the step without checkpointing beside it. Exits 1 unless planning by batch takes at most half of the static
+plan's added time, its peak is at most the static plan's or the cap, and gradients are bitwise equal.
 
-    python tests/benchmarks/length_skew.py [--batches 40] [--cap 0.2]
+    python -m tests.benchmarks.length_skew [--batches 24] [--rounds 9] [--cap 0.2] [--out FILE]
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import zlib
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, LlamaConfig, Trainer, TrainingArguments
@@ -32,6 +34,8 @@ from hf_ckpt.planner.calibrate import calibration
 from hf_ckpt.planner.conductor import Conductor, PlannedLayer
 from hf_ckpt.policy.decision import RecomputeLayer
 from hf_ckpt.proof.peak import PeakMeter
+
+from .record import add_out, record
 
 LONGEST = 768
 MODULES = ("argparse", "ast", "datetime", "doctest", "inspect", "pathlib", "shutil", "tarfile", "typing", "zipfile")
@@ -142,51 +146,97 @@ def prepare(run: Run, batches: list[dict[str, torch.Tensor]], cap: int) -> None:
         run.step("per batch", batch)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=24)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--cap", type=float, default=0.2)
+    add_out(parser)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        sys.exit(0 if compare(Run(folder, chosen.rows), chosen) else 1)
+        result = compare(Run(folder, chosen.rows), chosen)
+    record(result, chosen.out)
+    return 1 if result["missed"] else 0
 
 
-def compare(run: Run, chosen: argparse.Namespace) -> bool:
+def compare(run: Run, chosen: argparse.Namespace) -> dict[str, Any]:
     batches = [batch for batch, _ in zip(run.trainer.get_train_dataloader(), range(chosen.batches), strict=False)]
-    sizes = sorted(b["input_ids"].numel() for b in batches)
+    tokens = sorted(b["input_ids"].numel() for b in batches)
     longest = max(batches, key=lambda b: b["input_ids"].numel())
     run.step("none", longest)
     uncheckpointed = run.peak("none", longest)
     cap = int(chosen.cap * uncheckpointed)
     prepare(run, batches, cap)
-    print(
-        f"tokens a batch: median {sizes[len(sizes) // 2]}, longest {sizes[-1]}; cap {chosen.cap} of the peak: {cap} bytes"
-    )
-    ways = list(run.engines)
-    seconds = dict.fromkeys(ways, 0.0)
-    for batch in batches:
-        times: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(chosen.repeats):
-            for way in ways:
-                times[way].append(run.seconds(way, batch))
-        for way in ways:
-            seconds[way] += statistics.median(times[way])
+    times = take_turns(run, batches, chosen.rounds)
+    share, spread = share_of_added(times)
     wanted = run.gradients("none", longest)
-    equal = {w: all(map(torch.equal, wanted, run.gradients(w, longest))) for w in ways}
-    peaks = {way: max(run.peak(way, batch) for batch in (longest, batches[0])) for way in ways}
-    for way in ways:
-        print(
-            f"{way:10s} time x{seconds[way] / seconds['none']:.3f}  peak x{peaks[way] / uncheckpointed:.3f}"
-            f"  gradients bitwise equal: {equal[way]}"
-        )
-    share = (seconds["per batch"] - seconds["none"]) / (seconds["static"] - seconds["none"])
-    print(f"planning by batch takes {share:.2f} of the static plan's added time")
-    return share <= 0.5 and peaks["per batch"] <= max(cap, peaks["static"]) and all(equal.values())
+    ways = {
+        way: {
+            "step": round(total(times, way) / total(times, "none"), 4),
+            "peak": round(max(run.peak(way, batch) for batch in (longest, batches[0])) / uncheckpointed, 4),
+            "bitwise_equal": all(map(torch.equal, wanted, run.gradients(way, longest))),
+        }
+        for way in run.engines
+    }
+    return {
+        "tokens_a_batch": {"median": tokens[len(tokens) // 2], "longest": tokens[-1]},
+        "cap_bytes": cap,
+        "ways": ways,
+        "share_of_static_added": round(share, 3),
+        "share_by_round": spread,
+        "batches": [batch_row(batch, found) for batch, found in zip(batches, times, strict=True)],
+        "missed": misses(ways, share, chosen.cap),
+    }
+
+
+def take_turns(run: Run, batches: list[dict[str, torch.Tensor]], rounds: int) -> list[dict[str, list[float]]]:
+    """Seconds of every batch each way, a round after the other; who goes first changes from round to round."""
+    ways = list(run.engines)
+    times: list[dict[str, list[float]]] = [{way: [] for way in ways} for _ in batches]
+    for turn in range(rounds):
+        for batch, found in zip(batches, times, strict=True):
+            for place in range(len(ways)):
+                way = ways[(turn + place) % len(ways)]
+                found[way].append(run.seconds(way, batch))
+    return times
+
+
+def batch_row(batch: dict[str, torch.Tensor], found: dict[str, list[float]]) -> dict[str, float]:
+    """Tokens of a batch, and milliseconds of CPU each way."""
+    typical = {way: round(1e3 * statistics.median(seconds), 2) for way, seconds in found.items()}
+    return {"tokens": batch["input_ids"].numel(), **typical}
+
+
+def total(times: list[dict[str, list[float]]], way: str) -> float:
+    """Seconds of all batches, each with its median."""
+    return sum(statistics.median(found[way]) for found in times)
+
+
+def share_of_added(times: list[dict[str, list[float]]]) -> tuple[float, list[float]]:
+    """What planning by batch adds over what the static plan adds: medians over rounds, and round by round."""
+    rounds = range(len(times[0]["none"]))
+
+    def added(way: str, turn: int) -> list[float]:
+        return [found[way][turn] - found["none"][turn] for found in times]
+
+    def typical(way: str) -> float:
+        return sum(statistics.median(a) for a in zip(*(added(way, turn) for turn in rounds), strict=True))
+
+    by_round = [round(sum(added("per batch", turn)) / sum(added("static", turn)), 3) for turn in rounds]
+    return typical("per batch") / typical("static"), by_round
+
+
+def misses(ways: dict[str, dict[str, Any]], share: float, cap: float) -> list[str]:
+    found = [f"gradients of {way} differ" for way, row in ways.items() if not row["bitwise_equal"]]
+    if share > 0.5:
+        found.append(f"planning by batch takes {share:.2f} of the static plan's added time")
+    if ways["per batch"]["peak"] > max(cap, ways["static"]["peak"]):
+        found.append("planning by batch peaks higher than the static plan and the cap")
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
