@@ -105,7 +105,8 @@ def fix_source(source: Source, check: Callable[[Source], list[Finding]], unsafe:
             return FixResult(source, None, Counter(), str(error))
         if not _parses(fixed):
             codes = ", ".join(sorted({finding.code for finding, _ in chosen}))
-            return FixResult(source, None, Counter(), f"the fixes of {codes} would not leave a file that can be read")
+            language = "YAML or JSON" if is_config(source.filename) else "Python"
+            return FixResult(source, None, Counter(), f"the fixes of {codes} would not leave valid {language}")
         applied.update(finding.code for finding, _ in chosen)
     codes = ", ".join(sorted(applied))
     return FixResult(source, None, Counter(), f"the fixes of {codes} did not come to an end in {MAX_ROUNDS} rounds")
