@@ -59,6 +59,13 @@ typecheck: $(STAMP) .typing ## mypy --strict
 	@ln -sfn ../../lint ../../callbacks $$(cd hf_ckpt && printf '../../hf_ckpt/%s ' *) .typing/hf_ckpt
 	@find .typing -xtype l -delete
 
+.PHONY: bench
+bench: $(STAMP) ## Measure the engine and the planner on this machine, into tests/benchmarks/results/
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group bench
+	missed=0; for name in frontier host_cost length_skew predict; do \
+		OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.$$name --out tests/benchmarks/results/$$name.json || missed=1; \
+	done; exit $$missed
+
 .PHONY: clean
 clean: ## Remove everything that was built here, .venv too
 	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
