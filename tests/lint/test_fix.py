@@ -33,6 +33,18 @@ IMPORT = "from torch.utils.checkpoint import checkpoint\n"
         ("(checkpoint)(f, (x))", "(checkpoint)(f, (x), use_reentrant=False)"),
         ("y = (checkpoint(f, x))", "y = (checkpoint(f, x, use_reentrant=False))"),
         ("s = 'ä'; checkpoint(f, x)", "s = 'ä'; checkpoint(f, x, use_reentrant=False)"),
+        (
+            "checkpoint(f, checkpoint(g, x))",
+            "checkpoint(f, checkpoint(g, x, use_reentrant=False), use_reentrant=False)",
+        ),
+        (
+            "y = checkpoint(f, x); z = checkpoint(\n\tg,\n\tcheckpoint(f, y),\n)",
+            "y = checkpoint(f, x, use_reentrant=False); "
+            "z = checkpoint(\n\tg,\n\tcheckpoint(f, y, use_reentrant=False),\n\tuse_reentrant=False,\n)",
+        ),
+        ("checkpoint(f, *xs)", "checkpoint(f, *xs, use_reentrant=False)"),
+        ("checkpoint(f, x)(y)[0]", "checkpoint(f, x, use_reentrant=False)(y)[0]"),
+        ("if a: checkpoint(f, x)", "if a: checkpoint(f, x, use_reentrant=False)"),
     ],
 )
 def test_keyword_is_added_in_the_style_of_the_call(before, after):
