@@ -233,6 +233,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("DistributedDataParallel", "checkpointing_enable"),
         ("ddp_", "use_reentrant"),
         ("ddp_", "checkpointing"),
+        ("ddp_find_unused_parameters", "finetuning_type"),
     ),
     (
         ("autograd", "grad", "utils.checkpoint"),
@@ -335,6 +336,7 @@ ALL: tuple[tuple[str, ...], ...] = (
     ("context_fn",),
     ("create_selective_checkpoint_contexts",),
     ("ddp_", "checkpointing"),
+    ("ddp_find_unused_parameters", "finetuning_type"),
     ("deepspeed", "activation_checkpointing"),
     ("determinism_check",),
     ("every_n_layers", "checkpointing"),
@@ -399,6 +401,7 @@ ON: tuple[tuple[str, ...], ...] = (
     ("context_fn",),
     ("create_selective_checkpoint_contexts",),
     ("ddp_", "checkpointing"),
+    ("ddp_find_unused_parameters", "finetuning_type"),
     ("deepspeed", "activation_checkpointing"),
     ("determinism_check",),
     ("every_n_layers", "checkpointing"),

@@ -239,6 +239,8 @@ TRIGGERS = (
     *together("DistributedDataParallel", (CHECKPOINT, ENABLE)),
     ("ddp_", "use_reentrant"),
     ("ddp_", "checkpointing"),
+    # LLaMA-Factory checkpoints without a word, and reentrant.
+    ("ddp_find_unused_parameters", "finetuning_type"),
 )
 _FINDS = "ddp_find_unused_parameters"
 

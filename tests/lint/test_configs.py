@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from hf_ckpt.lint import check_paths, check_source
 from hf_ckpt.lint.apply import apply_edits
 from hf_ckpt.lint.configs.check import check_in_runs
-from hf_ckpt.lint.configs.reading import read_config
+from hf_ckpt.lint.configs.reading import parses, read_config
 from hf_ckpt.lint.discover import LARGEST_CONFIG
 from hf_ckpt.lint.source import Source
 
@@ -254,6 +255,9 @@ def test_llama_factory_under_ddp():
     ddp = LLAMA_FACTORY + "use_reentrant_gc: true\nddp_find_unused_parameters: true\n"
     assert places(ddp, "a.yaml") == [((17, 1), "CKPT304")]
     assert "use_reentrant_gc: false\n" in unsafe_fixed(ddp, "a.yaml", "CKPT304")
+    default = ddp.replace("use_reentrant_gc: true\n", "").replace("gradient_checkpointing: true\n", "")
+    assert places(default, "a.yaml") == [((16, 1), "CKPT304")]
+    assert unsafe_fixed(default, "a.yaml", "CKPT304") == default + "use_reentrant_gc: false\n"
     for silent in ("deepspeed: ds.json\n", "disable_gradient_checkpointing: true\n", "use_unsloth_gc: true\n"):
         assert places(ddp + silent, "a.yaml") == []
 
@@ -366,3 +370,30 @@ def test_fix_diff_baseline_and_add_ignore(project):
     # JSON has no comments to write.
     assert lint("configs", "--add-ignore", cwd=project).returncode == 1
     assert args.read_text() == ARGUMENTS
+
+
+def mutated(text, random):
+    """``text`` with a few characters or lines gone, doubled or exchanged."""
+    lines = text.splitlines(keepends=True)
+    for _ in range(random.randint(1, 3)):
+        line = random.randrange(len(lines))
+        column = random.randrange(len(lines[line]))
+        replacement = random.choice(
+            ["", ":", " ", "{", "]", "#", "\t", "&a ", "*a", "|", "'", '"', "\u2028", "- ", "true"]
+        )
+        lines[line] = lines[line][:column] + replacement + lines[line][column + random.randint(0, 1) :]
+        if random.random() < 0.2:
+            lines.insert(random.randrange(len(lines)), lines[random.randrange(len(lines))])
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("filename", ["args.json", *(filename for filename, _ in KINDS.values())])
+def test_mutated_files_are_read_or_reported_and_fixes_keep_them_readable(filename):
+    text = ARGUMENTS if filename == "args.json" else dict(KINDS.values())[filename]
+    random = Random(filename)
+    for _ in range(60):
+        changed = mutated(text, random)
+        for finding in check_source(changed, filename, select=["ALL"]):
+            assert 1 <= finding.span.line <= changed.count("\n") + 1
+            if finding.fix is not None and finding.code != "CKPT901":
+                assert parses(filename, apply_edits(changed, finding.fix.edits)), (changed, finding)
