@@ -31,8 +31,8 @@ BACKWARD_PER_FORWARD = 2.0
 class Calibration:
     """Measured rates of one device.
 
-    ``matmul`` and ``attention`` are FLOP/s by dtype class (``"half"``, ``"single"``); ``stream``, ``special`` and
-    ``gather`` bytes/s of element-wise ops that only move data, of those in :data:`SPECIAL`, and of those in
+    ``matmul`` and ``attention`` are FLOP/s by dtype class (``"half"``, ``"single"``); ``stream``, ``special`` (by dtype
+    class) and ``gather`` bytes/s of element-wise ops that only move data, of those in :data:`SPECIAL`, and of those in
     :data:`GATHERING`; ``host_link`` bytes/s to host memory (None: there is no such link); ``per_op`` the host's seconds
     an op; ``per_layer`` the seconds that replaying anything adds to a layer beside its ops; ``asynchronous`` whether
     the host runs ahead of the device.
@@ -42,7 +42,7 @@ class Calibration:
     matmul: Mapping[str, float]
     attention: Mapping[str, float]
     stream: float
-    special: float
+    special: Mapping[str, float]
     gather: float
     per_op: float
     per_layer: float
@@ -59,15 +59,15 @@ def op_seconds(op: Op, dtype: str, rates: Calibration) -> float:
     """Seconds to run ``op`` once; ``dtype`` is that of its first output."""
     by_class = rates.attention if "attention" in op.name else rates.matmul
     compute = op.flops / by_class[dtype_class(dtype)]
-    work = max(compute, op.traffic / _bytes_per_second(op, rates))
+    work = max(compute, op.traffic / _bytes_per_second(op, dtype, rates))
     return max(work, rates.per_op) if rates.asynchronous else work + rates.per_op
 
 
-def _bytes_per_second(op: Op, rates: Calibration) -> float:
+def _bytes_per_second(op: Op, dtype: str, rates: Calibration) -> float:
     if "attention" in op.name:
         return rates.stream
     if any(word in op.name for word in SPECIAL):
-        return rates.special
+        return rates.special[dtype_class(dtype)]
     return rates.gather if any(word in op.name for word in GATHERING) else rates.stream
 
 

@@ -27,14 +27,15 @@ class Bench:
     """
 
     def __init__(
-        self, rivals: Mapping[str, Rival], tokens: tuple[int, int], *, bf16: bool = False, **shape: int
+        self, rivals: Mapping[str, Rival], tokens: tuple[int, int], *, dtype: str = "fp32", **shape: int
     ) -> None:
-        self.bf16 = bf16
+        """``dtype``: "fp32", "bf16" (autocast over fp32 weights) or "bf16-weights"."""
+        self.autocast = dtype == "bf16"
         torch.set_num_threads(1)
         torch.manual_seed(0)
         config = LlamaConfig(vocab_size=500, use_cache=False, **shape)
         self.model: nn.Module = AutoModelForCausalLM.from_config(
-            config, attn_implementation="sdpa", dtype=torch.float32
+            config, attn_implementation="sdpa", dtype=torch.bfloat16 if dtype == "bf16-weights" else torch.float32
         ).train()
         self.layers = list(self.model.model.layers)
         self.ids = torch.randint(0, 500, tokens)
@@ -52,8 +53,8 @@ class Bench:
         self.loss().backward()
 
     def loss(self) -> torch.Tensor:
-        """Under autocast for bf16, as with ``TrainingArguments(bf16=True)``."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        """The model's own loss."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
             loss: torch.Tensor = self.model(input_ids=self.ids, labels=self.ids).loss
         return loss
 

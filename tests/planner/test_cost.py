@@ -17,7 +17,7 @@ RATES = Calibration(
     matmul={"half": 100.0, "single": 50.0},
     attention={"half": 20.0, "single": 10.0},
     stream=10.0,
-    special=5.0,
+    special={"half": 2.5, "single": 5.0},
     gather=2.0,
     per_op=1.0,
     per_layer=2.0,
@@ -33,6 +33,7 @@ def test_the_larger_of_compute_and_traffic_plus_the_hosts_share():
     assert op_seconds(op(flops=1000, traffic=50), "torch.float32", RATES) == 21
     assert op_seconds(op(flops=1000, traffic=500), "torch.bfloat16", RATES) == 51
     assert op_seconds(op("aten.silu.default", traffic=50), "torch.float32", RATES) == 11
+    assert op_seconds(op("aten.silu.default", traffic=50), "torch.bfloat16", RATES) == 21
     assert op_seconds(op("aten.cat.default", traffic=50), "torch.float32", RATES) == 26
     assert op_seconds(op("aten.expand.default", traffic=50), "torch.float32", RATES) == 6
     assert op_seconds(op("_scaled_dot_product_flash_attention_for_cpu", flops=100), "torch.float32", RATES) == 11
