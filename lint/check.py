@@ -36,10 +36,11 @@ def check_source(
     that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
     whether findings that lie in it, but belong to the run of this text, are wanted (default: none).
     """
-    if not candidates(text, select is not None) and (find_module is None or not starts_run(text)):
+    rules = candidates(text, select is not None)
+    if not rules and (find_module is None or not starts_run(text)):
         return []
     with collection_paused():
-        return _check(text, filename, select, versions, find_module, reported or _nowhere_else)
+        return _check(text, filename, rules, select, versions, find_module, reported or _nowhere_else)
 
 
 def _nowhere_else(imported: str) -> bool:
@@ -49,6 +50,7 @@ def _nowhere_else(imported: str) -> bool:
 def _check(
     text: str,
     filename: str,
+    rules: list[Rule],
     select: Callable[[str], bool] | None,
     versions: Mapping[str, str] | None,
     find_module: FindModule | None,
@@ -63,13 +65,11 @@ def _check(
     except SyntaxError as error:
         return [_unparsable(error, filename)]
     run = Run(program, Versions(versions or {}))
-    # What makes a rule speak may stand in a module that the file imports.
-    rules = [
-        rule
-        for rule in candidates("\n".join((text, *program.texts.values())), select is not None)
-        if run.versions.admit(rule.versions)
-    ]
-    wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
+    if program.texts:
+        # What makes a rule speak may stand in a module that the file imports.
+        rules = candidates("\n".join((text, *program.texts.values())), select is not None)
+    admitted = [rule for rule in rules if run.versions.admit(rule.versions)]
+    wanted = [rule for rule in admitted if (rule.default if select is None else select(rule.code))]
     return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, reported)
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from .garbage import collection_paused
 from .session import FileResult, check_bytes, check_path
 from .sift import sift
 
@@ -91,28 +92,52 @@ def _open_cache(folder: str) -> Cache:
 def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[FileResult]:
     processes = min(os.cpu_count() or 1, len(candidates))
     if processes < 2 or sum(len(candidate.data) for candidate in candidates) < POOL_FROM:
-        return [check_bytes(job.path, data, job.settings, reported) for _, job, data, _ in candidates]
+        with collection_paused() as pause:
+            results = []
+            for _, job, data, _ in candidates:
+                results.append(check_bytes(job.path, data, job.settings, reported))
+                pause.analysed(len(data))
+            return results
     import multiprocessing
 
     # A fork starts ten times faster, but only Linux's is safe beside system libraries that use threads.
     method = "fork" if sys.platform == "linux" else "spawn"
     jobs = [candidate.job for candidate in candidates]
+    if method == "fork":
+        _import_for_workers()
     with multiprocessing.get_context(method).Pool(processes, _start_worker, (reported,)) as pool:
         return pool.starmap(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
 
 
+def _import_for_workers() -> None:
+    """Import once what each of them would import."""
+    from . import check, local_modules, project_versions  # noqa: F401
+    from .facts import program  # noqa: F401
+    from .model import run, versions  # noqa: F401
+    from .rules import load_rules
+
+    load_rules()
+
+
 #: Of a worker: the files that are checked in this run, sent once and not with every file.
 _reported: frozenset[str] = frozenset()
+#: Of a worker: from its start to its end.
+_pause = collection_paused()
 
 
 def _start_worker(reported: frozenset[str]) -> None:
+    import gc
     import signal
 
     # Interrupts are left to the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _reported
     _reported = reported
+    gc.freeze()
+    _pause.__enter__()
 
 
 def _check_in_worker(path: str, settings: Settings) -> FileResult:
-    return check_path(path, settings, _reported)
+    result = check_path(path, settings, _reported)
+    _pause.analysed(os.path.getsize(path) if os.path.exists(path) else 0)
+    return result

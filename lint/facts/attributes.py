@@ -50,9 +50,9 @@ _MODULE_LISTS = frozenset(("torch.nn.ModuleList", "torch.nn.Sequential", "torch.
 
 def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
     """``base.name``."""
+    if type(base) is Ref:
+        return Ref(f"{base.name}.{name}", node)
     match base:
-        case Ref(prefix):
-            return Ref(f"{prefix}.{name}", node)
         case Module():
             return base.scope.names.get(name) or Ref(f"{base.name}.{name}", node)
         case Choice(options):

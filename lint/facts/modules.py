@@ -97,7 +97,7 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     if tree is None:
         return None
     program.texts[found.filename] = found.text
-    scope = Scope(tree, None)
+    scope = Scope(tree, None, has_walrus=":=" in found.text)
     program.importing = True
     try:
         execute(Walk(program, scope, Place(), walk.engine), tree.body)

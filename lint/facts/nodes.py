@@ -17,22 +17,45 @@ _PLAIN = frozenset(
 )
 
 
+#: Fields that hold an expression that is only read.
+_READ = frozenset(
+    (
+        *("annotation", "args", "bases", "cause", "context_expr", "decorator_list", "exc", "func", "guard", "iter"),
+        *("keywords", "msg", "returns", "slice", "subject", "test", "type", "value", "values"),
+    )
+)
+
+
 class _Fields(dict[type, tuple[str, ...]]):
-    """The fields of each kind of node that may hold nodes."""
+    """The fields of each kind of node that may hold nodes worth a visit."""
+
+    def __init__(self, without: frozenset[str], known: dict[type, tuple[str, ...]]) -> None:
+        super().__init__(known)
+        self._without = without
 
     def __missing__(self, kind: type) -> tuple[str, ...]:
         fields: tuple[str, ...] = getattr(kind, "_fields", ())
-        found = self[kind] = tuple(name for name in fields if name not in _PLAIN)
+        found = self[kind] = tuple(name for name in fields if name not in self._without)
         return found
 
 
-_FIELDS = _Fields({ast.Constant: ()})
+_FIELDS = _Fields(_PLAIN, {ast.Constant: ()})
+_BINDING_FIELDS = _Fields(_PLAIN | _READ, {ast.Constant: (), ast.Starred: ("value",)})
 
 
 def inner_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes right below ``node`` in the order of the grammar, without operators and contexts."""
+    return _below(node, _FIELDS)
+
+
+def binding_nodes(node: ast.AST) -> list[ast.AST]:
+    """Those of them that can bind a name in a file without `:=`."""
+    return _below(node, _BINDING_FIELDS)
+
+
+def _below(node: ast.AST, fields: _Fields) -> list[ast.AST]:
     found: list[ast.AST] = []
-    for name in _FIELDS[type(node)]:
+    for name in fields[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
             found += [item for item in value if isinstance(item, ast.AST)]

@@ -48,7 +48,7 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
     except ValueError as error:
         raise SyntaxError(str(error)) from error
     program = Program(filename, text, tree, find_module)
-    scope = Scope(tree, None)
+    scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)
     _walk_uncalled(program)
     return program
@@ -184,10 +184,29 @@ def _result(walk: Walk, function: Function) -> Value:
 
 def _yields(program: Program, node: ast.FunctionDef) -> bool:
     if node not in program.generators:
-        # Most files have no generator at all.
-        somewhere = "yield" in program.text or bool(program.texts)
-        program.generators[node] = somewhere and _is_generator(node)
+        program.generators[node] = _may_yield(program, node) and _is_generator(node)
     return program.generators[node]
+
+
+def _may_yield(program: Program, node: ast.FunctionDef) -> bool:
+    """Whether a line of the function has the word in it: the walk through all others is saved."""
+    filename = origin(node)
+    if filename not in program.yields:
+        text = program.text if filename is None else program.texts.get(filename, "")
+        program.yields[filename] = _lines_with("yield", text)
+    return any(node.lineno <= line <= (node.end_lineno or line) for line in program.yields[filename])
+
+
+def _lines_with(word: str, text: str) -> list[int]:
+    lines: list[int] = []
+    # A lone carriage return ends a line too.
+    text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    line, before, position = 1, 0, text.find(word)
+    while position >= 0:
+        line += text.count("\n", before, position)
+        lines.append(line)
+        before, position = position, text.find(word, position + 1)
+    return lines
 
 
 def _is_generator(node: ast.FunctionDef) -> bool:

@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from .nodes import inner_nodes
+from .nodes import binding_nodes, inner_nodes
 from .values import UNKNOWN, Ref, Value
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ _BINDERS = _DEFINITIONS | {ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.Ma
 class Scope:
     """A module, function or class body: its names and the scope around it."""
 
-    __slots__ = ("_bound", "is_class", "names", "node", "outer", "parent")
+    __slots__ = ("_bound", "has_walrus", "is_class", "names", "node", "outer", "parent")
 
-    def __init__(self, node: ast.AST, parent: Scope | None, is_class: bool = False) -> None:
+    def __init__(self, node: ast.AST, parent: Scope | None, is_class: bool = False, has_walrus: bool = True) -> None:
         self.node = node
         self.parent = parent
         self.is_class = is_class
+        #: Whether expressions of the file may bind names.
+        self.has_walrus: bool = parent.has_walrus if parent is not None else has_walrus
         self.names: dict[str, Value] = {}
         #: Names declared `global` or `nonlocal`.
         self.outer: set[str] = set()
@@ -60,21 +62,25 @@ class Scope:
         """Whether a function assigns ``name`` somewhere: then it never means the outer one."""
         if self._bound is None:
             is_function = not isinstance(self.node, ast.Module | ast.ClassDef)
-            self._bound = _bound_by(self.node) if is_function else frozenset()
+            self._bound = _bound_by(self.node, self.has_walrus) if is_function else frozenset()
         return name in self._bound and name not in self.outer
 
 
-def _bound_by(function: ast.AST) -> frozenset[str]:
+def _bound_by(function: ast.AST, has_walrus: bool) -> frozenset[str]:
     """``bound_names``, found out once for a function that is walked for several callers."""
     known: frozenset[str] | None = getattr(function, _BOUND, None)
     if known is None:
-        known = frozenset(bound_names(function))
+        known = frozenset(bound_names(function, has_walrus))
         setattr(function, _BOUND, known)
     return known
 
 
-def bound_names(function: ast.AST) -> Iterator[str]:
-    """The names a function body (or a loop) binds itself, those of nested functions excluded."""
+def bound_names(function: ast.AST, has_walrus: bool = True) -> Iterator[str]:
+    """The names a function body (or a loop) binds itself, those of nested functions excluded.
+
+    Without ``has_walrus`` no expression is searched.
+    """
+    below = inner_nodes if has_walrus else binding_nodes
     body = getattr(function, "body", [])
     stack: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     if isinstance(function, ast.For | ast.AsyncFor):
@@ -92,7 +98,7 @@ def bound_names(function: ast.AST) -> Iterator[str]:
             yield from _bound_here(node)
             if kind in _DEFINITIONS:
                 continue
-        stack += inner_nodes(node)
+        stack += below(node)
 
 
 def _bound_here(node: ast.AST) -> Iterator[str]:

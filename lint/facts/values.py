@@ -283,10 +283,15 @@ def options(value: Value) -> tuple[Value, ...]:
 
 def join(*values: Value) -> Value:
     """The value that is one of ``values``. Commutative, associative and idempotent up to the order of options."""
+    if len(values) == 1 and type(values[0]) is not Choice:
+        return values[0]
     found: list[Value] = []
     for value in values:
         for option in options(value):
-            if not any(same(option, other) for other in found):
+            for other in found:
+                if same(option, other):
+                    break
+            else:
                 found.append(option)
     if len(found) == 1:
         return found[0]

@@ -60,6 +60,7 @@ class Program:
         "tree",
         "walks",
         "writes",
+        "yields",
     )
 
     def __init__(self, filename: str, text: str, tree: ast.Module, find_module: FindModule | None = None) -> None:
@@ -83,6 +84,8 @@ class Program:
         self.followed: dict[FunctionNode, int] = {}
         #: Whether each function yields, found out once.
         self.generators: dict[FunctionNode, bool] = {}
+        #: By file, the lines that have the word `yield` in them.
+        self.yields: dict[str | None, list[int]] = {}
         self.order = 0
         self.walks = 0
 
