@@ -83,7 +83,7 @@ class Binding:
                 and not _global_hooks()
                 and self._state() == self.state
             )
-        except KeyError:
+        except (KeyError, AttributeError):  # an attribute is gone, or a parameter is None now
             return False
 
     def changed(self, other: Binding) -> str:
@@ -110,6 +110,10 @@ class Binding:
             table = module.__dict__
             watch(table, *(f"{{}}[{name!r}]" for name in _names(table)))
             watch(table, "len({})")
+            watch(module, "{}.__class__.forward")
+            for kind in ("_parameters", "_buffers"):
+                absent = [name for name, value in table[kind].items() if value is None]
+                watch(table[kind], "len({})", *(f"{{}}[{name!r}] is None" for name in absent))
             if table["_modules"]:
                 watch(table["_modules"], "[*map(id, {}.values())]")
         for _, module in hooked:
@@ -124,7 +128,7 @@ class Binding:
     def _key(self, modules: list[tuple[str, nn.Module]]) -> tuple[Any, ...]:
         """Equal for layers that may share a trace."""
         state = tuple(
-            (path, type(owner), tuple((name, _hashable(owner.__dict__[name])) for name in _names(owner.__dict__)))
+            (path, (type(owner), getattr(type(owner), "forward", None)), _items(owner.__dict__))
             for path, owner in (*modules, *self._objects.items())
         )
         tensors = tuple(
@@ -146,6 +150,10 @@ class Binding:
                         name = getattr(hook, "__qualname__", type(hook).__qualname__)
                         return f"the hook {name} on {prefix or 'the layer'} may change what it computes"
         return ""
+
+
+def _items(table: dict[str, Any]) -> tuple[tuple[str, Hashable], ...]:
+    return tuple((name, _hashable(table[name])) for name in _names(table))
 
 
 def _global_hooks() -> bool:

@@ -1,4 +1,10 @@
-"""Traces shared by all layers and runs of a process: bounded, and safe to use from several threads."""
+"""Traces shared by all layers and runs of a process: bounded, and safe to use from several threads.
+
+They are not kept on disk. A trace holds for what its guards say, and these come from the Python code that ran: a kernel
+package that patches a function of the modeling file, or another function registered for an attention implementation,
+brings other branches on shapes, and no key made of classes, source files and versions would show it. The comparison at
+the first use sees one shape only. Tracing a kind of layer again takes a process about a second.
+"""
 
 from __future__ import annotations
 

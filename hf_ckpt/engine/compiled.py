@@ -42,8 +42,8 @@ class CompiledRebuild:
         self._ran = threading.local()
 
     def __call__(self, *arguments: Any) -> list[torch.Tensor]:
-        """Rebuild, as ``Rebuild`` says."""
-        if self.obstacle:
+        """Rebuild, as ``Rebuild`` says. Under a dispatch mode, which must see every op, that is done uncompiled."""
+        if self.obstacle or torch._C._len_torch_dispatch_stack():
             return self._plain(*arguments)
         self._ran.kernel = None
         try:

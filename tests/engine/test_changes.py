@@ -52,6 +52,33 @@ def test_an_object_that_a_layer_holds() -> None:
     assert engines[0].report().mode is Mode.SYMBOLIC
 
 
+def test_a_bias_that_comes_and_goes() -> None:
+    stack, reference = Stack(), Stack()
+    engines = stack.checkpoint()
+    biases = [None, torch.linspace(-1, 1, 32), None, torch.linspace(1, 2, 32)]
+    for bias in biases:
+        for s in (stack, reference):
+            s.layers[0].up.bias = None if bias is None else nn.Parameter(bias.clone())
+        assert equal(gradients(stack), gradients(reference))
+    assert engines[0].report().mode is Mode.SYMBOLIC
+
+
+def test_a_forward_replaced_on_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scaled(nn.Linear):
+        pass
+
+    def doubled(self: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(2 * x, self.weight, self.bias)
+
+    stack, reference = Stack(), Stack()
+    for s in (stack, reference):
+        s.layers[0].up.__class__ = Scaled
+    stack.checkpoint()
+    assert equal(gradients(stack), gradients(reference))
+    monkeypatch.setattr(Scaled, "forward", doubled)
+    assert equal(gradients(stack), gradients(reference))
+
+
 def test_the_attention_kernels_allowed() -> None:
     model, reference, engines = pair(attention_dropout=0.0)  # the flash kernel of a CPU drops nothing
     for kernels in ([SDPBackend.MATH], [SDPBackend.FLASH_ATTENTION], [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):

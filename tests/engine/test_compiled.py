@@ -15,6 +15,7 @@ import hf_ckpt
 from hf_ckpt.engine import Mode, TracedReplay, clear_traces, exact_ops
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.policy.decision import RecomputeExcept, RecomputeLayer, SaveableOps
+from hf_ckpt.proof.peak import LiveStorages
 
 from .stacks import PlainLayer, Stack, gradients
 from .zoo import batch, build, equal, step
@@ -85,6 +86,17 @@ def test_gradients_are_bitwise_equal(dtype: torch.dtype) -> None:
     assert (report.mode, report.compiled, report.uncompiled_because) == (Mode.SYMBOLIC, True, "")
     assert report.manner == "traced symbolic, compiled"
     assert report.replays == 4
+
+
+@needs_compiler
+def test_a_dispatch_mode_sees_every_op_and_ends_nothing() -> None:
+    reference = Stack(NormedLayer)
+    stack = copy.deepcopy(reference)
+    engines = compiled(stack)
+    with LiveStorages(torch.device("cpu")):
+        assert equal(gradients(stack), gradients(reference))
+    assert equal(gradients(stack), gradients(reference))
+    assert engines[0].report().compiled
 
 
 @needs_compiler
