@@ -313,6 +313,8 @@ def same(left: Value, right: Value) -> bool:
             return True
         case Attr(base=a), Attr(base=b):
             return left.name == right.name and same(a, b)
+        case Method(a, function), Method(b, other):
+            return function is other and same(a, b)
         case Unknown() | Const() | Ref() | Param() | Choice(), _:
             return False
     # The same expression, walked a second time from another caller.

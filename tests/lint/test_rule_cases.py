@@ -42,6 +42,33 @@ CASES = {
                 if step > 10:
                     model(**batch).loss.backward()
     """,
+    "a method that is called or checkpointed": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Block(nn.Module):
+            def forward(self, x, mask):
+                if not self.checkpointing:
+                    return self._forward(x, mask)
+                return checkpoint(self._forward, x, use_reentrant=False)  # error: CKPT128
+
+            def _forward(self, x, mask=None):
+                return x if mask is None else x * mask
+    """,
+    "a switch that is off until somebody sets it": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(nn.Module):
+            def __init__(self, blocks):
+                super().__init__()
+                self.blocks, self.checkpointing = nn.ModuleList(blocks), False
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = checkpoint(block, x) if self.checkpointing else block(x)  # error: CKPT101
+                return x
+    """,
     "arguments from one of two parsers": """
         import sys
         from transformers import HfArgumentParser, TrainingArguments
