@@ -230,3 +230,23 @@ def test_it_can_be_silenced_by_the_command(project):
     line = "            x = checkpoint(layer, x, use_reentrant=True)  # ckpt-lint: ignore[CKPT302] measured\n"
     assert line in (project / "src" / "model.py").read_text()
     assert found(check("src")) == []
+
+
+def test_model_arguments_and_script_in_three_files(project):
+    (project / "src" / "model.py").write_text(
+        "from transformers import AutoModelForCausalLM\n\n\ndef build(name):\n"
+        "    model = AutoModelForCausalLM.from_pretrained(name)\n"
+        '    model.gradient_checkpointing_enable({"use_reentrant": True})\n    return model\n'
+    )
+    (project / "src" / "arguments.py").write_text(
+        "from transformers import TrainingArguments\n\n\ndef arguments():\n"
+        '    return TrainingArguments("out", activation_checkpointing=True)\n'
+    )
+    (project / "src" / "train.py").write_text(
+        "from arguments import arguments\nfrom model import build\nfrom transformers import Trainer\n\n"
+        'Trainer(model=build("m"), args=arguments()).train()\n'
+    )
+    [finding] = [finding for result in check("src") for finding in result.findings]
+    assert (finding.filename, finding.span.line, finding.code) == ("src/model.py", 6, "CKPT202")
+    assert [(note.filename, note.span.line) for note in finding.notes] == [("src/arguments.py", 5), ("src/train.py", 5)]
+    assert found(check("src/model.py", "src/arguments.py")) == []
