@@ -100,6 +100,12 @@ def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
     return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
 
 
+def default_versions(kwargs: Value) -> str | None:
+    """The versions that run the reentrant variant because ``kwargs`` are not given; None when they are."""
+    is_left_open = isinstance(kwargs, Absent) or (isinstance(kwargs, Const) and kwargs.value is None)
+    return "transformers<5.0" if is_left_open else None
+
+
 def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
     """The variant that a model enabled by ``enable`` runs."""
     return hf_kwargs_reentrant(enable.kwargs, run.versions.hf_default_reentrant)

@@ -119,7 +119,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Dict
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable
-from ..model.hf import enable_reentrant
+from ..model.hf import default_versions, enable_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, is_whole_shard, root, unit_classes
 from ..model.words import CHECKPOINT, ENABLE, together
@@ -145,7 +145,8 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(event.node, unit, change)
         for enable in run.of(HfEnable):
             if root(enable.model) is root(unit.module) and enable_reentrant(run, enable):
-                yield _report(enable.node, unit, _key_change(enable.kwargs))
+                found = _report(enable.node, unit, _key_change(enable.kwargs))
+                yield found._replace(versions=default_versions(enable.kwargs))
 
 
 def _segments(run: Run, unit: Fsdp1Wrap) -> list[Checkpoint]:

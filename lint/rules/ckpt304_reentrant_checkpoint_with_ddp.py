@@ -222,7 +222,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Dict, Result, equals, options
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, enable_reentrant, is_enabled, trainer_reentrant
+from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, trainer_reentrant
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, root
@@ -293,7 +293,8 @@ def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:
 def _hf_report(kwargs: Value, call: ast.Call, wrap: ast.Call | None) -> Report:
     literal = kwargs.node if isinstance(kwargs, Dict) and isinstance(kwargs.node, ast.Dict) else None
     change = SetKey(literal, "use_reentrant", "False") if literal is not None else None
-    return _report(literal if literal is not None else call, wrap, change)
+    report = _report(literal if literal is not None else call, wrap, change)
+    return report._replace(versions=default_versions(kwargs))
 
 
 def _report(node: ast.AST, wrap: ast.Call | None, change: SetKeyword | SetKey | None) -> Report:
