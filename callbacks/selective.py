@@ -23,7 +23,7 @@ from hf_ckpt.proof.clock import StepClock
 from hf_ckpt.proof.report import Report, to_metrics
 from hf_ckpt.proof.verdict import check_effect
 
-from .arguments import check_fsdp_plugin, is_compiled
+from .arguments import check_compiled, check_fsdp_plugin, is_compiled
 from .trainer_frame import calling, move_to_front
 
 if TYPE_CHECKING:
@@ -104,17 +104,20 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._take_off()
         self._tell_drift(state)
         model: nn.Module = kwargs["model"]
+        compiled = is_compiled(args)
+        if compiled:
+            check_compiled(self.policy)
         self._handle = apply(
             model,
             self.policy,
-            engine=self.engine,
+            engine=Engine.TORCH if compiled else self.engine,  # a trace cannot be replayed inside a compiled graph
             optimizer=args.optim,
             accumulates_gradients=args.gradient_accumulation_steps > 1,
-            compile_recompute=self.compile_recompute,
+            compile_recompute=self.compile_recompute and not compiled,
         )
         self._clock = StepClock(model)
         self._measured_steps = 0
-        self._measuring = not is_compiled(args)
+        self._measuring = not compiled
         if self._measuring:
             self._handle.start_measuring()
         self._tighten_on_out_of_memory(calling(Trainer, inspect.currentframe()))

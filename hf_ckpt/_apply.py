@@ -22,7 +22,7 @@ from .policies.budget import BudgetPolicy
 from .policies.head import HeadPolicy
 from .policies.offload import OffloadPolicy
 from .policy import decide, parse_policy
-from .policy.compose import terms_of
+from .policy.compose import parts_of
 from .policy.decision import Keep
 from .regions import TracedRegion
 
@@ -97,7 +97,7 @@ def apply(
 
 
 def _single(policy: Policy, kind: type[Any]) -> Any:
-    found = [term for term in terms_of(policy) if isinstance(term, kind)]
+    found = [term for term in parts_of(policy) if isinstance(term, kind)]
     if len(found) > 1:
         raise PolicyError(f"`{policy}` names `{found[0].name}` {len(found)} times: name it once")
     return found[0] if found else None

@@ -23,6 +23,7 @@ class HeadPolicy(Policy):
     """
 
     name: ClassVar[str] = "head"
+    about_layers: ClassVar[bool] = False
     chunks: int
 
     @classmethod

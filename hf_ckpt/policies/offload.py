@@ -21,6 +21,7 @@ class OffloadPolicy(Policy):
     """
 
     name: ClassVar[str] = "offload"
+    about_layers: ClassVar[bool] = False
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Nothing about any layer: it widens what a budget may choose from."""

@@ -24,6 +24,8 @@ class Policy(ABC):
     name: ClassVar[str]
     #: The towers it speaks about; None means the model's main towers (language, where there is one).
     towers: ClassVar[frozenset[Tower] | None] = None
+    #: Whether it decides about layers, so that ``@`` can say about which.
+    about_layers: ClassVar[bool] = True
 
     @classmethod
     def parse(cls, arguments: tuple[str, ...]) -> Self:

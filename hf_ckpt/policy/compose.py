@@ -68,9 +68,14 @@ class Sum(Policy):
         return merged
 
 
-def terms_of(policy: Policy) -> tuple[Policy, ...]:
-    """The terms of a sum, or the policy itself."""
-    return policy.terms if isinstance(policy, Sum) else (policy,)
+def parts_of(policy: Policy) -> tuple[Policy, ...]:
+    """The policies that a policy is put together from, below sums and ``@``; the policy itself when it is simple."""
+    match policy:
+        case Sum(terms):
+            return tuple(part for term in terms for part in parts_of(term))
+        case Scoped(inner):
+            return parts_of(inner)
+    return (policy,)
 
 
 def speaks_about(policy: Policy, stack: Stack) -> bool:
@@ -94,8 +99,8 @@ def merge(a: Decision, b: Decision, *, where: str) -> Decision:
             return same
         case (Planned(), _) | (_, Planned()):
             raise PolicyError(
-                f"{where} would be the planner's and another policy's at once: `budget` decides about every layer, so "
-                "combine it with `head(n)` only"
+                f"{where} would be the planner's and another policy's at once: `budget` decides about every layer it "
+                "is given, so give each its own layers with @, for example `full@first(8)+budget=0.5@layers(8-)`"
             )
         case (RecomputeSegment(), _) | (_, RecomputeSegment()):
             raise PolicyError(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PolicyError
 from .base import LayerSelector, Policy
-from .compose import Scoped, Sum
+from .compose import Scoped, Sum, parts_of
 from .registry import policy_class
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Reader:
         selectors = []
         while self.sign("@"):
             selectors.append(as_selector(self.call()))
-        return Scoped(inner, tuple(selectors)) if selectors else inner
+        return scoped(inner, tuple(selectors))
 
     def primary(self) -> Policy:
         if not self.sign("("):
@@ -125,6 +125,16 @@ def as_selector(policy: Policy) -> LayerSelector:
     return policy
 
 
+def scoped(policy: Policy, selectors: tuple[LayerSelector, ...]) -> Policy:
+    """``policy`` on the layers that every selector names. Raises PolicyError when it is not about layers."""
+    if not selectors:
+        return policy
+    for part in parts_of(policy):
+        if not part.about_layers:
+            raise PolicyError(f"`{part}` is about no layers, so `@{selectors[0]}` cannot restrict it: add it with `+`")
+    return Scoped(policy, selectors)
+
+
 def sum_of(terms: list[Policy]) -> Policy:
     """One policy from several; nested sums are flattened."""
     flat: list[Policy] = []
@@ -165,4 +175,4 @@ def _term_from_dict(entry: Mapping[str, Any]) -> Policy:
     else:
         inner = build(entry["name"], tuple(str(a) for a in entry.get("args", ())))
     selectors = tuple(as_selector(_term_from_dict(s)) for s in entry.get("on", ()))
-    return Scoped(inner, selectors) if selectors else inner
+    return scoped(inner, selectors)

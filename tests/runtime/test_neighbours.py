@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hf_ckpt import SelectiveCkpt, apply
+from hf_ckpt.errors import PolicyError
 
 from .models import batch, build, same, step
 from .test_selective_ckpt import arguments, dataset, identical, outcome, train
@@ -33,8 +34,8 @@ def test_trl_switches_off_for_generation_and_on_again(policy: str, engine: str) 
     handle.restore()
 
 
-@pytest.mark.parametrize("engine", ["traced", "torch"])
-def test_under_torch_compile(engine: str) -> None:
+@pytest.mark.parametrize(("policy", "engine"), [("full", "traced"), ("full", "torch"), ("attention", "torch")])
+def test_under_torch_compile(policy: str, engine: str) -> None:
     """A traced graph recomputes by torch's own checkpoint; gradients agree with the compiled model without a policy."""
     torch._dynamo.reset()
     plain = build("qwen3")
@@ -42,10 +43,19 @@ def test_under_torch_compile(engine: str) -> None:
     torch.compile(plain, backend="aot_eager")(input_ids=ids, labels=ids, use_cache=False).loss.backward()
     torch._dynamo.reset()
     model = build("qwen3")
-    apply(model, "full", engine=engine)
+    apply(model, policy, engine=engine)
     torch.compile(model, backend="aot_eager")(input_ids=ids, labels=ids, use_cache=False).loss.backward()
     for expected, actual in zip(plain.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(actual.grad, expected.grad)
+
+
+@pytest.mark.parametrize(
+    "policy", ["budget=auto", "segments(2)", "norm+dots_saveable", "full@first(1)+budget=0.5@last(2)"]
+)
+def test_a_compiled_trainer_refuses_what_its_graph_cannot_follow(policy: str, tmp_path: Path) -> None:
+    compiled = arguments(tmp_path, torch_compile=True, torch_compile_backend="aot_eager")
+    with pytest.raises(PolicyError, match="cannot be followed inside the graph that torch_compile=True makes"):
+        train(build("qwen3"), compiled, SelectiveCkpt(policy))
 
 
 def test_evaluation_between_steps_changes_nothing(tmp_path: Path) -> None:

@@ -160,8 +160,9 @@ def test_balanced_knows_the_kernel() -> None:
         ("save_only_these_names", "needs op names"),
         ("budget", "takes one value"),
         ("budget=lots", "budget"),
-        ("budget=0.5+norm", "decides about every layer"),
+        ("budget=0.5+norm", "decides about every layer it is given"),
         ("head(0)", "whole number above 0"),
+        ("(full+head(2))@first(2)", "`head(2)` is about no layers"),
         ("", "name of a policy is missing"),
     ],
 )
