@@ -77,10 +77,12 @@ def _walk_uncalled(program: Program) -> None:
 
 def _completed_forward(program: Program, cls: Class) -> Function | None:
     """The inherited ``forward`` that calls methods which ``cls`` defines; None when there is none."""
-    if "forward" in cls.body or not any(f"self.{name}" in program.text for name in cls.body):
+    if "forward" in cls.body:
         return None
     found = next((owner.body["forward"] for owner in ancestors(cls) if "forward" in owner.body), None)
-    return found if isinstance(found, Function) else None
+    if not isinstance(found, Function) or not any(f"self.{name}" in program.text for name in cls.body):
+        return None
+    return found
 
 
 def _is_entered_from_outside(program: Program, function: Function) -> bool:
