@@ -7,7 +7,6 @@ A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``TRIGGERS`` and ``check
 from __future__ import annotations
 
 import os
-import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ..model.report import Report
     from ..model.run import Run
 
-_FILE = re.compile(r"ckpt(\d{3})_[a-z0-9_]+\Z")
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+\Z")
 _REQUIRED = ("CODE", "NAME", "SEVERITY", "TRIGGERS", "check")
 
 
@@ -70,12 +67,11 @@ def load_rule(file: str) -> Rule:
 
 
 def _rule(module: ModuleType, file: str) -> Rule:
-    match = _FILE.match(file)
     missing = [name for name in _REQUIRED if not hasattr(module, name)]
-    if match is None or missing:
+    if missing or not _is_rule_file(file):
         problem = f"lacks {', '.join(missing)}" if missing else "is not named like ckpt101_some_name.py"
         raise RuleError(f"lint/rules/{file}.py {problem}")
-    if f"CKPT{match[1]}" != module.CODE or not _NAME.match(module.NAME):
+    if f"CKPT{file[4:7]}" != module.CODE or not _is_rule_name(module.NAME):
         raise RuleError(f"lint/rules/{file}.py: code {module.CODE!r} or name {module.NAME!r} does not fit")
     if not module.__doc__ or not isinstance(module.TRIGGERS, tuple):
         raise RuleError(f"lint/rules/{file}.py: the docstring is the rule's page, TRIGGERS is a tuple of texts")
@@ -88,3 +84,18 @@ def _rule(module: ModuleType, file: str) -> Rule:
         getattr(module, "VERSIONS", {}),
         getattr(module, "DEFAULT", True),
     )
+
+
+def _is_rule_file(file: str) -> bool:
+    """Whether it is named like ``ckpt101_some_name``; a regular expression costs more than a rule to load."""
+    code, _, name = file.partition("_")
+    return code.startswith("ckpt") and len(code) == 7 and code[4:].isdigit() and _is_lower(name.replace("_", ""))
+
+
+def _is_rule_name(name: str) -> bool:
+    words = name.split("-")
+    return len(words) > 1 and all(map(_is_lower, words)) and name[0].isalpha()
+
+
+def _is_lower(word: str) -> bool:
+    return word.isascii() and word.isalnum() and word == word.lower()

@@ -1,24 +1,28 @@
 """How long ckpt-lint takes, as multiples of what `ast.parse` takes for the same files in the same round.
 
-    python tests/benchmarks/lint_speed.py [--rounds 9] [--corpus FOLDER ...] [--torchfix PYTHON]
+    python tests/benchmarks/lint_speed.py [--rounds 9] [--corpus FOLDER ...] [--torchfix PYTHON] [--out FILE]
 
-Whole processes, CPU time of all their children, order rotated every round, medians of the rounds' ratios. The corpus is
-the installed sources of trl, peft and accelerate unless folders are given. `--torchfix` is a Python that has TorchFix
-(it pins another libcst, so it needs an environment of its own); it runs once, beside a run of ours.
+Whole processes, CPU time of all their children, order rotated every round, medians of the rounds' ratios. Our own
+bytecode is compiled before the first round, as an installer does. The corpus is the installed sources of trl, peft and
+accelerate unless folders are given; each file is copied into a folder of its own. `--torchfix` is a Python that has
+TorchFix (it pins another libcst, so it needs an environment of its own); it runs once, beside a run of ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
 import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +33,44 @@ PARSE = [
     "-c",
     "import ast, sys\nfor name in sys.argv[1:]:\n    with open(name, 'rb') as file:\n        ast.parse(file.read())",
 ]
+#: What confirming a finding costs: libcst and its tree of each file that has one.
+LIBCST = [
+    sys.executable,
+    "-c",
+    "import sys\nfrom hf_ckpt.lint.fix.tree import Tree\nfor name in sys.argv[1:]:\n"
+    "    with open(name, encoding='utf-8') as file:\n        Tree(file.read())",
+]
 #: The goals of the project, by row: largest ratio to `ast.parse`.
-GOALS = {"clean script": 1.8, "script with findings": 14.0, "cold corpus": 1.2, "warm corpus": 0.2}
+GOALS = {
+    "clean script": 1.8,
+    "script with findings": 14.0,
+    "cold corpus without libcst": 1.2,
+    "warm corpus": 0.2,
+}
+IN_USE = """
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def run_block(block, x):
+    return checkpoint(block, x, use_reentrant=False)
+
+
+def run_training(name, data):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    kwargs = {"use_reentrant": False}
+    args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=kwargs)
+    Trainer(model, args, train_dataset=data).train()
+"""
+WRONG = "\nfrom torch.utils.checkpoint import checkpoint\ncheckpoint(print, 1)\n"
+
+
+class Row(NamedTuple):
+    """The medians of one command."""
+
+    seconds: float
+    #: To the row `ast.parse` of the same round.
+    ratio: float
 
 
 def cpu_seconds(command: list[str], cwd: str) -> float:
@@ -43,7 +83,7 @@ def cpu_seconds(command: list[str], cwd: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def median_ratios(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, tuple[float, float]]:
+def median_ratios(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, Row]:
     """For each row the median seconds and the median of its ratio to the row ``ast.parse`` of the same round."""
     taken: dict[str, list[float]] = {name: [] for name in rows}
     names = list(rows)
@@ -53,7 +93,7 @@ def median_ratios(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str
             taken[name].append(rows[name]())
     base = taken["ast.parse"]
     return {
-        name: (statistics.median(times), statistics.median(t / b for t, b in zip(times, base, strict=True)))
+        name: Row(statistics.median(times), statistics.median(t / b for t, b in zip(times, base, strict=True)))
         for name, times in taken.items()
     }
 
@@ -70,30 +110,103 @@ def python_files(folders: list[str]) -> list[str]:
     return sorted(name for name in found if name.endswith(".py"))
 
 
-def pick_scripts(files: list[str]) -> tuple[str, str]:
-    """A script of about 500 lines that uses the API and is clean, and the same script with a mistake in it."""
-    for path in files:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        if 400 < text.count("\n") < 600 and "gradient_checkpointing" in text and is_clean(path):
-            return text, text + "\nfrom torch.utils.checkpoint import checkpoint\ncheckpoint(print, 1)\n"
-    sys.exit("the corpus has no clean script of about 500 lines that uses checkpointing")
+def write_scripts(files: list[str], folder: str) -> dict[str, str]:
+    """The paths of three scripts of about 500 lines, by row.
+
+    One that speaks of checkpointing and is clean, the same with training code that uses it, and with a mistake.
+    """
+    texts = (_read(path) for path in files)
+    sized = (text for text in texts if 400 < text.count("\n") < 600 and "gradient_checkpointing" in text)
+    for text in sized:
+        contents = {"clean script": text, "clean script in use": text + IN_USE, "script with findings": text + WRONG}
+        paths = {name: os.path.join(folder, f"{name.replace(' ', '_')}.py") for name in contents}
+        for name, path in paths.items():
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(contents[name])
+        if [bool(findings_in(path, folder)) for path in paths.values()] == [False, False, True]:
+            return paths
+    sys.exit("the corpus has no clean script of about 500 lines that speaks of checkpointing")
 
 
-def is_clean(path: str) -> bool:
-    """Whether ckpt-lint finds nothing in the file."""
-    return subprocess.run([*LINT, path], stdout=subprocess.DEVNULL).returncode == 0
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
-def compare(title: str, files: list[str], ours: dict[str, list[str]], cwd: str, rounds: int) -> None:
-    """Print one table: ``ast.parse`` of ``files`` against the commands ``ours``."""
+def findings_in(path: str, cwd: str) -> list[dict[str, Any]]:
+    """What ckpt-lint finds in a file or folder."""
+    command = [*LINT, path, "--no-cache", "--output-format", "json"]
+    found: list[dict[str, Any]] = json.loads(subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def compare(title: str, files: list[str], ours: dict[str, list[str]], cwd: str, rounds: int) -> dict[str, Row]:
+    """Print and give one table: ``ast.parse`` of ``files`` against the commands ``ours``."""
     rows: dict[str, Callable[[], float]] = {"ast.parse": lambda: cpu_seconds([*PARSE, *files], cwd)}
     for name, command in ours.items():
         rows[name] = lambda command=command: cpu_seconds(command, cwd)  # type: ignore[misc]
     print(f"\n{title} ({len(files)} files, {sum(map(os.path.getsize, files)):,} bytes)")
-    for name, (seconds, ratio) in median_ratios(rows, rounds).items():
-        goal = f"   goal {GOALS[name]}" if name in GOALS else ""
-        print(f"  {name:<24} {seconds * 1000:9.1f} ms CPU  x {ratio:6.2f}{goal}")
+    found = median_ratios(rows, rounds)
+    for name, row in found.items():
+        show(name, row)
+    return found
+
+
+def show(name: str, row: Row) -> None:
+    """Print one row."""
+    goal = f"   goal {GOALS[name]}" if name in GOALS else ""
+    print(f"  {name:<28} {row.seconds * 1000:9.1f} ms CPU  x {row.ratio:6.2f}{goal}", flush=True)
+
+
+def compare_corpus(files: list[str], folder: str, rounds: int) -> dict[str, Row]:
+    """The corpus without and with a cache, and what is left of the first without what libcst costs."""
+    corpus = os.path.join(folder, "corpus")
+    for number, path in enumerate(files):
+        os.makedirs(os.path.join(corpus, str(number)))
+        shutil.copy(path, os.path.join(corpus, str(number)))
+    wrong = sorted({finding["filename"] for finding in findings_in(corpus, folder)})
+    cpu_seconds([*LINT, corpus], folder)  # fills the cache
+    ours = {"cold corpus": [*LINT, corpus, "--no-cache"], "warm corpus": [*LINT, corpus]}
+    if wrong:
+        ours |= {"libcst on files with findings": [*LIBCST, *wrong], "python": [sys.executable, "-c", "pass"]}
+    found = compare("Corpus", python_files([corpus]), ours, folder, rounds)
+    if wrong:
+        parts = [found[name] for name in ("cold corpus", "libcst on files with findings", "python")]
+        left = Row(*(cold - libcst + python for cold, libcst, python in zip(*parts, strict=True)))
+        found["cold corpus without libcst"] = left
+        show("cold corpus without libcst", left)
+    return found
+
+
+def compare_with_torchfix(python: str, corpus: str, cwd: str) -> dict[str, float]:
+    """One run of TorchFix beside one of ours."""
+    rival = cpu_seconds([python, "-m", "torchfix", "--select", "ALL", corpus], cwd)
+    ours = cpu_seconds([*LINT, corpus, "--no-cache"], cwd)
+    print(f"\nTorchFix takes {rival / ours:.1f} times as long ({rival:.1f} s and {ours:.1f} s CPU)")
+    return {"torchfix seconds": rival, "ckpt-lint seconds": ours, "ratio": rival / ours}
+
+
+def rounded(value: Any) -> Any:
+    """``value`` for the record: four digits."""
+    if isinstance(value, Row):
+        return {"cpu seconds": round(value.seconds, 4), "ratio to ast.parse": round(value.ratio, 3)}
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def versions_of(torchfix: str | None) -> dict[str, str]:
+    """What was measured, and on what."""
+    found = {"python": platform.python_version()}
+    for name in ("hf-ckpt", "libcst", "trl", "peft", "accelerate"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if torchfix is not None:
+        code = "from importlib.metadata import version; print(version('torchfix'))"
+        found["torchfix"] = subprocess.run([torchfix, "-c", code], capture_output=True, text=True).stdout.strip()
+    return found
 
 
 def main() -> None:
@@ -102,27 +215,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--corpus", nargs="*", default=None, help="folders with Python files")
     parser.add_argument("--torchfix", help="a Python with TorchFix installed")
+    parser.add_argument("--out", help="a JSON file for the results")
     options = parser.parse_args()
     files = python_files(options.corpus or installed_sources())
     with tempfile.TemporaryDirectory() as folder:
-        clean, wrong = os.path.join(folder, "clean.py"), os.path.join(folder, "wrong.py")
-        for path, text in zip((clean, wrong), pick_scripts(files), strict=True):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        compare("One clean script", [clean], {"clean script": [*LINT, clean]}, folder, options.rounds)
-        compare("One script with findings", [wrong], {"script with findings": [*LINT, wrong]}, folder, options.rounds)
-        corpus = os.path.join(folder, "corpus")
-        for number, path in enumerate(files):
-            os.makedirs(os.path.join(corpus, str(number)))
-            shutil.copy(path, os.path.join(corpus, str(number)))
-        copies = python_files([corpus])
-        cpu_seconds([*LINT, corpus], folder)  # fills the cache
-        rows = {"cold corpus": [*LINT, corpus, "--no-cache"], "warm corpus": [*LINT, corpus]}
-        compare("Corpus", copies, rows, folder, max(options.rounds // 3, 1))
+        # Not what the environment of a developer says: an installed package has its bytecode.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
+        result: dict[str, Any] = {"corpus": {"files": len(files), "bytes": sum(map(os.path.getsize, files))}}
+        for name, path in write_scripts(files, folder).items():
+            result |= compare(name.capitalize(), [path], {name: [*LINT, path]}, folder, options.rounds)
+        del result["ast.parse"]
+        result |= compare_corpus(files, folder, max(options.rounds // 3, 1))
         if options.torchfix:
-            rival = cpu_seconds([options.torchfix, "-m", "torchfix", "--select", "ALL", corpus], folder)
-            ours = cpu_seconds([*LINT, corpus, "--no-cache"], folder)
-            print(f"\nTorchFix takes {rival / ours:.1f} times as long ({rival:.1f} s and {ours:.1f} s CPU)")
+            result["torchfix"] = compare_with_torchfix(options.torchfix, os.path.join(folder, "corpus"), folder)
+    if options.out:
+        record = {
+            "command": "python tests/benchmarks/lint_speed.py "
+            f"--rounds {options.rounds}{' --torchfix PYTHON' if options.torchfix else ''}",
+            "device": f"{os.cpu_count()}-core {platform.machine()} CPU, CPU seconds of whole processes",
+            "versions": versions_of(options.torchfix),
+            "goals": GOALS,
+            "result": rounded(result),
+        }
+        with open(options.out, "w", encoding="utf-8") as file:
+            file.write(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def sources(package, every):
 def assert_lossless(texts, monkeypatch):
     count = 0
     for text in texts:
-        with_filter = core.check_source(text) if may_have_findings(text.encode()) else []
+        with_filter = core.check_source(text) if may_have_findings(text.encode(), every=False) else []
         with monkeypatch.context() as patch:
             patch.setattr(core, "candidates", lambda text, every: list(load_rules()))
             without = core.check_source(text)
@@ -54,3 +54,30 @@ def test_on_some_real_sources(package, monkeypatch):
 @pytest.mark.parametrize("package", [*PACKAGES, "transformers"])
 def test_on_all_real_sources(package, monkeypatch):
     assert_lossless(sources(package, every=1), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from torch.utils import checkpoint",
+        "from torch.utils import data, checkpoint as ckpt",
+        "from torch.utils import (\n    data,\n    checkpoint,\n)",
+        "from torch.utils import data, \\\n    checkpoint",
+        "import torch.utils.checkpoint as ckpt",
+    ],
+)
+def test_every_way_to_import_the_module_counts_as_its_name(imports):
+    assert may_have_findings(f"{imports}\n".encode())
+
+
+@pytest.mark.parametrize(
+    "imports", ["from .utils import save_checkpoint", "from utils import (a, b)\ncheckpoint = 1", "import torch.utils"]
+)
+def test_another_import_from_utils_does_not(imports):
+    assert not may_have_findings(f"{imports}\n".encode())
+
+
+def test_rules_that_are_off_count_only_where_rules_are_selected():
+    text = b"gradient_checkpointing = True\n"
+    assert may_have_findings(text, every=True)
+    assert not may_have_findings(text, every=False)
