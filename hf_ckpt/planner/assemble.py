@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..ledger import Buffer, LayerLedger, Source
 from .cost import kind_of
-from .problem import HeadOption, HostLink, Kind, Problem
+from .problem import HeadOption, HostLink, Kind, Problem, rebuilt_ops
 from .transient import transient_bytes
 
 if TYPE_CHECKING:
@@ -58,11 +58,17 @@ def assemble(
 
 
 def under(problem: Problem, plans: Sequence[LayerPlan]) -> Problem:
-    """``problem`` with what each layer's backward needs under its plan, where it has room for what any plan needs."""
+    """``problem`` with what each layer needs under its plan.
+
+    That is its backward, where ``problem`` has room for what any plan needs, and masks that only a replay reads, which
+    ``problem`` leaves out.
+    """
     keys = list(zip(problem.order, plans, strict=True))
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     kinds = tuple(_kind_under(problem.kinds[k], plan) for k, plan in numbers)
-    return replace(problem, kinds=kinds, order=tuple(numbers[key] for key in keys))
+    read = (shared_input_bytes(problem.kinds[k].ledger, rebuilt_ops(problem.kinds[k], plan)) for k, plan in numbers)
+    order = tuple(numbers[key] for key in keys)
+    return replace(problem, kinds=kinds, order=order, shared=max(problem.shared, *read))
 
 
 def _kind_under(kind: Kind, plan: LayerPlan) -> Kind:
@@ -72,10 +78,14 @@ def _kind_under(kind: Kind, plan: LayerPlan) -> Kind:
     return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=held))
 
 
-def shared_input_bytes(ledger: LayerLedger) -> int:
-    """Bytes of the inputs that all layers share (masks, rotary tables) and that autograd saves: they count once."""
+def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset()) -> int:
+    """Bytes of the inputs that all layers share (masks, rotary tables): they count once.
+
+    Alive are those that autograd saves, and those that the ops running ``again`` read.
+    """
     inputs = [b for b in ledger.buffers if b.source is Source.INPUT]
-    return sum(b.nbytes for b in inputs[1:] if b.saved)
+    read = {b for op in again for b in ledger.ops[op].inputs}
+    return sum(b.nbytes for b in inputs[1:] if b.saved or b.index in read)
 
 
 def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:

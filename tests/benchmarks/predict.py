@@ -138,10 +138,12 @@ def predicted_held(name: str, lora: bool, ids: torch.Tensor) -> dict[str, int]:
     model = build(name, lora, ids.device)
     ledgers = ledgers_of(model, ids)
     problem = assemble(ledgers, calibration(ids.device))
-    return {
-        policy: assess(problem, layer_plans(model, ledgers, policy, problem), HeadOption(1, 0)).held + problem.shared
-        for policy in POLICIES
-    }
+    found = {}
+    for policy in POLICIES:
+        plans = layer_plans(model, ledgers, policy, problem)
+        planned = under(problem, plans)
+        found[policy] = assess(planned, plans, HeadOption(1, 0)).held + planned.shared
+    return found
 
 
 def counted_held(name: str, lora: bool, policy: str, ids: torch.Tensor) -> tuple[int, bool]:

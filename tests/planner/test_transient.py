@@ -100,3 +100,14 @@ def test_the_peak_of_a_real_step(name, policy):
         model(input_ids=ids, labels=ids).loss.backward()
     handle.restore()
     assert assess(under(problem, plans), plans, head).peak == pytest.approx(meter.peak_bytes, rel=0.05)
+
+
+def test_a_mask_that_only_a_replay_reads_counts_where_there_is_one():
+    b = Builder()
+    x, mask = b.buffer(10, Source.INPUT), b.buffer(7, Source.INPUT)
+    (y,) = b.op([x, mask], [(10, True)])
+    ledger = b.ledger()
+    problem = assemble([ledger, ledger], RATES)
+    kept, dropped = LayerPlan(frozenset({y})), LayerPlan(frozenset())
+    assert problem.shared == under(problem, [kept, kept]).shared == 0
+    assert under(problem, [dropped, kept]).shared == 7
