@@ -27,15 +27,21 @@ class Bench:
     """
 
     def __init__(
-        self, rivals: Mapping[str, Rival], tokens: tuple[int, int], *, dtype: str = "fp32", **shape: int
+        self,
+        rivals: Mapping[str, Rival],
+        tokens: tuple[int, int],
+        *,
+        bf16: bool = False,
+        weights: torch.dtype = torch.float32,
+        **shape: int,
     ) -> None:
-        """``dtype``: "fp32", "bf16" (autocast over fp32 weights) or "bf16-weights"."""
-        self.autocast = dtype == "bf16"
+        """``bf16`` is autocast, as with ``TrainingArguments(bf16=True)``; ``weights`` what the model is loaded in."""
+        self.bf16 = bf16
         torch.set_num_threads(1)
         torch.manual_seed(0)
         config = LlamaConfig(vocab_size=500, use_cache=False, **shape)
         self.model: nn.Module = AutoModelForCausalLM.from_config(
-            config, attn_implementation="sdpa", dtype=torch.bfloat16 if dtype == "bf16-weights" else torch.float32
+            config, attn_implementation="sdpa", dtype=weights
         ).train()
         self.layers = list(self.model.model.layers)
         self.ids = torch.randint(0, 500, tokens)
@@ -54,7 +60,7 @@ class Bench:
 
     def loss(self) -> torch.Tensor:
         """The model's own loss."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
             loss: torch.Tensor = self.model(input_ids=self.ids, labels=self.ids).loss
         return loss
 

@@ -102,7 +102,8 @@ def main() -> int:
     parser.add_argument("--dtype", choices=GOALS, default="fp32")
     add_out(parser)
     options = parser.parse_args()
-    bench = Bench(rivals_here(), (2, 512), dtype=options.dtype, **SHAPE)
+    weights = torch.bfloat16 if options.dtype == "bf16-weights" else torch.float32
+    bench = Bench(rivals_here(), (2, 512), bf16=options.dtype == "bf16", weights=weights, **SHAPE)
     add_budgets(bench)
     rows = measure(bench, options.rounds)
     missed = misses(rows, options.dtype)
