@@ -138,11 +138,18 @@ def rule(code: str | None, every: bool, output_format: str) -> int:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @click.option("--output-format", type=click.Choice(("text", "json")), default="text", show_default=True)
-def explain(paths: tuple[str, ...], output_format: str) -> int:
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A configuration (YAML, JSON) that the scripts run with.",
+)
+def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]) -> int:
     """Say which checkpointing will really hold in a script, and which line decides it."""
     from .explain_files import explain_files
 
-    return explain_files(paths, output_format)
+    return explain_files(paths, output_format, configs)
 
 
 @cli.command(context_settings=_CONTEXT)

@@ -11,7 +11,7 @@ from .facts.origin import origin
 from .facts.program import read_program
 from .facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
 from .model import events as e
-from .model.hf import KWARGS, SWITCHES, args_of, enable_reentrant, is_args
+from .model.hf import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
 from .model.modes import Modes
 from .model.run import Run
 from .model.types import class_names, is_hf_model, unwrapped
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .facts.calls import Call
     from .facts.local import FindModule
     from .facts.values import Value
+    from .facts.walk import Program
 
 _FSDP_PLUGIN = "accelerate.FullyShardedDataParallelPlugin"
 _ASKS = "asks the Trainer for: "
@@ -38,13 +39,19 @@ def explain(
 
     ``find_module`` gives the project's modules that it imports. Raises SyntaxError.
     """
-    run = Run(read_program(text, filename, find_module), Versions(versions))
+    return explain_program(read_program(text, filename, find_module), versions)
+
+
+def explain_program(program: Program, versions: Mapping[str, str]) -> Explanation:
+    """The same for a script that was read already, together with the configurations it runs with."""
+    run = Run(program, Versions(versions))
     story = _Story(run)
     for order, event in sorted(_moments(run), key=lambda moment: moment[0]):
         story.tell(order, event)
     steps = [*story.steps, *_writes(run)]
     unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
-    return Explanation(filename, tuple(unique), tuple(model.verdict(_caveat(run, model)) for model in story.models))
+    verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
+    return Explanation(program.filename, tuple(unique), verdicts)
 
 
 def _moments(run: Run) -> Iterator[tuple[int, e.Event | Call]]:
@@ -77,21 +84,21 @@ class _Story:
             self.steps.append((order, _step(event.node, effect)))
 
     def _effect(self, event: e.Event | Call) -> str:
-        where, when = _where(event.node), condition(event.place)
+        place, when = _where(event.node), condition(event.place)
         match event:
             case e.HfEnable():
                 state = State(True, enable_reentrant(self.run, event))
-                return self._model(event.model, event.node).change(where, state, when)
+                return self._model(event.model, event.node).change(place, state, when)
             case e.HfDisable():
-                return self._model(event.model, event.node).change(where, State(False), when)
+                return self._model(event.model, event.node).change(place, State(False), when)
             case e.KbitPrepare():
-                return self._model(event.model, event.node).change(where, _prepared(event), when)
+                return self._model(event.model, event.node).change(place, _prepared(event), when)
             case e.TrainerArgs():
                 return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
             case e.TrainerBuild():
                 return self._train(event, when)
             case e.ApplyCheckpointing():
-                changed = self._model(event.model, event.node).change(where, State(True, event.reentrant), when)
+                changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
                 return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"
             case e.CheckpointWrap():
                 return _under(when, f"wraps a module, {variant(event.reentrant)}")
@@ -125,9 +132,10 @@ class _Story:
         args, wanted = wishes[0]
         if any(other.state != wanted.state for _, other in wishes):
             wanted = Asked(State(None))
-        if _wraps_layers(args):
-            model.change(_where(args.node), State(True, False), when)
-            return f"{_WRAPPED} (from {_words(args.node)})"
+        wrapping = _wraps_layers(args)
+        if wrapping is not None:
+            model.change(_where(wrapping), State(True, False), when)
+            return f"{_WRAPPED} (from {_words(wrapping)})"
         if wanted.state.on is False:
             return f"leaves the model as it is: {model.state}"
         replaced = "; replaces what was asked for before" if model.history and wanted.state.on else ""
@@ -149,11 +157,14 @@ def _prepared(event: e.KbitPrepare) -> State:
     return State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
 
 
-def _wraps_layers(args: e.TrainerArgs) -> bool:
-    """Whether the Trainer has accelerate wrap the layers, as its FSDP settings can ask for."""
+def _wraps_layers(args: e.TrainerArgs) -> ast.AST | None:
+    """What in the FSDP settings of the Trainer makes accelerate wrap the layers; None when nothing does."""
     settings = args.call.keyword("fsdp_config")
     names = ("activation_checkpointing", "fsdp_activation_checkpointing")
-    return isinstance(settings, Dict) and any(_checkpoints(settings.get(name)) for name in names)
+    if not isinstance(settings, Dict):
+        return None
+    asking = [settings.get(name) for name in names if _checkpoints(settings.get(name))]
+    return where(asking[0], args.node) if asking else None
 
 
 def _is_model(value: Value) -> bool:

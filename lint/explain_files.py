@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .explain import explain
+from .explain import explain, explain_program
 from .local_modules import LocalModules
 from .print_report import CLEAN, FAILURE
 from .project_versions import versions_of
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from .notebook import Notebook
 
 
-def explain_files(paths: Iterable[str], output_format: str) -> int:
-    """Print the explanation of each file and return the exit status."""
+def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, ...] = ()) -> int:
+    """Print the explanation of each file, run with ``configs``, and return the exit status."""
     explained: list[tuple[Explanation, Notebook | None]] = []
     status = CLEAN
     for path in paths:
         try:
-            explained.append(_explain_file(path))
+            explained.append(_explain_file(path, configs))
         except (OSError, SourceError, SettingsError) as error:
             print(f"error: {path}: {error}", file=sys.stderr)
             status = FAILURE
@@ -42,11 +42,16 @@ def explain_files(paths: Iterable[str], output_format: str) -> int:
     return status
 
 
-def _explain_file(path: str) -> tuple[Explanation, Notebook | None]:
+def _explain_file(path: str, configs: tuple[str, ...]) -> tuple[Explanation, Notebook | None]:
     with open(path, "rb") as file:
         source = read_source(path, file.read())
     settings = find_settings(os.path.dirname(path) or ".", {})
     versions = {**versions_of(source.text, path), **dict(settings.versions)}
+    if configs:
+        from .configs.check import read_run
+        from .configs.runs import RunFiles
+
+        return explain_program(read_run(source, RunFiles(path, configs)).program, versions), source.notebook
     return explain(source.text, path, versions, LocalModules(path)), source.notebook
 
 

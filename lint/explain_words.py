@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from .explain_state import State, variant
+from .facts.origin import setting_line
 from .facts.parsers import Given
 from .facts.values import Absent, equals, options, truth
 from .model.hf import KWARGS, SWITCHES, default_switch, is_enabled, trainer_kwargs, trainer_reentrant
@@ -23,7 +24,7 @@ _SWITCH = {True: "on", False: "off", None: "undecided"}
 
 def code(node: ast.AST) -> str:
     """The text of ``node`` on one line, shortened."""
-    text = " ".join(ast.unparse(node).split())
+    text = setting_line(node) or " ".join(ast.unparse(node).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .runs import RunFiles
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """What is known of a run."""
 
     program: Program
@@ -72,13 +72,13 @@ def _check_run(
     versions: Mapping[str, str],
     reported: Callable[[str], bool],
 ) -> list[Finding]:
-    script = _text_of(run.script, source) if run.script is not None else ""
+    script = _text_of(run.script, source) or ""
     place = run.script or source.filename
     try:
-        parts = _parts(source, run, script or "")
+        parts = read_run(source, run)
     except SyntaxError as error:
         return [_no_python(source, error)] if run.script == source.filename else []
-    joined = Run(parts.program, Versions({**versions_of(script or "", place), **versions}))
+    joined = Run(parts.program, Versions({**versions_of(script, place), **versions}))
     # What one file says may concern a rule that is triggered by what another one says.
     known = load_rules() if len(run.files) > 1 else candidates(source.text)
     rules = [rule for rule in known if joined.versions.admit(rule.versions)]
@@ -102,7 +102,12 @@ def _of_code(proposed: list[tuple[Rule, Report]], program: Program, reported: Ca
     return confirm(wanted, program)
 
 
-def _parts(source: Source, run: RunFiles, script: str) -> _Parts:
+def read_run(source: Source, run: RunFiles) -> Parts:
+    """The program of ``run`` with what its configurations make of it. Raises SyntaxError.
+
+    ``source`` is the file of the run that is looked at, with its text as it is now; the others are read from disk.
+    """
+    script = _text_of(run.script, source) or ""
     modules = LocalModules(run.script) if run.script is not None else None
     program = read_program(script, run.script or source.filename, modules)
     configs = [config for name in run.configs if (config := _config(name, source)) is not None]
@@ -116,7 +121,7 @@ def _parts(source: Source, run: RunFiles, script: str) -> _Parts:
         config.kind.add(config, program)
     for config in left:
         config.kind.apply(config, program)
-    return _Parts(program, documents)
+    return Parts(program, documents)
 
 
 def _config(filename: str, source: Source) -> Config | None:

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.origin import mark_setting, setting_span
+from ..facts.origin import mark_setting, setting_line, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
 from ..finding import Span
 from ..source import line_starts
@@ -62,8 +62,8 @@ class Document:
 
     def place(self, node: ast.AST, begin: int, end: int) -> None:
         """Say that ``node`` stands at these characters: the place that a finding about it shows."""
-        span = self.span(begin, end)
-        mark_setting(node, self.filename, span)
+        line = self.text[self.line_start(begin) : self.line_end(begin)].strip()
+        mark_setting(node, self.filename, self.span(begin, end), line)
 
     def place_entry(self, node: ast.AST, entry: Entry) -> None:
         """Put ``node`` where ``entry`` stands: all of it, or its key when the value goes on below."""
@@ -73,9 +73,9 @@ class Document:
 
     def place_like(self, node: ast.AST, other: ast.AST) -> None:
         """Put ``node`` where ``other`` is."""
-        span = setting_span(other)
-        if span is not None:
-            mark_setting(node, self.filename, span)
+        span, line = setting_span(other), setting_line(other)
+        if span is not None and line is not None:
+            mark_setting(node, self.filename, span, line)
 
     def _value(self, node: Node, entry: Entry | None) -> Value:
         # What an alias stands for is one value, however often it is named.

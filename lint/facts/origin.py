@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _FIELD = "_ckpt_lint_file"
 _SETTING = "_ckpt_lint_setting"
+_LINE = "_ckpt_lint_line"
 
 
 def mark(tree: ast.Module, filename: str) -> None:
@@ -26,10 +27,11 @@ def origin(node: ast.AST) -> str | None:
     return cast("str | None", getattr(node, _FIELD, None))
 
 
-def mark_setting(node: ast.AST, filename: str, span: Span) -> None:
-    """Put ``node``, which stands for a setting, where a configuration file has that."""
+def mark_setting(node: ast.AST, filename: str, span: Span, line: str) -> None:
+    """Put ``node``, which stands for a setting, where a configuration file has that; ``line`` is what the line says."""
     setattr(node, _FIELD, filename)
     setattr(node, _SETTING, span)
+    setattr(node, _LINE, line)
     node.lineno, node.end_lineno = span.line, span.end_line  # type: ignore[attr-defined]
     node.col_offset, node.end_col_offset = span.column - 1, span.end_column - 1  # type: ignore[attr-defined]
 
@@ -37,3 +39,8 @@ def mark_setting(node: ast.AST, filename: str, span: Span) -> None:
 def setting_span(node: ast.AST | None) -> Span | None:
     """Where a node of a configuration file stands; None for one of a program."""
     return cast("Span | None", getattr(node, _SETTING, None))
+
+
+def setting_line(node: ast.AST) -> str | None:
+    """What the line of a configuration file says that ``node`` stands on; None for one of a program."""
+    return cast("str | None", getattr(node, _LINE, None))

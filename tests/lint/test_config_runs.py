@@ -114,7 +114,7 @@ def test_the_note_shows_the_line_in_the_other_file(project):
 
 
 def test_a_loop_of_its_own_gets_the_launchers_plugin(project):
-    assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == ["fsdp.yaml:4:1 CKPT109"]
+    assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == ["fsdp.yaml:6:3 CKPT109"]
     (project / "fsdp.yaml").write_text(ACCELERATE.replace("fsdp_version: 2", "fsdp_version: 1"))
     assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == []
 
@@ -245,3 +245,12 @@ def test_suppressions_and_baseline_of_a_run(project):
     arguments = ("sft.py", "--config", "fsdp.yaml", "--baseline", "known.json")
     assert lint(*arguments, "--write-baseline", cwd=project).returncode == 0
     assert lint(*arguments, cwd=project).returncode == 0
+
+
+def test_explain_says_which_file_decides(project):
+    said = lint("explain", "trl_sft.py", "--config", "recipe.yaml", cwd=project).stdout
+    assert "recipe.yaml:4 | gradient_checkpointing: true\n" in said
+    assert "; decided by recipe.yaml:4" in said
+    said = lint("explain", "loop.py", "--config", "fsdp.yaml", cwd=project).stdout
+    assert "fsdp.yaml:6 | fsdp_activation_checkpointing: true\n" in said
+    assert "on, non-reentrant; decided by fsdp.yaml:6" in said

@@ -62,7 +62,13 @@ def _plugin(document: Document, program: Program) -> Call:
     given = {("fsdp_version" if name == "version" else name): value for name, value in chosen.items.items()}
     section = _section(document, "fsdp_config")
     keys = {("fsdp_version" if name == "version" else name): _key(section, name) for name in _DEFAULTS}
-    return call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys, section=section)
+    call = call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys, section=section)
+    # The launcher is there before the script begins.
+    call.order = 0
+    switch = given["activation_checkpointing"].node
+    if switch is not None:
+        document.place_like(call.node, switch)
+    return call
 
 
 def _key(section: Dict, name: str) -> str:
