@@ -119,7 +119,8 @@ def read_run(source: Source, run: RunFiles) -> Parts:
         join_command_line(command, program)
     for config in left:
         config.kind.add(config, program)
-    for config in left:
+    # accelerate's may name DeepSpeed's, whatever the order in which they were given.
+    for config in sorted(left, key=lambda config: config.kind.label.lower()):
         config.kind.apply(config, program)
     return Parts(program, documents)
 

@@ -155,6 +155,18 @@ def test_a_deepspeed_file_that_the_script_names(project):
     assert found("train.py", "--config", "ds.json", cwd=project) == []
 
 
+def test_a_deepspeed_file_that_the_launchers_configuration_names(project):
+    (project / "launch.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    (project / "train.py").write_text(
+        'from transformers import Trainer, TrainingArguments\n\nTrainer("base", args=TrainingArguments("out")).train()\n'
+    )
+    for configs in (("ds.json", "launch.yaml"), ("launch.yaml", "ds.json")):
+        options = [word for config in configs for word in ("--config", config)]
+        assert found("train.py", *options, cwd=project) == ["launch.yaml:4:3 CKPT207"]
+
+
 def test_fixes_of_a_run_end(project):
     configs = ("--config", "recipe.yaml", "--config", "fsdp.yaml")
     assert lint("trl_sft.py", *configs, "--fix", "--unsafe-fixes", cwd=project).returncode == 0
