@@ -7,6 +7,8 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
@@ -15,6 +17,8 @@ from transformers import (
     MixtralConfig,
     PretrainedConfig,
     Qwen3Config,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 VOCABULARY = 256
@@ -75,6 +79,22 @@ def build_vlm() -> nn.Module:
     }  # fmt: skip
     torch.manual_seed(0)
     return Gemma3ForConditionalGeneration(Gemma3Config(text_config=dict(_SMALL), vision_config=vision)).train()
+
+
+def build_encoder() -> nn.Module:
+    """BERT with three layers and its dropout of 0.1."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    return BertForMaskedLM(BertConfig(**sizes, vocab_size=VOCABULARY)).train()
+
+
+def build_encoder_decoder() -> nn.Module:
+    """T5 with two layers a side and its dropout of 0.1; the decoder, whose config is its own, keeps no cache."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 4, "d_kv": 8, "vocab_size": VOCABULARY}
+    model = T5ForConditionalGeneration(T5Config(**sizes, decoder_start_token_id=0))
+    model.config.use_cache = model.decoder.config.use_cache = False
+    return model.train()
 
 
 def batch(size: int = 2, length: int = 12) -> torch.Tensor:

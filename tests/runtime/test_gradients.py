@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from hf_ckpt import apply
 from hf_ckpt.engine import Mode
 from hf_ckpt.errors import PolicyError
 
-from .models import ARCHITECTURES, batch, build, same, step
+from .models import ARCHITECTURES, batch, build, build_encoder, build_encoder_decoder, same, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
 
 POLICIES = (
     "none",
@@ -76,6 +83,24 @@ def test_bitwise(name: str, lora: bool, bf16: bool, engine: str) -> None:
     assert held["full"] < held["balanced"] < held["none"]
     assert held["full"] < held["every(2)"] < held["none"]
     assert held["nothing_saveable"] <= held["dots_saveable"] < held["none"]
+
+
+@pytest.mark.parametrize("make", [build_encoder, build_encoder_decoder])
+def test_encoders_and_encoder_decoders(make: Callable[[], nn.Module]) -> None:
+    model = make()
+    reference = step(model)
+    for policy, engine in (
+        ("balanced", "traced"),
+        ("budget=0.5", "traced"),
+        ("segments(2)", "traced"),
+        ("full", "torch"),
+    ):
+        handle = apply(model, policy, engine=engine)
+        assert same(step(model), reference), policy
+        with handle.measure():
+            assert same(step(model), reference), policy
+        assert any(layer.replays for layer in handle.report().layers)
+        handle.restore()
 
 
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
