@@ -3,8 +3,8 @@
 ## What it does
 Flags `TrainingArguments` (or a trl config, where checkpointing is on unless it is switched off) with FSDP enabled,
 `activation_checkpointing` true in `fsdp_config`, and checkpointing switched on in the arguments too. FSDP may also be
-set up by the accelerate configuration that the script is checked with (`ckpt-lint train.py --config fsdp.yaml`), and the
-arguments may stand in a YAML or JSON file.
+set up by the accelerate configuration that the script is checked with (`ckpt-lint train.py --config fsdp.yaml`), and
+the arguments may stand in a YAML or JSON file.
 
 ## Why is this bad?
 The Trainer refuses: building it raises a ValueError, after the model has been loaded. In trl it takes only the FSDP

@@ -2,8 +2,8 @@
 
 ## What it does
 Reports a file (or a notebook cell) that is not valid Python, not a notebook, or not text in the encoding it declares,
-and a YAML or JSON file with a key about checkpointing that is not valid YAML or JSON (templates and lines of JSON are no
-such files). The other files are checked all the same.
+and a YAML or JSON file with a key about checkpointing that is not valid YAML or JSON (templates and lines of JSON are
+no such files). The other files are checked all the same.
 
 ## Why is this bad?
 Nothing in the file was checked, so silence would look like a clean result.
