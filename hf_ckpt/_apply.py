@@ -60,7 +60,7 @@ def apply(
     (sums, products, casts, copies) and calls the eager kernels of all others (reductions, matrix products, exp), so
     gradients stay the same to the last bit; every compiled kernel is compared with the uncompiled rebuild at its first
     use, and a slice that differs or does not compile runs uncompiled, with one line in the log and the report.
-    Compiling takes seconds to a minute for each kind of layer and plan; it pays where layers are large.
+    Compiling takes seconds to a minute for each kind of layer and plan; measure with ``hf-ckpt bench`` whether it pays.
 
     Raises PolicyError (the policy is malformed or contradicts itself), ModelStructureError (no decoder layers) and
     ConflictError (a checkpoint wrapper or another policy is on the model already); the model is then as it was.
