@@ -231,8 +231,9 @@ def main() -> None:
             result["torchfix"] = compare_with_torchfix(options.torchfix, os.path.join(folder, "corpus"), folder)
     if options.out:
         record = {
-            "command": "python tests/benchmarks/lint_speed.py "
-            f"--rounds {options.rounds}{' --torchfix PYTHON' if options.torchfix else ''}",
+            "command": f"python tests/benchmarks/lint_speed.py --rounds {options.rounds}"
+            + (" --corpus FOLDER ..." if options.corpus else "")
+            + (" --torchfix PYTHON" if options.torchfix else ""),
             "device": f"{os.cpu_count()}-core {platform.machine()} CPU, CPU seconds of whole processes",
             "versions": versions_of(options.torchfix),
             "goals": GOALS,
