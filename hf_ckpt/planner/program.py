@@ -21,8 +21,8 @@ TIME_LIMIT = 0.7
 #: Relative distance from the optimum at which the search may stop.
 GAP = 1e-4
 
-#: What ``milp`` answers when time is up; without a plan (on a machine that is very busy) it is given all it needs.
-OUT_OF_TIME = 1
+#: What ``milp`` answers when the rows contradict each other.
+INFEASIBLE = 2
 
 #: A linear expression: coefficient by variable.
 Row = dict[int, float]
@@ -84,23 +84,27 @@ class Program:
         self.rows.append((row, bound))
 
     def minimise(self, cost: Mapping[int, float]) -> Optimum | None:
-        """The values of least cost, or None when the rows contradict each other."""
+        """The values of least cost, or None when the rows contradict each other.
+
+        Raises RuntimeError when HiGHS finds neither.
+        """
         entries = [(i, j, v) for i, (row, _) in enumerate(self.rows) for j, v in row.items()]
         i, j, v = zip(*entries, strict=True)
         matrix = csr_array((v, (i, j)), shape=(len(self.rows), len(self.upper)))
         weights = np.zeros(len(self.upper))
         weights[list(cost)] = np.array(list(cost.values())) / (max(cost.values(), default=0.0) or 1.0)
-        for seconds in (TIME_LIMIT, np.inf):
+        # HiGHS's presolve writes to stdout now and then, and these programs are small. Without it a search now and then
+        # ends in "solve error", or out of time on a busy machine: then everything is allowed.
+        for options in ({"time_limit": TIME_LIMIT, "presolve": False}, {"presolve": True}):
             result = milp(
                 weights,
                 integrality=self.integral,
                 bounds=Bounds(0, self.upper),
                 constraints=LinearConstraint(matrix, -np.inf, [bound for _, bound in self.rows]),
-                # HiGHS's presolve writes to stdout now and then, and these programs are small.
-                options={"time_limit": seconds, "mip_rel_gap": GAP, "presolve": False},
+                options={"mip_rel_gap": GAP, **options},
             )
             if result.x is not None:
                 return Optimum(np.asarray(result.x, dtype=np.float64), float(result.mip_gap or 0.0))
-            if result.status != OUT_OF_TIME:
+            if result.status == INFEASIBLE:
                 return None
-        return None
+        raise RuntimeError(f"the plan's linear program could not be solved: {result.message}")

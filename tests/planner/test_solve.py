@@ -15,6 +15,8 @@ from hf_ckpt.planner import program
 from hf_ckpt.planner.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
 from hf_ckpt.planner.solve import least_held, least_peak, solve
 
+#: Seconds of processor time. A tenth of a second is usual; what this catches is a search that does not end.
+LONG = 5.0
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -133,19 +135,19 @@ def peak_of_keeping_everything(problem):
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.66, 0.9])
 @pytest.mark.parametrize("link", [None, HostLink(25e9)], ids=["rebuild", "offload"])
-def test_eighty_layers_take_less_than_a_second(share, link):
+def test_eighty_layers_are_solved_at_once(share, link):
     problem = full_stack(link=link)
     limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
     start = time.process_time()
     solution = solve(problem, limits)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < LONG
     assert solution.predicted.within(limits)
 
 
 @pytest.mark.parametrize("pattern", [(0, 1), (0, 0, 0, 1), (0, 0, 0, 0, 0, 1)])
 @pytest.mark.parametrize("gradients", [0, 400 << 20])
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(pattern, gradients, share, monkeypatch):
+def test_alternating_kinds_are_solved_to_the_optimum_at_once(pattern, gradients, share, monkeypatch):
     monkeypatch.setattr(program, "TIME_LIMIT", 60.0)  # of wall clock, and the machine may be busy
     thin = dataclasses.replace(llama_kind(inner=8192), gradients=gradients * 2 // 3)
     full = dataclasses.replace(llama_kind(), gradients=gradients)
@@ -153,7 +155,7 @@ def test_alternating_kinds_are_solved_to_the_optimum_in_less_than_a_second(patte
     limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
     start = time.process_time()
     solution = solve(problem, limits)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < LONG
     assert solution.predicted.within(limits)
     assert solution.gap <= program.GAP
 
