@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from .events import Event
     from .run import Run
 
 SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
@@ -100,9 +101,16 @@ def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
     return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
 
 
-def default_versions(kwargs: Value) -> str | None:
-    """The versions that run the reentrant variant because ``kwargs`` are not given; None when they are."""
-    is_left_open = isinstance(kwargs, Absent) or (isinstance(kwargs, Const) and kwargs.value is None)
+def default_versions(setting: Event) -> str | None:
+    """The versions that run the reentrant variant because ``setting`` does not say which; None when it does."""
+    match setting:
+        case HfEnable():
+            kwargs = setting.kwargs
+        case TrainerArgs():
+            kwargs = trainer_kwargs(setting.kwargs)
+        case _:
+            return None
+    is_left_open = any(isinstance(option, Absent) or equals(option, None) for option in options(kwargs))
     return "transformers<5.0" if is_left_open else None
 
 

@@ -149,9 +149,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Result, equals, same
 from ..finding import Applicability, Severity
-from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint
+from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint, TrainerArgs
 from ..model.gradless import is_gradless, may_be_frozen
-from ..model.hf import enable_reentrant, is_enabled, trainer_reentrant, trainers_of
+from ..model.hf import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.modes import is_gradient_free
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -159,7 +159,6 @@ from ..model.types import unwrapped
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
@@ -220,23 +219,24 @@ def _image_classifiers(run: Run) -> Iterator[Report]:
         model = unwrapped(adapter.model)
         if not isinstance(model, Result) or "ForImageClassification" not in canonical(model.call.name):
             continue
-        for node in _reentrant_later(run, adapter):
+        for setting in _reentrant_later(run, adapter):
             yield Report(
-                node,
+                setting.node,
                 "behind frozen patch embeddings, no input of a reentrant checkpoint needs a gradient, so the adapter "
                 'gets none; write `"use_reentrant": False`',
                 notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
+                versions=default_versions(setting),
             )
 
 
-def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[ast.AST]:
+def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable | TrainerArgs]:
     """What switches the reentrant variant on for a model that has the adapter already."""
     attached = Result(adapter.call)
     enables = [enable for enable in run.of(HfEnable) if same(unwrapped(enable.model), unwrapped(adapter.model))]
     for enable in enables:
         after = enable.order > adapter.order and enable.place.walk == adapter.place.walk
         if enable_reentrant(run, enable) and after and same(enable.model, attached):
-            yield enable.node
+            yield enable
     for _, args, value in trainers_of(run, attached):
         if not enables and is_enabled(run, args, value) and trainer_reentrant(run, args):
-            yield args.node
+            yield args

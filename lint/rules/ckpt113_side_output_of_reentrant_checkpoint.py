@@ -146,6 +146,7 @@ from ..finding import Applicability, Severity
 from ..model.active import reentrant_settings
 from ..model.events import TorchCheckpoint
 from ..model.gradless import carries_gradient
+from ..model.hf import default_versions
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import is_hf_model, unwrapped
 from ..model.words import CHECKPOINT
@@ -189,6 +190,7 @@ def _router_logits(run: Run) -> Iterator[Report]:
                 "the reentrant variant detaches the router logits, so the routers get no gradient from the auxiliary "
                 'loss; write `"use_reentrant": False`',
                 notes=(Remark(node, "the auxiliary loss is switched on here"),),
+                versions=default_versions(setting),
             )
 
 

@@ -102,6 +102,7 @@ from ..facts.values import Element, Result, Seq, Value, is_absent
 from ..finding import Severity
 from ..model.active import reentrant_settings
 from ..model.events import TorchCheckpoint
+from ..model.hf import default_versions
 from ..model.randomness import own_guards, tests_training
 from ..model.report import Remark, Report
 
@@ -126,6 +127,7 @@ def check(run: Run) -> Iterator[Report]:
                 "with `inputs`, the backward pass cannot enter a reentrant checkpoint: parameters in it get no "
                 "gradient, without a word, or the step raises an error; write `use_reentrant=False` or drop `inputs`",
                 notes=(Remark(setting.node, "this checkpoint is reentrant"),),
+                versions=default_versions(setting),
             )
 
 

@@ -81,7 +81,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
-from ..model.hf import SWITCHES, overriding_trainer, trainer_reentrant
+from ..model.hf import SWITCHES, default_versions, overriding_trainer, trainer_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.variant import hf_kwargs_reentrant
 
@@ -107,6 +107,7 @@ def check(run: Run) -> Iterator[Report]:
                 "pass them to its `TrainingArguments`",
                 notes=(Remark(args.node, "these arguments hold"), Remark(trainer.node, "this Trainer gets the model")),
                 fix=_move(enable.kwargs, args),
+                versions=default_versions(args) if _rests_on_reentrant(run, enable.kwargs, args) else None,
             )
 
 
@@ -114,9 +115,18 @@ def _differ(run: Run, asked: Dict, args: TrainerArgs) -> bool:
     variant, holds = hf_kwargs_reentrant(asked, default=None), trainer_reentrant(run, args)
     if variant is not None and holds is not None and variant != holds:
         return True
+    return holds is not None and bool(_lost(asked, args))
+
+
+def _lost(asked: Dict, args: TrainerArgs) -> set[str]:
+    """What the Trainer's arguments leave out beside the variant."""
     kept = args.kwargs.items if isinstance(args.kwargs, Dict) else {}
-    lost = set(asked.items) - set(kept) - {"use_reentrant"}
-    return holds is not None and bool(lost)
+    return set(asked.items) - set(kept) - {"use_reentrant"}
+
+
+def _rests_on_reentrant(run: Run, asked: Dict, args: TrainerArgs) -> bool:
+    """Whether the only difference is that the Trainer runs the reentrant variant."""
+    return trainer_reentrant(run, args) is True and not _lost(asked, args)
 
 
 def _move(asked: Dict, args: TrainerArgs) -> Rewrite | None:

@@ -146,7 +146,7 @@ def check(run: Run) -> Iterator[Report]:
         for enable in run.of(HfEnable):
             if root(enable.model) is root(unit.module) and enable_reentrant(run, enable):
                 found = _report(enable.node, unit, _key_change(enable.kwargs))
-                yield found._replace(versions=default_versions(enable.kwargs))
+                yield found._replace(versions=default_versions(enable))
 
 
 def _segments(run: Run, unit: Fsdp1Wrap) -> list[Checkpoint]:

@@ -257,10 +257,10 @@ def check(run: Run) -> Iterator[Report]:
         for enable in run.of(HfEnable):
             together = root(enable.model) is root(wrap.module) and not enable.place.excludes(wrap.place)
             if finds and together and enable_reentrant(run, enable):
-                yield _hf_report(enable.kwargs, enable.node, wrap.node)
+                yield _hf_report(enable, wrap.node)
     for args, value in _distributed_arguments(run):
         if is_enabled(run, args, value) and trainer_reentrant(run, args):
-            yield _hf_report(args.kwargs, args.node, None)
+            yield _hf_report(args, None)
 
 
 def _reentrant_segments(run: Run, wrap: DdpWrap) -> list[Checkpoint]:
@@ -290,11 +290,12 @@ def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:
     return any(root(attach.model) is root(trainer.model) for attach in run.of(AdapterAttach))
 
 
-def _hf_report(kwargs: Value, call: ast.Call, wrap: ast.Call | None) -> Report:
+def _hf_report(setting: HfEnable | TrainerArgs, wrap: ast.Call | None) -> Report:
+    kwargs = setting.kwargs
     literal = kwargs.node if isinstance(kwargs, Dict) and isinstance(kwargs.node, ast.Dict) else None
     change = SetKey(literal, "use_reentrant", "False") if literal is not None else None
-    report = _report(literal if literal is not None else call, wrap, change)
-    return report._replace(versions=default_versions(kwargs))
+    report = _report(literal if literal is not None else setting.node, wrap, change)
+    return report._replace(versions=default_versions(setting))
 
 
 def _report(node: ast.AST, wrap: ast.Call | None, change: SetKeyword | SetKey | None) -> Report:

@@ -129,6 +129,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import equals
 from ..finding import Severity
 from ..model.events import TorchCheckpoint
+from ..model.hf import default_versions
 from ..model.outputs import Derived, forwards
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINT, RECOMPUTES, together
@@ -163,6 +164,7 @@ def check(run: Run) -> Iterator[Report]:
                 "the reentrant variant supports only a plain `backward()`: this raises a RuntimeError or gives "
                 "gradients without a graph; write `use_reentrant=False`",
                 notes=(Remark(cause.cause.node, "this checkpoint is reentrant"),),
+                versions=default_versions(cause.cause),
             )
     for call in run.calls_to(*_TRANSFORMS):
         inside = run.bodies.of(call.argument(0, "func")).calls

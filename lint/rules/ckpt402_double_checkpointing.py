@@ -201,7 +201,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Result
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
-from ..model.hf import enable_reentrant
+from ..model.hf import default_versions, enable_reentrant
 from ..model.names import canonical
 from ..model.nested import inner_checkpoint
 from ..model.region import classes_checked
@@ -231,7 +231,8 @@ def check(run: Run) -> Iterator[Report]:
             variants = event.reentrant, enable_reentrant(run, enable)
             together = root(enable.model) is root(event.module) and not enable.place.excludes(event.place)
             if together and None not in variants and any(variants):
-                yield _report(event, Remark(enable.node, "the model checkpoints its layers itself"))
+                found = _report(event, Remark(enable.node, "the model checkpoints its layers itself"))
+                yield found._replace(versions=None if event.reentrant else default_versions(enable))
     for apply in run.of(ApplyCheckpointing):
         accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
         if (part := _part_of_another(run, accepted)) is not None:

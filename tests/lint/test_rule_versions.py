@@ -96,3 +96,75 @@ def test_a_variant_that_an_older_release_may_choose_is_not_compared():
     """
     assert [code for code, _, _ in found(code)] == ["CKPT202"]
     assert found(code, transformers=">=4.40,<5") == []
+
+
+CLASSIFIER = """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageClassification
+
+    model = get_peft_model(AutoModelForImageClassification.from_pretrained("m"), LoraConfig())
+    model.train()
+    model.gradient_checkpointing_enable(KWARGS)
+"""
+CLASSIFIER_BY_TRAINER = """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageClassification, Trainer, TrainingArguments
+
+    model = get_peft_model(AutoModelForImageClassification.from_pretrained("m"), LoraConfig())
+    args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs=KWARGS)
+    Trainer(model, args).train()
+"""
+ROUTERS = """
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    model = MixtralForCausalLM(MixtralConfig(output_router_logits=True)).train()
+    model.gradient_checkpointing_enable(KWARGS)
+"""
+SOME_INPUTS = """
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("m").train()
+    model.gradient_checkpointing_enable(KWARGS)
+
+    def step(batch):
+        model(**batch).loss.backward(inputs=list(model.parameters()))
+"""
+WRAPPED = """
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("m").train()
+    model.gradient_checkpointing_enable(KWARGS)
+    apply_activation_checkpointing(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        (CLASSIFIER, "CKPT104"),
+        (CLASSIFIER_BY_TRAINER, "CKPT104"),
+        (ROUTERS, "CKPT113"),
+        (SOME_INPUTS, "CKPT120"),
+        (WRAPPED, "CKPT402"),
+    ],
+)
+def test_what_rests_on_the_default_of_transformers_4_says_so(code, rule):
+    by_default, asked = (code.replace("KWARGS", kwargs) for kwargs in ("None", '{"use_reentrant": True}'))
+    assert (rule, "transformers<5.0") in {
+        (code, versions) for code, _, versions in found(by_default, transformers="<5")
+    }
+    assert rule not in {code for code, _, _ in found(by_default)}
+    assert (rule, None) in {(code, versions) for code, _, versions in found(asked, transformers="<5")}
+
+
+def test_a_trainer_that_replaces_the_variant_by_a_default_says_so():
+    code = """
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        model = AutoModelForCausalLM.from_pretrained("m")
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        Trainer(model, TrainingArguments("out", gradient_checkpointing=True)).train()
+    """
+    assert ("CKPT202", "transformers<5.0") in {(code, said) for code, _, said in found(code, transformers="<5")}
+    assert "CKPT202" not in {code for code, _, _ in found(code)}
