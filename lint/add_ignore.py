@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .configs import is_config
-from .configs.comments import comments_of
+from .configs import is_settings
+from .configs.comments import comments_of, row_behind
 from .finding import Edit, Span
 from .source import split_lines, with_edits
 from .suppress import comment_row, read_suppressions
@@ -34,16 +34,16 @@ def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> li
     """
     if source.filename.endswith(".json"):
         return []
-    in_config = is_config(source.filename)
+    no_python = is_settings(source.filename)
     codes_by_row: dict[int, dict[str, None]] = {}
     for finding in findings:
         if not finding.code.startswith("CKPT9"):
-            # A configuration is no Python, and its findings stand at keys, behind which a comment may follow.
-            row = finding.span.line if in_config else comment_row(source.text, finding.span.line)
+            line = finding.span.line
+            row = row_behind(source.filename, source.text, line) if no_python else comment_row(source.text, line)
             codes_by_row.setdefault(row, {})[finding.code] = None
     existing = {
         suppression.span.line: suppression
-        for suppression in (comments_of(source) if in_config else read_suppressions(source.text)).comments
+        for suppression in (comments_of(source) if no_python else read_suppressions(source.text)).comments
         if suppression.kind == "ignore" and suppression.codes and not suppression.own_line
     }
     lines = split_lines(source.text)

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from .configs import is_config
+from .configs import is_config, is_settings
 from .sift import sift
 from .source import Source, SourceError, read_source
 
@@ -109,7 +109,7 @@ def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -
     if _has_selectors(settings):
         codes = _enabled(source.filename, settings)
         found = [finding for finding in found if finding.code in codes]
-    suppressions = read_suppressions(source.text) if not is_config(source.filename) else comments_of(source)
+    suppressions = comments_of(source) if is_settings(source.filename) else read_suppressions(source.text)
     left, used = suppress(found, suppressions)
     if suppressions.comments and names_us(source.text):
         codes = _enabled(source.filename, settings)
@@ -188,7 +188,7 @@ def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
     from .catalogue import all_rules
     from .prefilter import named_in_part
 
-    open_codes = named_in_part(source.text) if not is_config(source.filename) else frozenset()
+    open_codes = frozenset() if is_settings(source.filename) else named_in_part(source.text)
     judged = [rule for rule in all_rules() if rule.code in codes and rule.code not in open_codes]
     return frozenset(word for rule in judged for word in (rule.code, rule.name))
 

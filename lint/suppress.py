@@ -106,7 +106,7 @@ def _suppressions(comments: list[tokenize.TokenInfo], logical: tuple[Logical, ..
     for comment in comments:
         line, column = comment.start
         for found in directives(comment.string, line, column + 1, own_line=not comment.line[:column].strip()):
-            first, last = _covered(found.kind, line, found.own_line, logical)
+            first, last = covered(found.kind, line, found.own_line, logical)
             yield found._replace(first=first, last=last)
 
 
@@ -122,7 +122,7 @@ def directives(comment: str, line: int, column: int, own_line: bool) -> Iterator
         yield Suppression(span, kind, codes, line, line, own_line)
 
 
-def _covered(kind: str, line: int, own_line: bool, logical: tuple[Logical, ...]) -> tuple[int, int]:
+def covered(kind: str, line: int, own_line: bool, logical: tuple[Logical, ...]) -> tuple[int, int]:
     """The physical lines that a suppression on ``line`` covers."""
     if kind == "ignore-file":
         return 1, 2**31

@@ -18,3 +18,8 @@ def is_config(filename: str) -> bool:
 def is_launch(filename: str) -> bool:
     """Whether ``filename`` is read as a script that starts runs."""
     return filename.endswith(LAUNCH_SUFFIXES)
+
+
+def is_settings(filename: str) -> bool:
+    """Whether ``filename`` is no Python: it says with what a script is run."""
+    return is_config(filename) or is_launch(filename)

@@ -1,4 +1,4 @@
-"""Comments of YAML that silence findings: the same words as in Python."""
+"""Comments of YAML and of the shell that silence findings: the same words as in Python."""
 
 from __future__ import annotations
 
@@ -6,34 +6,60 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ..source import line_starts, split_lines
-from ..suppress import NOTHING, Suppressions, directives, may_suppress
+from ..suppress import NOTHING, Logical, Suppressions, covered, directives, may_suppress
+from . import is_launch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..source import Source
 
 
 def comments_of(source: Source) -> Suppressions:
-    """The suppressions in a configuration; JSON has no comments, so it has none.
+    """The suppressions in a configuration or launch script; JSON has no comments, so it has none.
 
-    A comment behind an entry covers its line, one on a line of its own the next entry.
+    A comment behind an entry covers its line, one behind a command all of its lines; one on a line of its own covers
+    the next entry or command.
     """
     if source.filename.endswith(".json") or not may_suppress(source.text):
         return NOTHING
-    from .yaml_text import comments_in
-
     starts, lines = line_starts(source.text), split_lines(source.text)
+    logical = tuple(_logical_lines(source.filename, source.text))
     found = []
-    for offset, text in comments_in(source.text):
+    for offset, text in _comments_in(source):
         line = bisect_right(starts, offset)
         column = offset - starts[line - 1]
         own_line = not lines[line - 1][:column].strip()
         for suppression in directives(text, line, column + 1, own_line):
-            if own_line and suppression.kind == "ignore":
-                suppression = suppression._replace(first=_next_entry(lines, line), last=_next_entry(lines, line))
-            found.append(suppression)
-    return Suppressions(tuple(found), ())
+            first, last = covered(suppression.kind, line, own_line, logical)
+            found.append(suppression._replace(first=first, last=last))
+    return Suppressions(tuple(found), logical)
 
 
-def _next_entry(lines: list[str], line: int) -> int:
-    below = enumerate(lines[line:], line + 1)
-    return next((number for number, text in below if text.strip() and not text.lstrip().startswith("#")), line)
+def row_behind(filename: str, text: str, line: int) -> int:
+    """The line on which a comment about ``line`` can stand: a backslash must remain the last of its line."""
+    if not is_launch(filename):
+        return line
+    return next((end for first, end, _ in _logical_lines(filename, text) if first <= line <= end), line)
+
+
+def _comments_in(source: Source) -> Iterator[tuple[int, str]]:
+    if is_launch(source.filename):
+        from .shell import comments_in
+    else:
+        from .yaml_text import comments_in
+    return comments_in(source.text)
+
+
+def _logical_lines(filename: str, text: str) -> Iterator[Logical]:
+    """The lines of each command of a launch script; of a configuration those that are not only a comment."""
+    if is_launch(filename):
+        from .shell import command_lines
+
+        starts = line_starts(text)
+        for begin, end in command_lines(text):
+            yield Logical(bisect_right(starts, begin), bisect_right(starts, end - 1), decorator=False)
+        return
+    for number, line in enumerate(split_lines(text), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield Logical(number, number, decorator=False)

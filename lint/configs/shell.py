@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TOKEN = re.compile(
     r"""
@@ -42,6 +45,22 @@ def read_commands(text: str) -> list[list[Word]]:
     return [
         [Word(_unquoted(raw, variables), begin, end) for raw, begin, end in command] for command in commands if command
     ]
+
+
+def comments_in(text: str) -> Iterator[tuple[int, str]]:
+    """Every comment of ``text``: its offset and what it says."""
+    return ((match.start(), match.group()) for match in _TOKEN.finditer(text) if match.lastgroup == "comment")
+
+
+def command_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Where the words of each line begin and end; a line goes on behind a backslash, and in quotes."""
+    words: list[re.Match[str]] = []
+    for match in _TOKEN.finditer(f"{text}\n"):
+        if match.lastgroup == "word":
+            words.append(match)
+        elif match.group().endswith("\n") and match.lastgroup == "end" and words:
+            yield words[0].start(), words[-1].end()
+            words = []
 
 
 def _variables(commands: list[list[tuple[str, int, int]]]) -> dict[str, str | None]:

@@ -129,7 +129,7 @@ def _uses(root: yaml.Node) -> Counter[int]:
 
 
 def comments_in(text: str) -> Iterator[tuple[int, str]]:
-    """Every comment of YAML ``text``: its offset and what it says. None when the text cannot be read."""
+    """Every comment of YAML ``text``: its offset and what it says; none when the text cannot be read."""
     try:
         scalars = [
             (token.start_mark.index, token.end_mark.index)

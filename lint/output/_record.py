@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..configs import is_config
+from ..configs import is_settings
 
 if TYPE_CHECKING:
     from ..finding import Finding, Fix, Note, Span
@@ -60,8 +60,11 @@ def _range(span: Span) -> dict[str, Any]:
 
 
 def _noqa_row(finding: Finding, excerpts: Excerpts) -> int:
-    if is_config(finding.filename):
-        return finding.span.line
+    text = "\n".join(excerpts.lines(finding.filename, finding.cell))
+    if is_settings(finding.filename):
+        from ..configs.comments import row_behind
+
+        return row_behind(finding.filename, text, finding.span.line)
     from ..suppress import comment_row
 
-    return comment_row("\n".join(excerpts.lines(finding.filename, finding.cell)), finding.span.line)
+    return comment_row(text, finding.span.line)

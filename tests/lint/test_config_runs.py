@@ -258,6 +258,38 @@ def test_versions_of_the_script_hold_for_the_run(project):
     assert found("sft.py", "--config", "fsdp.yaml", cwd=project) == ["sft.py:4:8 CKPT303"]
 
 
+COMMAND = """\
+# how we train
+accelerate launch \\
+  --config_file fsdp.yaml \\
+  hf.py --output_dir "a
+b" --gradient_checkpointing True \\
+  2>&1 | tee log
+"""
+
+
+def test_comments_silence_findings_in_a_launch_script(project):
+    assert launch(project, COMMAND) == ["run.sh:7:4 CKPT303"]
+    for comment in ("# noqa: CKPT303", "# ckpt-lint: ignore[CKPT303] why", "# noqa"):
+        assert launch(project, COMMAND.replace("tee log", f"tee log  {comment}")) == []
+    assert launch(project, COMMAND.replace("# how", "# ckpt-lint: ignore[CKPT303]\n\n# how")) == []
+    assert launch(project, f"# ckpt-lint: ignore-file\n{COMMAND}") == []
+    for elsewhere in (COMMAND.replace("log", "'# noqa'"), COMMAND.replace("log", "a#noqa"), f"{COMMAND}ls  # noqa\n"):
+        assert launch(project, elsewhere) == ["run.sh:7:4 CKPT303"]
+    assert launch(project, f"{COMMAND}ls  # noqa: CKPT303\n") == ["run.sh:7:4 CKPT303", "run.sh:9:5 CKPT901"]
+
+
+def test_comments_are_written_and_removed_where_the_command_stays_whole(project):
+    script = project / "run.sh"
+    script.write_text(COMMAND)
+    assert lint("run.sh", "--add-ignore=later", cwd=project).returncode == 0
+    assert script.read_text() == COMMAND.replace("tee log", "tee log  # ckpt-lint: ignore[CKPT303] later")
+    assert found("run.sh", cwd=project) == []
+    script.write_text(f"{COMMAND}ls  # noqa: CKPT303\n")
+    lint("run.sh", "--fix", cwd=project)
+    assert script.read_text() == f"{COMMAND}ls\n"
+
+
 def test_suppressions_and_baseline_of_a_run(project):
     line = "  fsdp_activation_checkpointing: true"
     (project / "fsdp.yaml").write_text(ACCELERATE.replace(line, f"{line}  # noqa: CKPT110"))
