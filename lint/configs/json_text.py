@@ -17,6 +17,8 @@ def read_json(text: str) -> Node:
         json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(error.msg, min(error.pos, len(text))) from error
+    except ValueError as error:
+        raise ConfigError("a number has more digits than Python converts", 0) from error
     except RecursionError as error:
         raise ConfigError("nested too deeply", 0) from error
     return _node(text, _skip(text, 0))[0]

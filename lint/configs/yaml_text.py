@@ -74,7 +74,8 @@ class _Reader:
             case yaml.ScalarNode():
                 try:
                     value = self._loader.construct_object(node)
-                except (yaml.YAMLError, ValueError):
+                except Exception:
+                    # What a text that does not fit its tag (`!!bool maybe`) raises, PyYAML leaves to chance.
                     return Opaque(begin, end)
                 return Scalar(value, begin, _end_of_text(node, begin, end))
         return Opaque(begin, end)

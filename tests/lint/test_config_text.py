@@ -157,3 +157,10 @@ accelerate launch --config_file "${CONFIG}" \
         ["echo", "done"],
     ]
     assert all(text[word.begin : word.end].strip() for command in read_commands(text) for word in command)
+
+
+def test_values_that_no_reader_can_make():
+    text = "a: !!bool maybe\nb: !!timestamp soon\nc: !!int ''\nd: !!float x\ne: 1\n"
+    assert plain(read_yaml(text)) == {"a": None, "b": None, "c": None, "d": None, "e": 1}
+    with pytest.raises(ConfigError, match="digits"):
+        read_json(f'{{"a": {"9" * 5000}}}')
