@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import torch
+
 from ..policy.decision import Role
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
     """Role -> names relative to ``layer``, in program order of definition.
 
     Attention, MLP and experts are the outermost modules of their kind; norms are all norms, also those inside
-    attention (``q_norm``). Modules without parameters (a dropout, an activation) have no role.
+    attention (``q_norm``). Modules without weights (a dropout, an activation) have no role.
     """
     roles: dict[Role, list[str]] = {}
     claimed: list[str] = []
@@ -40,9 +42,16 @@ def _role(name: str, module: nn.Module) -> Role | None:
     attribute, class_name = name.rpartition(".")[2], type(module).__name__
     if _NORM_CLASS.search(class_name):
         return Role.NORM
-    if next(module.parameters(), None) is None or not module._modules:
+    if not module._modules or not _has_weights(module):
         return None
     for role, pattern in ((Role.ATTENTION, _ATTENTION), (Role.EXPERTS, _EXPERTS), (Role.MLP, _MLP)):
         if pattern.search(class_name) or pattern.search(attribute):
             return role
     return None
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """FSDP1 with ``use_orig_params=False`` leaves plain tensors, views of its flat parameter, instead of parameters."""
+    if next(module.parameters(), None) is not None:
+        return True
+    return any(isinstance(value, torch.Tensor) for child in module.modules() for value in vars(child).values())

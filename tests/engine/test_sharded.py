@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp1", "fsdp2", pytest.param("fsdp2-bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "strategy", ["ddp", "fsdp1", "fsdp1-flat", "fsdp2", pytest.param("fsdp2-bf16", marks=pytest.mark.slow)]
+)
 def test_sharded_training_is_bitwise_equal(strategy: str, tmp_path: Path) -> None:
-    """Full fine-tuning and LoRA, three decisions each."""
+    """Full fine-tuning and LoRA, three decisions each; ``flat`` is FSDP1 with ``use_orig_params=False``."""
     mp.spawn(sharded_worker.run, args=(2, str(tmp_path / "rendezvous"), strategy), nprocs=2)
