@@ -73,13 +73,19 @@ def _fenced(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _block(lines: list[str], start: int, end: int, indent: str) -> Block | None:
-    code = [line.removeprefix(indent) for line in lines[start:end]]
-    python = split_lines(as_python("\n".join(code)))
+    written = lines[start:end]
+    first = next((line for line in written if line.strip()), "")
+    # A block may stand further left than its fence, and so may the lines of a string in it.
+    indent = indent if first.startswith(indent) else ""
+    python = split_lines(as_python("\n".join(line.removeprefix(indent) for line in written)))
     if start == end or all(line.strip() in ("", "#") for line in python):
         return None
     # What stands indented in a list keeps its columns as the body of a statement on the line of the fence.
     head = [*[""] * (start - 1), "if True:" if indent else ""]
-    body = [f"{indent}{line}" if line else "" for line in python]
+    body = [
+        f"{indent}{line}" if line and was.startswith(indent) else line
+        for was, line in zip(written, python, strict=True)
+    ]
     text = "\n".join([*head, *body, ""])
     return Block(start + 1, end, text) if parses(text) else None
 

@@ -127,3 +127,18 @@ def test_a_document_is_read_when_it_is_named_or_wanted(tmp_path):
 def test_any_text_can_be_read():
     for text in ("", "```", "```python", "```python\n```", "~~~py\n\t\n~~~", "\n\n   ```py\nx=1\n```"):
         assert len(read_markdown(text).python.split("\n")) == len(text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from torch.utils.checkpoint import checkpoint\ny = checkpoint(f, x)\n",
+        '  """\nA text further left.\n  """\n  from torch.utils.checkpoint import checkpoint\n  y = checkpoint(f, x)\n',
+        '  from torch.utils.checkpoint import checkpoint\n  y = checkpoint(f, """\nx""")\n',
+    ],
+)
+def test_what_stands_further_left_than_its_fence_keeps_its_columns(code):
+    text = f"- item\n  ```python\n{code}  ```\n"
+    result = fix_bytes("a.md", text.encode(), Settings(), unsafe=True)
+    assert result.applied["CKPT101"] == 1
+    assert result.after.decode() == text.replace(")\n", ", use_reentrant=False)\n")
