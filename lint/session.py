@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from .configs import is_config, is_settings
+from .configs import is_config, is_launch, is_settings
 from .sift import sift
 from .source import Source, SourceError, read_source
 
@@ -140,6 +140,8 @@ def _analyse(
             from .configs.check import check_in_runs
 
             return check_in_runs(source, settings.runs, select, dict(settings.versions), is_reported)
+        if is_launch(source.filename):
+            return []  # by itself, as an editor gives it, it names files that nobody read
         check_it = partial(
             check_source,
             filename=source.filename,

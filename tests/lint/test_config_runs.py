@@ -5,6 +5,7 @@ from io import StringIO
 from typing import NamedTuple
 
 import pytest
+from hf_ckpt.lint import check_source
 from hf_ckpt.lint.cli import run_cli
 
 ACCELERATE = """\
@@ -288,6 +289,11 @@ def test_comments_are_written_and_removed_where_the_command_stays_whole(project)
     script.write_text(f"{COMMAND}ls  # noqa: CKPT303\n")
     lint("run.sh", "--fix", cwd=project)
     assert script.read_text() == f"{COMMAND}ls\n"
+
+
+def test_a_launch_script_by_itself_is_not_taken_for_python():
+    script = "python - <<END\nfrom torch.utils.checkpoint import checkpoint\ncheckpoint(f, x)\nEND\n"
+    assert check_source(script, "run.sh") == []
 
 
 def test_suppressions_and_baseline_of_a_run(project):
