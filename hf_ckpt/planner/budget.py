@@ -108,7 +108,7 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
     """The limits a budget puts on the plans of ``problem``.
 
     ``to_come`` is bytes that will be there at the peak and are not yet: optimizer state, gradients that ``problem``
-    does not count. Raises :class:`BudgetError` when the model alone takes the budget, or ``auto`` knows no limit.
+    does not count. Raises :class:`BudgetError` when ``auto`` knows no limit.
     """
     if isinstance(budget, ShareBudget):
         return Limits(held=int(budget.share * held_without_checkpointing(problem)))
@@ -121,13 +121,8 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
         )
     else:
         total = int(memory.total * (1 - MARGIN))
-    left = total - memory.used - to_come
-    if left <= 0:
-        raise BudgetError(
-            f"budget={budget} allows {total} bytes and {memory.used} are used before the first step, with {to_come} "
-            "to come for optimizer and gradients: nothing is left for activations; raise the budget or shard the model"
-        )
-    return Limits(peak=left)
+    beside = memory.used + to_come
+    return Limits(peak=total - beside, beside=beside)
 
 
 def held_without_checkpointing(problem: Problem) -> int:

@@ -7,7 +7,7 @@ which its own plan is made; switching to it later is one attribute a layer.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -185,7 +185,8 @@ class Conductor:
         try:
             limits = limits_of(self.budget, problem, lesson.memory, lesson.to_come)
             if limits.peak is not None:
-                limits = Limits(peak=int(limits.peak * self.book.factor))
+                spared = limits.peak - int(limits.peak * self.book.factor)
+                limits = replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
             return solve_sharply(problem, limits)
         except BudgetError as error:
             if not isinstance(self.budget, AutoBudget) or lesson.memory.total is None:

@@ -132,11 +132,13 @@ class Limits:
     """Upper bounds in bytes; None is no bound.
 
     ``peak`` bounds the bytes alive at any time (activations, loss head, gradients that come up); ``held`` only what the
-    layers hold when the forward ends.
+    layers hold when the forward ends. ``beside`` is what the model and its optimizer take of the same budget; where
+    they take all of it, ``peak`` is 0 or less.
     """
 
     peak: int | None = None
     held: int | None = None
+    beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

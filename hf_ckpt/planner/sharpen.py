@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import BudgetError
 from .assemble import under
 from .problem import assess
+from .shortfall import peak_shortfall
 from .solve import least_peak, solve
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def _first(problem: Problem, limits: Limits) -> Solution:
         if limits.peak is None:
             raise
         thrifty = sharpened(problem, solve(problem, replace(limits, peak=least_peak(problem))))
-        if not thrifty.predicted.within(limits):
+        if thrifty.predicted.within(limits):
+            return thrifty
+        if thrifty.predicted.peak <= limits.peak:
             raise
-        return thrifty
+        raise BudgetError(peak_shortfall(limits, thrifty.predicted.peak)) from None

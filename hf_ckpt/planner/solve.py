@@ -24,6 +24,7 @@ from ..errors import BudgetError
 from .formulation import build
 from .problem import Assessment, HeadOption, LayerPlan, Limits, assess, layer_held
 from .replayable import replayable
+from .shortfall import held_shortfall, peak_shortfall
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +50,10 @@ class Solution:
 def solve(problem: Problem, limits: Limits) -> Solution:
     """The plan of least added seconds within ``limits`` (bytes).
 
-    Raises :class:`BudgetError` when no plan fits, saying how many bytes the thriftiest one takes.
+    Raises :class:`BudgetError` when no plan fits, saying what the thriftiest one takes.
     """
+    if limits.peak is not None and limits.peak <= 0:
+        raise BudgetError(_too_small(problem, limits))
     program = build(problem, limits)
     optimum = program.minimise(program.seconds)
     if optimum is None:
@@ -78,13 +81,11 @@ def _least(program: Program, quantity: int) -> Assessment:
 
 
 def _too_small(problem: Problem, limits: Limits) -> str:
-    missed = []
     if limits.peak is not None and (least := least_peak(problem)) > limits.peak:
-        missed.append(f"a peak of {limits.peak} bytes is less than the {least} that the thriftiest plan takes")
+        return peak_shortfall(limits, least)
     if limits.held is not None and (least := least_held(problem)) > limits.held:
-        missed.append(f"{limits.held} held bytes are less than the {least} that the thriftiest plan holds")
-    reason = " and ".join(missed) or "no plan meets both bounds at once"
-    return f"no plan fits the budget: {reason}; raise it, or shorten the batch"
+        return held_shortfall(problem, least)
+    return "no plan fits the budget: none meets both bounds at once; raise one of them"
 
 
 def _read(program: Program, optimum: Optimum) -> Solution:

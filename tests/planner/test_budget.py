@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from hf_ckpt.planner.budget import (
     parse_budget,
 )
 from hf_ckpt.planner.problem import Limits, Problem
+from hf_ckpt.planner.sharpen import solve_sharply
 
 
 @pytest.mark.parametrize(
@@ -59,15 +62,32 @@ PROBLEM = Problem((llama_kind(),), (0, 0))
 
 def test_limits():
     memory = DeviceMemory(total=100 << 30, used=20 << 30)
-    assert limits_of(PeakBudget(72 << 30), PROBLEM, memory, to_come=2 << 30) == Limits(peak=50 << 30)
+    assert limits_of(PeakBudget(72 << 30), PROBLEM, memory, to_come=2 << 30) == Limits(peak=50 << 30, beside=22 << 30)
     auto = limits_of(AutoBudget(), PROBLEM, memory, to_come=0)
     assert auto.peak == int((100 << 30) * (1 - MARGIN)) - (20 << 30)
     assert limits_of(ShareBudget(0.5), PROBLEM, memory, 0) == Limits(held=held_without_checkpointing(PROBLEM) // 2)
 
 
-def test_a_model_that_takes_it_all():
-    with pytest.raises(BudgetError, match="nothing is left for activations"):
-        limits_of(PeakBudget(10 << 30), PROBLEM, DeviceMemory(None, 10 << 30), to_come=0)
+@pytest.mark.parametrize("used", [0, 9 << 30, 20 << 30])
+def test_the_budget_an_error_names_is_the_least_that_fits(used: int):
+    """Also where the model alone takes more than the budget."""
+
+    def attempt(budget: str) -> None:
+        solve_sharply(PROBLEM, limits_of(parse_budget(budget), PROBLEM, DeviceMemory(None, used), to_come=0))
+
+    with pytest.raises(BudgetError, match=r"^no plan fits the budget: [^;]* are taken by") as caught:
+        attempt("100KiB" if used == 0 else "9GiB")
+    named = re.search(r"budget=(\d+)(KiB|MiB)", str(caught.value))
+    attempt(named[0].removeprefix("budget="))
+    with pytest.raises(BudgetError, match="no plan fits"):
+        attempt(f"{int(named[1]) - 1}{named[2]}")
+
+
+def test_the_share_an_error_names_fits():
+    with pytest.raises(BudgetError, match="no plan fits") as caught:
+        solve_sharply(PROBLEM, limits_of(ShareBudget(0.001), PROBLEM, DeviceMemory(None, 0), to_come=0))
+    share = re.search(r"budget=(0\.\d+)$", str(caught.value))[1]
+    solve_sharply(PROBLEM, limits_of(parse_budget(share), PROBLEM, DeviceMemory(None, 0), to_come=0))
 
 
 def test_auto_without_a_limit():

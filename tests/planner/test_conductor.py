@@ -100,7 +100,7 @@ def test_short_batches_keep_everything_where_long_ones_cannot():
 def test_a_budget_below_the_thriftiest_plan_is_one_sentence():
     model = build()
     conduct(model, "600KiB", memory=nothing_used())
-    with pytest.raises(BudgetError, match=r"no plan fits|nothing is left"):
+    with pytest.raises(BudgetError, match="no plan fits"):
         step(model, length=128)
 
 

@@ -13,6 +13,7 @@ from hf_ckpt.errors import BudgetError
 from hf_ckpt.ledger import Source
 from hf_ckpt.planner import program
 from hf_ckpt.planner.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.shortfall import readable
 from hf_ckpt.planner.solve import least_held, least_peak, solve
 
 #: Seconds of processor time. A tenth of a second is usual; what this catches is a search that does not end.
@@ -178,7 +179,7 @@ def test_a_large_head_is_chunked_when_that_is_cheaper_than_replay():
 
 def test_an_impossible_budget_says_what_the_least_is():
     problem = full_stack(8)
-    with pytest.raises(BudgetError, match=str(least_peak(problem))):
+    with pytest.raises(BudgetError, match=f"adds {readable(least_peak(problem))} at its peak"):
         solve(problem, Limits(peak=1 << 20))
 
 
