@@ -79,13 +79,12 @@ def apply(
     if budget is not None and Engine(engine) is not Engine.TRACED:
         raise PolicyError(f"`{budget}` plans single saved tensors, which engine `torch` cannot: use engine `traced`")
     installation = install(model, anatomy, decisions, Engine(engine))
-    for region in installation.regions:
-        if isinstance(region, TracedRegion):
-            region.replay.compile_recompute = compile_recompute
     handle = Handle(model, parsed, anatomy, decisions, installation)
     try:
         if any(not isinstance(decision, Keep) for decision in decisions.values()):
             installation.changes.extend(disable_kv_cache(model))
+        if compile_recompute:
+            _compile(installation, parsed)
         _keep_switched(model, installation)
         chunked = _chunk_head(model, head, installation)
         if budget is not None:
@@ -109,6 +108,17 @@ def _check_offload(offload: OffloadPolicy | None, budget: BudgetPolicy | None, m
     if budget is None:
         raise PolicyError("`offload` lets a budget move saved tensors to host memory: write `budget=40GiB+offload`")
     check_can_offload("offload", next(model.parameters()).device)
+
+
+def _compile(installation: Installation, policy: Policy) -> None:
+    traced = [region for region in installation.regions if isinstance(region, TracedRegion)]
+    if installation.regions and not traced:
+        raise PolicyError(
+            f"compile_recompute compiles rebuilds from a trace, and no layer has one under `{policy}`: segments, and "
+            "layers without transformers' checkpointing switch, are replayed by torch's checkpoint"
+        )
+    for region in traced:
+        region.replay.compile_recompute = True
 
 
 def _keep_switched(model: nn.Module, installation: Installation) -> None:

@@ -176,6 +176,13 @@ def test_the_option_needs_the_traced_engine() -> None:
         hf_ckpt.apply(build("llama"), "full", engine="torch", compile_recompute=True)
 
 
+def test_the_option_needs_a_traced_layer() -> None:
+    model = build("llama")
+    with pytest.raises(PolicyError, match=r"no layer has one under `segments\(2\)`"):
+        hf_ckpt.apply(model, "segments(2)", compile_recompute=True)
+    hf_ckpt.apply(model, "none", compile_recompute=True).restore()  # and the failed attempt left nothing behind
+
+
 def test_the_option_travels() -> None:
     callback = SelectiveCkpt("full", compile_recompute=True)
     assert SelectiveCkpt(**callback.state()["args"]).compile_recompute
