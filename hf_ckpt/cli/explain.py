@@ -62,7 +62,11 @@ def _ledgers(problem: Problem, solution: Solution) -> list[Table]:
     return [
         ledger_table(
             ledger_rows(problem.kinds[kind], plan),
-            f"layers {numbers[0]} to {numbers[-1]} ({problem.kinds[kind].ledger.class_name})",
+            f"{_span(numbers)} ({problem.kinds[kind].ledger.class_name})",
         )
         for numbers, kind, plan in kinds_in_use(problem, solution)
     ]
+
+
+def _span(numbers: tuple[int, ...]) -> str:
+    return f"layer {numbers[0]}" if len(numbers) == 1 else f"layers {numbers[0]} to {numbers[-1]}"

@@ -17,7 +17,7 @@ def ledger_table(rows: Sequence[LedgerRow], title: str) -> Table:
     """Every saved tensor of a layer: bytes, verb, and the price of rebuilding it."""
     table = Table(title=title, title_justify="left")
     for heading in ("tensor", "module", "op"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")  # cut short, q_proj and k_proj would read the same
     for heading in ("bytes", "verb", "rebuild ms", "ms per GiB"):
         table.add_column(heading, justify="right")
     for row in rows:
@@ -61,4 +61,7 @@ def gain_line(gain: Gain) -> str:
 
 
 def _milliseconds(seconds: float | None, missing: str) -> str:
-    return missing if seconds is None else f"{1e3 * seconds:.3g}"
+    if seconds is None:
+        return missing
+    milliseconds = 1e3 * seconds
+    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"

@@ -56,6 +56,7 @@ def test_explain_shows_the_ledger_and_draws_the_frontier(models: dict[str, str],
     assert result.returncode == 0, result.stderr
     for word in ("rebuild", "keep", "the frontier", "more would save"):
         assert word in result.stdout
+    assert "\N{HORIZONTAL ELLIPSIS}" not in result.stdout  # no name is cut short, however narrow the table
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
