@@ -58,15 +58,23 @@ def triggers_module() -> str:
 
 def _assignment(name: str, kind: str, values: Iterable[object]) -> str:
     lines = "".join(map(_entry, values))
-    return f"{name}: {kind} = (\n{lines})\n".replace("'", '"')
+    return f"{name}: {kind} = (\n{lines})\n"
 
 
 def _entry(value: object) -> str:
     """A line, or one for each part of a tuple that is too long for one."""
-    line = f"    {value!r},\n"
+    line = f"    {_literal(value)},\n"
     if len(line) <= _WIDTH + 1 or not isinstance(value, tuple):
         return line
-    return "".join(["    (\n", *(f"        {part!r},\n" for part in value), "    ),\n"])
+    return "".join(["    (\n", *(f"        {_literal(part)},\n" for part in value), "    ),\n"])
+
+
+def _literal(value: object) -> str:
+    """``value`` in the quotes that the formatter chooses."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    text = repr(value)
+    return text if '"' in text else text.replace("'", '"')
 
 
 def main() -> None:

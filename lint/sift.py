@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import triggers
+from .configs import PROGRAM, is_settings
 from .facts.local import is_worth_reading
 from .facts.naming import from_outside, is_library
 from .words import Words
@@ -48,7 +49,7 @@ class Sifted(NamedTuple):
 def sift(filename: str, data: bytes, settings: Settings) -> Sifted:
     """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
     every = settings.select is not None
-    if may_have_findings(data, every):
+    if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
         return Sifted(True)
     if not any(word in data for word in _STARTS):
         return Sifted(False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 #: Files that may be configurations of training, and scripts of the shell that may start one.
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 LAUNCH_SUFFIXES = (".sh", ".bash")
+#: Words of the program that a configuration stands for: triggers of rules are made of them.
+PROGRAM = "from trl import TrainingArguments, Config; axolotl, torchtune\n"
 
 
 def is_config(filename: str) -> bool:

@@ -14,7 +14,7 @@ from ..prefilter import candidates
 from ..project_versions import versions_of
 from ..rules import load_rules
 from ..source import SourceError, line_starts, read_source
-from . import is_config
+from . import PROGRAM, is_config
 from .command_line import join_command_line, read_command
 from .findings import settings_findings
 from .nodes import ConfigError
@@ -80,7 +80,7 @@ def _check_run(
         return [_no_python(source, error)] if run.script == source.filename else []
     joined = Run(parts.program, Versions({**versions_of(script, place), **versions}))
     # What one file says may concern a rule that is triggered by what another one says.
-    known = load_rules() if len(run.files) > 1 else candidates(source.text)
+    known = load_rules() if len(run.files) > 1 else candidates(PROGRAM + source.text)
     rules = [rule for rule in known if joined.versions.admit(rule.versions)]
     wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
     proposed = [(rule, report) for rule in wanted for report in rule.check(joined)]

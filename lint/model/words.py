@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import TypeAlias
 
+from ..words import TRL, WHOLE
+
 #: A text, or texts that must all be there.
 Trigger: TypeAlias = "str | tuple[str, ...]"
 
@@ -16,6 +18,12 @@ APPLY = "apply_activation_checkpointing"
 REGION = (CHECKPOINT, "checkpoint_wrapper", APPLY)
 #: A checkpointed region, or a model that transformers checkpoints.
 RECOMPUTES = (*REGION, ENABLE)
+#: What the arguments of a Trainer are built with.
+ARGUMENTS = ("TrainingArguments", (TRL, "Config"))
+#: Whatever checkpoints, or gives the arguments for it; torch's function by way of another name for `torch.utils` too.
+CHECKPOINTS = (*RECOMPUTES, "utils as", "prepare_model_for_kbit_training", *ARGUMENTS)
+#: Those arguments where they switch checkpointing on: trl's do without a word.
+SWITCHED_ON = (("TrainingArguments", "checkpointing"), (TRL, "Config"))
 
 
 def together(*groups: tuple[Trigger, ...] | str) -> tuple[tuple[str, ...], ...]:
@@ -25,3 +33,8 @@ def together(*groups: tuple[Trigger, ...] | str) -> tuple[tuple[str, ...], ...]:
         tuple(dict.fromkeys(text for part in parts for text in ((part,) if isinstance(part, str) else part)))
         for parts in product(*alternatives)
     )
+
+
+def whole(word: str) -> str:
+    """The trigger that is ``word`` where no dotted name goes on."""
+    return word + WHOLE

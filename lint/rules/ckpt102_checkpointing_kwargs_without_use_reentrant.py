@@ -122,6 +122,7 @@ from ..model.events import HfEnable, TrainerArgs, TrainerBuild
 from ..model.hf import KWARGS, SWITCHES, args_of, default_switch, overriding_trainer, trainer_kwargs
 from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
+from ..model.words import ARGUMENTS, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT102", "checkpointing-kwargs-without-use-reentrant", Severity.WARNING
-TRIGGERS = ("checkpointing_enable", "checkpointing_kwargs")
+TRIGGERS = (ENABLE, *together("checkpointing_kwargs", ARGUMENTS))
 
 
 def check(run: Run) -> Iterator[Report]:

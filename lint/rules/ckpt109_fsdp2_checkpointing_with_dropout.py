@@ -121,6 +121,7 @@ from ..model.hf import args_of, asks_for_checkpointing, where
 from ..model.randomness import Draw, adapter_dropout, config_dropout
 from ..model.report import Remark, Report
 from ..model.variant import from_json
+from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     import ast
@@ -129,7 +130,10 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.ERROR
-TRIGGERS = (("activation_checkpointing", "fsdp_config"), ("activation_checkpointing", "FullyShardedDataParallelPlugin"))
+TRIGGERS = (
+    *together("activation_checkpointing", "fsdp_config", ARGUMENTS),
+    ("activation_checkpointing", "FullyShardedDataParallelPlugin"),
+)
 VERSIONS = {"accelerate": ">=1.13"}
 
 

@@ -137,7 +137,7 @@ from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.sequence import surely_before
 from ..model.types import bases, unwrapped
-from ..model.words import ENABLE, together
+from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     import ast
@@ -148,7 +148,10 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
-TRIGGERS = together(".generate(", (ENABLE, ("transformers", "Trainer("), ("trl", "Trainer(")))
+TRIGGERS = (
+    (".generate(", ENABLE),
+    *together(".generate(", "Trainer(", SWITCHED_ON),
+)
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
 #: Arguments after which the last step may be an evaluation, which leaves the model in eval mode.

@@ -149,7 +149,7 @@ from ..model.gradless import carries_gradient
 from ..model.hf import default_versions
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import is_hf_model, unwrapped
-from ..model.words import CHECKPOINT
+from ..model.words import CHECKPOINT, CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +160,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT, "output_router_logits")
+TRIGGERS = (CHECKPOINT, *together("output_router_logits", CHECKPOINTS))
 
 
 def check(run: Run) -> Iterator[Report]:

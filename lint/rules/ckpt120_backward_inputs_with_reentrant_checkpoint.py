@@ -105,6 +105,7 @@ from ..model.events import TorchCheckpoint
 from ..model.hf import default_versions
 from ..model.randomness import own_guards, tests_training
 from ..model.report import Remark, Report
+from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT120", "backward-inputs-with-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (("backward(", "inputs=", "checkpoint"),)
+TRIGGERS = together("backward(", "inputs=", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:

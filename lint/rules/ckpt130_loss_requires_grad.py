@@ -102,7 +102,7 @@ from ..facts.values import Absent, Attr, Choice, Const, Result, Unknown, Value, 
 from ..finding import Severity
 from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
 from ..model.report import Remark, Report
-from ..model.words import together
+from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
-TRIGGERS = together((".requires_grad_(", ".requires_grad =", ".requires_grad="), ".backward(", "oss", "checkpoint")
+TRIGGERS = together((".requires_grad_(", ".requires_grad =", ".requires_grad="), ".backward(", "oss", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:

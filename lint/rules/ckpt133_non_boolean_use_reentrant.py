@@ -84,6 +84,7 @@ from ..facts.values import Const, Dict, Value
 from ..finding import Applicability, Severity
 from ..model.events import HfSetting, TorchCheckpoint
 from ..model.report import Replace, Report, Rewrite
+from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT133", "non-boolean-use-reentrant", Severity.ERROR
-TRIGGERS = ("use_reentrant",)
+TRIGGERS = together("use_reentrant", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:

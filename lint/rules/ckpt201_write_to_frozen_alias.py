@@ -83,6 +83,7 @@ from ..finding import Applicability, Severity
 from ..model.hf import args_of, default_switch, is_args, trainer_kwargs, trainer_reentrant
 from ..model.report import Remark, RenameAttribute, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
+from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT201", "write-to-frozen-alias", Severity.ERROR
-TRIGGERS = (".gradient_checkpointing", ("setattr", "gradient_checkpointing"))
+TRIGGERS = together((".gradient_checkpointing", ("setattr", "gradient_checkpointing")), ARGUMENTS)
 VERSIONS = {"transformers": ">=5.23,<6"}
 _NEW = {
     "gradient_checkpointing": "activation_checkpointing",

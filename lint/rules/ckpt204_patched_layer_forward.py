@@ -146,7 +146,7 @@ from ..model.late import free_names
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model
-from ..model.words import ENABLE, together
+from ..model.words import ENABLE, together, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,17 +155,17 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
+_LISTS = ("layers", "h", "layer", "blocks", "block")
 TRIGGERS = (
     # The class itself, perhaps by another name, or an element of what `_LISTS` names.
     *together(
         (".forward =", ".forward="),
-        ("Layer.forward", "Block.forward", "Layer as ", "Block as ", ".layer", ".h:", ".h[", ".h)", ".block"),
+        ("Layer.forward", "Block.forward", "Layer as ", "Block as ", *(whole(f".{name}") for name in _LISTS)),
         ("transformers", ENABLE),
     ),
-    ("transformers", "setattr", "forward"),
+    *together("transformers", "setattr", ('"forward"', "'forward'")),
 )
 VERSIONS = {"transformers": ">=5.23"}
-_LISTS = ("layers", "h", "layer", "blocks", "block")
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -83,6 +83,7 @@ from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
 from ..model.hf import SWITCHES, default_switch, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
-TRIGGERS = (("deepspeed", "activation_checkpointing"),)
+TRIGGERS = together("deepspeed", "activation_checkpointing", ARGUMENTS)
 _SECTION = "activation_checkpointing"
 
 

@@ -100,6 +100,7 @@ from ..model.events import HfEnable, KbitPrepare, TrainerArgs
 from ..model.hf import KWARGS, SWITCHES, default_switch
 from ..model.report import Report, Rewrite, SetKeyword
 from ..model.variant import from_json
+from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
-TRIGGERS = ("checkpointing_kwargs",)
+TRIGGERS = together("checkpointing_kwargs", ARGUMENTS)
 
 
 def check(run: Run) -> Iterator[Report]:

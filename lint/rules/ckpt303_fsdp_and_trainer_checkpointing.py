@@ -121,6 +121,7 @@ from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
 from ..model.hf import SWITCHES, asks_for_checkpointing, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     import ast
@@ -130,7 +131,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
-TRIGGERS = (("fsdp_config", "activation_checkpointing"),)
+TRIGGERS = together("fsdp_config", "activation_checkpointing", ARGUMENTS)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -226,7 +226,7 @@ from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, 
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.sharding import class_of, root
-from ..model.words import CHECKPOINT, ENABLE, together
+from ..model.words import ARGUMENTS, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,8 +237,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
 TRIGGERS = (
     *together("DistributedDataParallel", (CHECKPOINT, ENABLE)),
-    ("ddp_", "use_reentrant"),
-    ("ddp_", "checkpointing"),
+    *together("ddp_", ("use_reentrant", "checkpointing"), ARGUMENTS),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
 )

@@ -152,7 +152,7 @@ from ..model.hf import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
-from ..model.words import ENABLE, together
+from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ TRIGGERS = (
     ENABLE,
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
-    *together(("transformers", "trl"), (("Trainer", "Module"),)),
+    *together("Trainer", "Module", SWITCHED_ON),
 )
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")

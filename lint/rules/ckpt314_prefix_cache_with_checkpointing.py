@@ -112,7 +112,7 @@ from ..model.hf import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.sharding import root
-from ..model.words import ENABLE, together
+from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     import ast
@@ -122,7 +122,10 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT314", "prefix-cache-with-checkpointing", Severity.ERROR
-TRIGGERS = together("PrefixTuningConfig", (ENABLE, ("transformers", "Trainer"), ("trl", "Trainer")))
+TRIGGERS = (
+    ("PrefixTuningConfig", ENABLE),
+    *together("PrefixTuningConfig", "Trainer", SWITCHED_ON),
+)
 
 
 def check(run: Run) -> Iterator[Report]:

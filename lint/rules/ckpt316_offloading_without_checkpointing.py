@@ -117,6 +117,7 @@ from ..facts.values import Value, equals, is_absent, truth
 from ..finding import Applicability, Severity
 from ..model.hf import where
 from ..model.report import Report, Rewrite, SetKeyword
+from ..model.words import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT316", "offloading-without-checkpointing", Severity.ERROR
-TRIGGERS = ("activation_checkpointing_offload", "activation_offloading")
+TRIGGERS = ("activation_checkpointing_offload", *together("activation_offloading", ("axolotl", "torchtune")))
 _ACCELERATE = {"accelerate": ">=1.15"}
 #: By what is called: the argument that offloads, and the one that checkpoints.
 _ARGUMENTS = {

@@ -286,7 +286,7 @@ def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
     for number in range(20):
         (project / f"bad{number}.py").write_text("\n" * number + MISTAKE)
     (project / "broken.py").write_text(BROKEN)
-    (project / "latin.py").write_bytes(b"# use_reentrant\nx = '\xfc'\n")
+    (project / "latin.py").write_bytes(b"# utils.checkpoint\nx = '\xfc'\n")
     monkeypatch.chdir(project)
     jobs = [parallel.Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
     alone = parallel.check_paths(jobs)

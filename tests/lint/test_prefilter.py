@@ -7,7 +7,8 @@ import pytest
 from hf_ckpt.lint import check as core
 from hf_ckpt.lint.catalogue import all_rules
 from hf_ckpt.lint.rules import load_rules
-from hf_ckpt.lint.sift import may_have_findings
+from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.sift import may_have_findings, sift
 
 #: Packages whose sources are real uses of the libraries the rules know.
 PACKAGES = ("accelerate", "peft", "trl")
@@ -81,3 +82,40 @@ def test_rules_that_are_off_count_only_where_rules_are_selected():
     text = b"gradient_checkpointing = True\n"
     assert may_have_findings(text, every=True)
     assert not may_have_findings(text, every=False)
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from trl import SFTConfig",
+        "import trl",
+        "import torch, trl",
+        "import torch, \\\n    trl",
+        "if True: import trl.trainer as t",
+        "from trl.trainer.sft_config import SFTConfig as Config",
+    ],
+)
+def test_arguments_of_an_imported_trl_count(imports):
+    assert may_have_findings(f"{imports}\nargs = Config(activation_checkpointing_kwargs={{}})\n".encode())
+
+
+@pytest.mark.parametrize(
+    "mention", ['"""\n>>> from trl import SFTConfig\n"""', "from .sft_config import SFTConfig\n# trl"]
+)
+def test_those_of_a_trl_that_is_only_mentioned_do_not(mention):
+    assert not may_have_findings(f"{mention}\nConfig.gradient_checkpointing_kwargs\n".encode(), every=False)
+
+
+@pytest.mark.parametrize(
+    ("read", "counts"), [("layers", True), ("h[0]", True), ("layers.0.norm", False), ("layer_norm", False)]
+)
+def test_patching_counts_where_the_layers_of_a_model_are_read(read, counts):
+    text = f"import transformers\nfor layer in model.{read}:\n    layer.forward = new\n"
+    assert may_have_findings(text.encode()) is counts
+
+
+def test_a_configuration_stands_for_a_program_with_arguments(tmp_path):
+    text = b"gradient_checkpointing_kwargs:\n  use_reentrant: 'no'\n"
+    settings = Settings(root=str(tmp_path))
+    assert sift("args.yaml", text, settings).needed
+    assert not sift("args.py", text, settings).needed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hf_ckpt.lint.apply import MAX_ROUNDS, apply_edits, compatible
 from hf_ckpt.lint.check import check_source
-from hf_ckpt.lint.configs import is_config
+from hf_ckpt.lint.configs import PROGRAM, is_config, is_settings
 from hf_ckpt.lint.configs.check import check_in_runs
 from hf_ckpt.lint.configs.reading import parses
 from hf_ckpt.lint.configs.yaml_text import comments_in
@@ -75,7 +75,7 @@ def test_page_has_every_section(rule):
 @pytest.mark.parametrize("example", BAD, ids=lambda example: example.id)
 def test_bad_is_reported_at_its_lines_and_nowhere_else(example):
     assert example.expected
-    assert mentions_api(example.code)
+    assert mentions_api(PROGRAM + example.code if is_settings(example.filename) else example.code)
     assert [(finding.span.line, finding.code) for finding in found(example)] == example.expected
 
 
