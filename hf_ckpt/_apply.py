@@ -49,7 +49,8 @@ def apply(
 
     ``model`` is any transformers model, bare or inside PEFT, DDP, FSDP1, FSDP2 or an untraced ``torch.compile``.
     State-dict keys, module names and hooks stay as they are. An activation checkpointing that was switched on before
-    (``gradient_checkpointing_enable``) is taken over, not doubled.
+    (``gradient_checkpointing_enable``) is taken over, not doubled. Once the model runs compiled, every layer that the
+    policy touches is recomputed whole, inside the graph, which the report cannot count: it calls the layer unused.
 
     ``engine`` is ``"traced"`` (rebuild saved tensors from a trace; falls back layer by layer) or ``"torch"``
     (``torch.utils.checkpoint``, the reference). ``optimizer`` (or its ``TrainingArguments.optim`` name) and
