@@ -98,8 +98,13 @@ class _Search:
 
     def run(self, entered: Iterable[Value]) -> Region:
         queue = list(entered)
+        # A list may contain itself. Values are kept, so that no other one gets the identity of one that is gone.
+        seen: dict[int, Value] = {}
         while queue:
-            queue += self._enter(queue.pop(0))
+            value = queue.pop(0)
+            if id(value) not in seen:
+                seen[id(value)] = value
+                queue += self._enter(value)
         found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
         return Region(*found, self.complete)
 

@@ -153,3 +153,21 @@ def test_ten_thousand_mutated_scripts():
 @given(grammar_programs())
 def test_two_thousand_programs_of_the_grammar(text):
     holds(text)
+
+
+def test_module_lists_that_contain_themselves_come_to_an_end():
+    code = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        self.layers.append(self.layers)
+        self.layers.extend([self.layers, *self.layers])
+
+    def forward(self, x):
+        return checkpoint(self.layers[0], x, use_reentrant=True)
+"""
+    assert check_bytes("a.py", code.encode(), Settings(select=("ALL",))).failure is None
