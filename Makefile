@@ -32,8 +32,9 @@ demo: $(STAMP) ## Train a small Llama with LoRA under three policies and compare
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 .PHONY: test
+# Hypothesis's own profile: the same examples every time. `make test-all` draws new ones.
 test: style typecheck ## Ruff, mypy --strict and every test that is not slow
-	$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+	$(PYTEST) -m 'not slow' --hypothesis-profile=ci $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: style typecheck ## The same with the slow tests

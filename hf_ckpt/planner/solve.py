@@ -52,7 +52,7 @@ def solve(problem: Problem, limits: Limits) -> Solution:
 
     Raises :class:`BudgetError` when no plan fits, saying what the thriftiest one takes.
     """
-    if limits.peak is not None and limits.peak <= 0:
+    if limits.peak is not None and limits.peak < 0:
         raise BudgetError(_too_small(problem, limits))
     program = build(problem, limits)
     optimum = program.minimise(program.seconds)
@@ -110,7 +110,8 @@ def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position:
         producer = kind.ledger.buffers[b].producer
         rebuilt = again.get(producer, 0) if producer is not None else 0
         moved = round(float(values[group.offload[b]])) if b in group.offload else 0
-        if position >= rebuilt + moved:
+        # What takes no bytes is kept: rebuilding it would only hold what that reads.
+        if position >= rebuilt + moved or not kind.ledger.buffers[b].nbytes:
             kept.add(b)
         elif position >= rebuilt:
             offloaded.add(b)

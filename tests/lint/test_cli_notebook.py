@@ -63,7 +63,7 @@ def test_a_broken_cell_is_reported_and_the_others_are_checked(project):
 
 
 def test_what_is_no_notebook_is_one_finding(project):
-    (project / "train.ipynb").write_text('{"use_reentrant": 1')
+    (project / "train.ipynb").write_text('{"utils.checkpoint": 1')
     [found] = records(lint(".", "--output-format", "json", cwd=project))
     assert found["code"] == "CKPT903"
     assert found["message"].startswith("not a notebook: ")
