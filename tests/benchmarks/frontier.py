@@ -28,7 +28,7 @@ from .bench import Bench, ratio
 from .record import add_out, record
 
 SHAPE = {"num_hidden_layers": 6, "hidden_size": 512, "intermediate_size": 1376, "num_attention_heads": 8}
-BUDGETS = (0.8, 0.66, 0.55, 0.5, 0.35, 0.33)
+BUDGETS = (0.8, 0.66, 0.55, 0.5, 0.35, 0.33, 0.25)
 GOALS = {"fp32": (0.66, 1.03), "bf16": (0.55, 1.05), "bf16-weights": (0.55, 1.05)}
 NOISE = 1.01
 
