@@ -16,7 +16,7 @@ from torch import nn
 from .untraceable import UntraceableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 #: Arguments that may differ freely between calls: they are part of the signature by value.
 PLAIN_TYPES = (type(None), bool, int, float, str, torch.dtype, torch.device)
@@ -111,15 +111,3 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
     if first is dict:
         return {key: unflatten(item, leaves) for key, item in second}
     return first
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in nested tuples, lists and dicts, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)

@@ -9,10 +9,10 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from .calls import tensors_in
 from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import Buffer, Origin, Pack, Ref, SizeRef, TracedOp, Value
+from .nested import instances_in
 from .randomness import draws_random_numbers, split_dropout
 from .symbols import plain_size
 from .untraceable import UntraceableError
@@ -107,7 +107,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written = self._written(func, args, kwargs)
         templates = self._template(args), {key: self._template(item) for key, item in kwargs.items()}
         output = run_fake(func, args, kwargs)
-        if written or any(True for _ in tensors_in(output)):
+        if written or any(True for _ in instances_in(torch.Tensor, output)):
             flops = flops_of(func, args, kwargs, output)
             self._record(func, templates, reads, written, output, flops)
         return output
@@ -193,7 +193,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
             value = kwargs.get(argument.name, args[position] if position < len(args) else None)
-            for tensor in tensors_in(value):
+            for tensor in instances_in(torch.Tensor, value):
                 origin = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]].origin
                 if origin.kind == "parameter":
                     raise UntraceableError(f"{func} writes {self._slots[origin.index]} in place")
@@ -204,14 +204,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _adopt_constants(self, args: tuple[Any, ...]) -> None:
         """Small tensors that the layer makes from Python numbers reach the mode as real tensors."""
-        for tensor in tensors_in(args):
+        for tensor in instances_in(torch.Tensor, args):
             if not isinstance(tensor, FakeTensor) and id(tensor) not in self._value_of:
                 with _disable_current_modes():
                     self.constants.append(tensor.detach().clone())
                 self._register(tensor, Origin("constant", len(self.constants) - 1), None)
 
     def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(self._buffer_of[t.untyped_storage()._cdata] for t in tensors_in((args, kwargs))))
+        return tuple(
+            dict.fromkeys(
+                self._buffer_of[t.untyped_storage()._cdata] for t in instances_in(torch.Tensor, (args, kwargs))
+            )
+        )
 
     def _template(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

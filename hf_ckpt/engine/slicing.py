@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .ir import Ref
+from .nested import instances_in
 from .untraceable import UntraceableError
 
 if TYPE_CHECKING:
@@ -72,16 +73,4 @@ def _makers(trace: Trace, ref: Ref) -> Iterator[int]:
 
 
 def _refs_of(trace: Trace, op: int) -> Iterator[Ref]:
-    yield from refs_in((trace.ops[op].args, trace.ops[op].kwargs))
-
-
-def refs_in(value: Any) -> Iterator[Ref]:
-    """All tensor references in op arguments."""
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from refs_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from refs_in(item)
+    yield from instances_in(Ref, (trace.ops[op].args, trace.ops[op].kwargs))
