@@ -12,7 +12,8 @@ from . import pitfalls
 from .catalogue import all_rules
 from .pages import table
 from .prefilter import without_implied
-from .rules import load_rule, load_rules, rule_files
+from .rule_files import rule_files
+from .rules import load_rule, load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from . import triggers
-from .rules import Rule, load_rule, load_rules, rule_files
+from .rule_files import rule_files
+from .rules import Rule, load_rule, load_rules
 from .words import Words
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .configs import is_config, is_launch, is_settings
-from .sift import sift
+from .sift import names_us, sift
 from .source import Source, SourceError, read_source
 
 if TYPE_CHECKING:
@@ -81,11 +81,6 @@ def check_text(
         left = [to_cell(source.notebook, finding) for finding in left]
         elsewhere = tuple(notes_to_cells(source.notebook, source.filename, finding) for finding in elsewhere)
     return FileResult(source.filename, tuple(left), elsewhere=elsewhere)
-
-
-def names_us(text: str) -> bool:
-    """Whether a comment in ``text`` may name one of our codes."""
-    return "ckpt-lint:" in text or ("noqa" in text and "CKPT" in text)
 
 
 def check(

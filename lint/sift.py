@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import triggers
 from .configs import PROGRAM, is_settings
 from .facts.local import is_worth_reading
 from .facts.naming import from_outside, is_library
+from .rule_files import rule_files
 from .words import Words
 
 if TYPE_CHECKING:
@@ -80,11 +79,11 @@ def may_have_findings(data: bytes, every: bool = True) -> bool:
 
     ``every`` counts the rules too that are off by default.
     """
-    if b"ckpt-lint:" in data or (b"noqa" in data and b"CKPT" in data):
-        return True
-    # Triggers are ASCII, which is the same in every encoding Python reads.
+    # Triggers and codes are ASCII, which is the same in every encoding Python reads.
     text = data.decode("latin-1")
-    if _rule_files() != triggers.FILES:
+    if names_us(text):
+        return True
+    if rule_files() != triggers.FILES:
         # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
         from .check import mentions_api
 
@@ -93,10 +92,9 @@ def may_have_findings(data: bytes, every: bool = True) -> bool:
     return any(words.have(trigger) for trigger in (triggers.ALL if every else triggers.ON))
 
 
-@cache
-def _rule_files() -> tuple[str, ...]:
-    folder = os.path.join(os.path.dirname(__file__), "rules")
-    return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"))
+def names_us(text: str) -> bool:
+    """Whether a comment in ``text`` may name one of our codes."""
+    return "ckpt-lint:" in text or ("noqa" in text and "CKPT" in text)
 
 
 def starts_run(text: str) -> bool:

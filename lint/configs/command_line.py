@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..facts.parsers import BOOLEANS
 from ..facts.values import Ref
 from .arguments import parsed_arguments, take_over
 from .calls import SettingsNode, call_of
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from .runs import RunFiles
     from .shell import Word
 
-_BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _SWITCHES = ("gradient_checkpointing", "activation_checkpointing", "ddp_find_unused_parameters")
 _READ = ("parse_args_into_dataclasses", "parse_args_and_config")
 
@@ -66,7 +66,7 @@ def _entries(words: list[Word]) -> dict[str, Entry]:
 
 
 def _value(name: str, given: str) -> object:
-    return _BOOLS.get(given.lower(), given) if name in _SWITCHES else given
+    return BOOLEANS.get(given.lower(), given) if name in _SWITCHES else given
 
 
 def join_command_line(command: CommandLine, program: Program) -> None:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 #: What an option holds when it is not given, by its action.
 _UNSET: dict[object, object] = {"store_true": False, "store_false": True, "count": None, "append": None}
 _DATACLASS_PARSERS = ("HfArgumentParser", "TrlParser")
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+#: How a command line says yes and no.
+BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class Parser(Result):
@@ -223,7 +224,7 @@ def _from_words(words: list[object], given: Seq) -> dict[str, Value]:
             continue
         name, equal, value = str(word)[2:].partition("=")
         text = value if equal else str(following)
-        said = True if text.startswith("--") else _WORDS.get(text.lower(), text)
+        said = True if text.startswith("--") else BOOLEANS.get(text.lower(), text)
         found[name.replace("-", "_")] = Const(said, item.node)
     return found
 

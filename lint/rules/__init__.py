@@ -6,12 +6,12 @@ A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``TRIGGERS`` and ``check
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Severity
+from ..rule_files import rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,13 +50,6 @@ def load_rules() -> tuple[Rule, ...]:
         if len(set(values)) < len(values):
             raise RuleError(f"two rules share a {field}: {sorted(values)}")
     return rules
-
-
-@cache
-def rule_files() -> tuple[str, ...]:
-    """The names of the files in this folder that are rules, sorted."""
-    files = os.listdir(os.path.dirname(__file__))
-    return tuple(sorted(file for file in files if file.endswith(".py") and file[0] != "_"))
 
 
 @cache
