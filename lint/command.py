@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
     Jobs = list[Job]
+    #: The exit status, and what came out of each file.
+    Outcome = tuple[int, list[FileResult]]
 
 _STDIN = "-"
 _CACHE_FOLDER = ".ckpt_lint_cache"
@@ -37,7 +39,7 @@ def run(options: Options) -> int:
             from .watch import watch
 
             return watch(options.paths, settings_for, lambda: _check_disk(options, settings_for))
-        return _check_disk(options, settings_for)
+        return _check_disk(options, settings_for)[0]
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILURE
@@ -54,7 +56,7 @@ def _directory(path: str) -> str:
     return path if os.path.isdir(path) else os.path.dirname(path) or "."
 
 
-def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> int:
+def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Outcome:
     found = discover(options.paths, settings_for)
     for path in found.missing:
         print(f"error: {path}: no such file or folder", file=sys.stderr)
@@ -69,20 +71,20 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> in
         for problem in problems:
             print(f"error: {problem}", file=sys.stderr)
         if problems:
-            return FAILURE
+            return FAILURE, []
         if not jobs:
             print(f"warning: no training that can be read is started in {' '.join(options.paths)}", file=sys.stderr)
-    status = _mode(options)(jobs, options)
-    return FAILURE if found.missing else status
+    status, results = _mode(options)(jobs, options)
+    return FAILURE if found.missing else status, results
 
 
-def _mode(options: Options) -> Callable[[Jobs, Options], int]:
+def _mode(options: Options) -> Callable[[Jobs, Options], Outcome]:
     if options.add_ignore is not None:
         return _add_ignores
     return _fix if options.fix or options.diff else _check
 
 
-def _check(jobs: Jobs, options: Options) -> int:
+def _check(jobs: Jobs, options: Options) -> Outcome:
     # What is known of a file does not say which files it ran with.
     uncached = options.no_cache or any(job.settings.runs for job in jobs)
     results = check_paths(jobs, None if uncached else _CACHE_FOLDER)
@@ -90,31 +92,32 @@ def _check(jobs: Jobs, options: Options) -> int:
         from .baseline import compare
 
         results = compare(options.baseline, results, write=options.write_baseline)
-    return finish(results, options)
+    return finish(results, options), results
 
 
-def _fix(jobs: Jobs, options: Options) -> int:
+def _fix(jobs: Jobs, options: Options) -> Outcome:
     from .fix_files import unified_diff
     from .fix_project import fix_all
 
     fixed = fix_all(jobs, options.unsafe_fixes, store=not options.diff)
     results = [item.result for item in fixed]
     if not options.diff:
-        return finish(results, options, fixed=sum(item.applied.total() for item in fixed))
+        return finish(results, options, fixed=sum(item.applied.total() for item in fixed)), results
     changed = [item for item in fixed if item.before != item.after]
     for item in changed:
         write(unified_diff(item.result.filename, item.before, item.after))
-    return _diff_status(results, bool(changed), options)
+    return _diff_status(results, bool(changed), options), results
 
 
-def _add_ignores(jobs: Jobs, options: Options) -> int:
+def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
     from .fix_project import ignore_all
 
     ignored = ignore_all(jobs, options.add_ignore or "")
     count = sum(item.applied.total() for item in ignored)
     files = sum(bool(item.applied) for item in ignored)
     print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)
-    return finish([item.result for item in ignored], options)
+    results = [item.result for item in ignored]
+    return finish(results, options), results
 
 
 def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> int:

@@ -8,42 +8,60 @@ import time
 from typing import TYPE_CHECKING
 
 from .discover import discover
+from .local_modules import unchanged
 from .project_versions import project_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .session import FileResult
     from .settings import Settings
+
+    #: Time of change (ns) and size (bytes) by path; None for a file that is not there.
+    Stamps = dict[str, tuple[int, int] | None]
 
 #: Seconds between two looks at the files.
 INTERVAL = 0.3
 _CLEAR = "\033[2J\033[H"
 
 
-def watch(paths: Iterable[str], settings_for: Callable[[str], Settings], check: Callable[[], int]) -> int:
-    """Call ``check`` now and after each change below ``paths``, until interrupted; returns its last status."""
+def watch(
+    paths: Iterable[str],
+    settings_for: Callable[[str], Settings],
+    check: Callable[[], tuple[int, list[FileResult]]],
+) -> int:
+    """Call ``check`` now and after each change, until interrupted; returns its last status.
+
+    A change is one below ``paths``, or in a file that the last check read beside them: a local module that a script
+    imports (also one that did not exist yet), a configuration, a script that a launch script starts.
+    """
     paths = tuple(paths)
     while True:
-        seen = _state(paths, settings_for)
+        seen = _stamps(discover(paths, settings_for).files)
         if sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
         project_ranges.cache_clear()
-        status = check()
+        status, results = check()
+        consulted = {path: digest for result in results for path, digest in result.consulted}
+        others = _stamps([*consulted, *(result.filename for result in results)])
         print("Watching for changes; stop with Ctrl-C.", file=sys.stderr, flush=True)
         try:
-            while _state(paths, settings_for) == seen:
+            # A module may have changed between its reading and its stamp.
+            same = unchanged(consulted)
+            while same:
                 time.sleep(INTERVAL)
+                same = _stamps(discover(paths, settings_for).files) == seen and _stamps(others) == others
         except KeyboardInterrupt:
             return status
 
 
-def _state(paths: tuple[str, ...], settings_for: Callable[[str], Settings]) -> dict[str, tuple[int, int]]:
-    """Time of change (ns) and size (bytes) of every file that would be checked."""
-    state: dict[str, tuple[int, int]] = {}
-    for path in discover(paths, settings_for).files:
+def _stamps(files: Iterable[str]) -> Stamps:
+    stamps: Stamps = {}
+    for path in files:
         try:
             status = os.stat(path)
         except OSError:
-            continue
-        state[path] = (status.st_mtime_ns, status.st_size)
-    return state
+            stamps[path] = None
+        else:
+            stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps

@@ -1,5 +1,6 @@
 """The command as users run it: real processes, real files, real findings."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -318,22 +319,42 @@ def test_an_internal_error_is_one_line_and_the_other_files_go_on(project, monkey
     assert "also.py:5:" in output.out
 
 
-def test_watch_checks_again_after_a_change(project):
+@contextlib.contextmanager
+def watching(project, *arguments):
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "hf_ckpt.lint", "--watch", "bad.py", "--output-format", "concise"],
+        [sys.executable, "-u", "-m", "hf_ckpt.lint", "--watch", *arguments, "--output-format", "concise"],
         cwd=project,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
     try:
-        assert process.stdout.readline().startswith("bad.py:5:")
-        assert process.stdout.readline().startswith("Found 1")
-        (project / "bad.py").write_text(CLEAN)
-        assert process.stdout.readline() == "All checks passed!\n"
+        yield process.stdout
     finally:
         process.terminate()
         process.wait()
+
+
+def test_watch_checks_again_after_a_change(project):
+    with watching(project, "bad.py") as output:
+        assert output.readline().startswith("bad.py:5:")
+        assert output.readline().startswith("Found 1")
+        (project / "bad.py").write_text(CLEAN)
+        assert output.readline() == "All checks passed!\n"
+
+
+def test_watch_follows_a_module_that_a_script_imports(project):
+    (project / "train.py").write_text(
+        "from factory import build\n\nmodel = build()\nmodel.eval()\nmodel.gradient_checkpointing_enable()\n"
+        "for batch in batches:\n    model(**batch).loss.backward()\n"
+    )
+    with watching(project, "train.py") as output:
+        assert output.readline() == "All checks passed!\n"
+        (project / "factory.py").write_text(
+            "from transformers import AutoModelForCausalLM\n\n\n"
+            "def build():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\n"
+        )
+        assert output.readline().startswith("train.py:")
 
 
 def test_the_functions_do_what_the_command_does(project, code):
