@@ -63,8 +63,9 @@ typecheck: $(STAMP) .typing ## mypy --strict
 .PHONY: bench
 bench: $(STAMP) ## Measure the engine and the planner on this machine, into tests/benchmarks/results/
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group bench
-	missed=0; for name in frontier host_cost length_skew predict; do \
-		OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.$$name --out tests/benchmarks/results/$$name.json || missed=1; \
+	missed=0; for run in frontier 'frontier --dtype bf16' host_cost length_skew predict; do \
+		OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.$$run \
+			--out tests/benchmarks/results/$${run// --dtype /_}.json || missed=1; \
 	done; exit $$missed
 
 .PHONY: clean
