@@ -69,7 +69,7 @@ def unwrapped(value: Value) -> Value:
                     (found for found in (call.argument(0, "model"), call.argument(0, "module")) if found.node), value
                 )
             case Result(call) if call.method in _SAME_OBJECT:
-                inner = call.receiver
+                inner = same_object(value)
             case Attr(base=base, name="module"):
                 inner = base
             case Result(call) if call.method == "unwrap_model" and _is_accelerator(call.receiver) and call.args:
@@ -81,6 +81,13 @@ def unwrapped(value: Value) -> Value:
         if inner is value:
             return value
         value = inner
+    return value
+
+
+def same_object(value: Value) -> Value:
+    """The object before methods that return it, as in ``get_peft_model(model, config).train().to("cuda")``."""
+    while isinstance(value, Result) and value.call.method in _SAME_OBJECT:
+        value = value.call.receiver
     return value
 
 

@@ -46,8 +46,8 @@ def train(dataset, optimizer):
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForImageClassification
 
-model = AutoModelForImageClassification.from_pretrained("base")
-model = get_peft_model(model, LoraConfig(target_modules=["query", "value"], modules_to_save=["classifier"]))
+model = AutoModelForImageClassification.from_pretrained("base").to("cuda")
+model = get_peft_model(model, LoraConfig(target_modules=["query", "value"], modules_to_save=["classifier"])).train()
 model.gradient_checkpointing_enable({"use_reentrant": True})  # error
 ```
 
@@ -155,7 +155,7 @@ from ..model.hf import default_versions, enable_reentrant, is_enabled, trainer_r
 from ..model.modes import is_gradient_free
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.types import unwrapped
+from ..model.types import same_object, unwrapped
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable | Tr
     enables = [enable for enable in run.of(HfEnable) if same(unwrapped(enable.model), unwrapped(adapter.model))]
     for enable in enables:
         after = enable.order > adapter.order and enable.place.walk == adapter.place.walk
-        if enable_reentrant(run, enable) and after and same(enable.model, attached):
+        if enable_reentrant(run, enable) and after and same(same_object(enable.model), attached):
             yield enable
     for _, args, value in trainers_of(run, attached):
         if not enables and is_enabled(run, args, value) and trainer_reentrant(run, args):
