@@ -117,15 +117,14 @@ def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch, capl
     ]
 
 
-def test_without_a_compiler_the_rebuild_runs_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_rebuild_runs_uncompiled() -> None:
     from torch._inductor import config
     from torch._inductor.utils import fresh_cache
 
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
     reference = Stack(NormedLayer)
     stack = copy.deepcopy(reference)
     engines = compiled(stack)
-    with fresh_cache():
+    with config.patch({"cpp.cxx": ("no-such-compiler",)}), fresh_cache():
         for _ in range(2):
             assert equal(gradients(stack), gradients(reference))
     report = engines[0].report()
