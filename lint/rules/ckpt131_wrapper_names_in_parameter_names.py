@@ -3,7 +3,8 @@
 ## What it does
 Flags a test on the names of `named_parameters()` or `named_modules()` after the model's layers were wrapped with
 `apply_activation_checkpointing`, when the text reaches across a layer's index (`"layers.0.mlp"`), and a regular
-expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping.
+expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. Names that went
+through a call first (`name.replace(...)`), and loops that mention the wrapper's name, are fine.
 
 ## Why is this bad?
 Below every wrapped layer the names contain `_checkpoint_wrapped_module`, although `state_dict()` shows the old ones:
@@ -47,6 +48,16 @@ def groups(model, is_block):
     decay = [p for n, p in model.named_parameters() if not n.endswith("bias") and "norm" not in n]
     layer = [p for n, p in model.named_parameters() if n.startswith("model.layers.0.")]
     return first, decay, layer
+
+def freeze(model, is_block, clean_name):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    for name, parameter in model.named_parameters():
+        name = name.replace("_checkpoint_wrapped_module.", "")
+        if "layers.0.mlp" in name:
+            parameter.requires_grad = False
+    for name, parameter in model.named_parameters():
+        if "layers.0.mlp" in clean_name(name):
+            parameter.requires_grad = False
 
 def attach(model, is_block):
     apply_activation_checkpointing(model, check_fn=is_block)
@@ -111,6 +122,9 @@ _STEMS = (
     "model.decoder.layers.{}.",
 )
 _LEAVES = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj", "mlp.up_proj", "attn.c_attn", "attn.qkv", "mlp.fc1")
+#: Methods of a name, and functions of `re`, that test it.
+_TESTS = frozenset(("startswith", "endswith", "find"))
+_MATCHES = frozenset(("match", "fullmatch", "search"))
 _REACHES_INSIDE = re.compile(r"(?:^|\.)[a-z_]+\.\d+\.[a-z_]\w*")
 
 
@@ -132,35 +146,75 @@ def check(run: Run) -> Iterator[Report]:
 def _names_tested(run: Run, names: Call) -> Iterator[ast.Constant]:
     """The texts that the names of ``names`` are tested with and that reach into a layer; of a tuple, the first."""
     for loop in ast.walk(run.program.tree):
-        for part in _loop_over(loop, names.node):
-            for texts in _texts(part):
-                yield from islice(filter(_is_interrupted, texts), 1)
+        if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:
+            name = _untouched_name(loop)
+            for test in _tests(loop) if name else ():
+                for texts in _texts(test, name):
+                    yield from islice(filter(_is_interrupted, texts), 1)
 
 
-def _texts(test: ast.AST) -> Iterator[list[ast.Constant]]:
-    """The constants in ``test``, those of one tuple or list together."""
-    match test:
-        case ast.Constant():
-            yield [test]
-        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
-            yield [item for item in items if isinstance(item, ast.Constant)]
-        case _:
-            for child in ast.iter_child_nodes(test):
-                yield from _texts(child)
+def _untouched_name(loop: ast.For | ast.comprehension) -> str:
+    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers."""
+    match loop.target:
+        case ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), _]):
+            for node in _inside(loop):
+                match node:
+                    case ast.Name(id=bound, ctx=ast.Store()) | ast.arg(arg=bound) if bound == name:
+                        return ""
+                    case ast.Constant(value=str(text)) if _WRAPPED.rstrip(".") in text:
+                        return ""
+            return name
+    return ""
+
+
+def _inside(loop: ast.For | ast.comprehension) -> Iterator[ast.AST]:
+    for part in loop.body if isinstance(loop, ast.For) else loop.ifs:
+        yield from ast.walk(part)
+
+
+def _tests(loop: ast.For | ast.comprehension) -> list[ast.expr]:
+    if isinstance(loop, ast.comprehension):
+        return loop.ifs
+    return [node.test for node in _inside(loop) if isinstance(node, ast.If)]
+
+
+def _texts(test: ast.expr, name: str) -> Iterator[list[ast.Constant]]:
+    """The constants that the variable ``name`` itself is tested with, those of one tuple or list together."""
+    each = {
+        node.target.id: node.iter
+        for node in ast.walk(test)
+        if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name)
+    }
+    for node in ast.walk(test):
+        text = _tested_with(node, name)
+        match each.get(text.id, text) if isinstance(text, ast.Name) else text:
+            case ast.Constant() as constant:
+                yield [constant]
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                yield [item for item in items if isinstance(item, ast.Constant)]
+
+
+def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
+    """What ``node`` compares the variable ``name`` with or looks for in it; None when it does something else."""
+    match node:
+        case ast.Compare(
+            left=text, ops=[ast.In() | ast.NotIn() | ast.Eq() | ast.NotEq()], comparators=[ast.Name(id=own)]
+        ):
+            return text if own == name else None
+        case ast.Compare(left=ast.Name(id=own), ops=[ast.Eq() | ast.NotEq()], comparators=[text]):
+            return text if own == name else None
+        case ast.Compare(left=ast.Name(id=own), ops=[ast.In() | ast.NotIn()], comparators=[text]):
+            return text if own == name and not isinstance(text, ast.Constant) else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[text, ast.Name(id=own), *_]):
+            return text if own == name and method in _MATCHES else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=method), args=[text, *_]):
+            return text if own == name and method in _TESTS else None
+    return None
 
 
 def _is_interrupted(text: ast.Constant) -> bool:
     name = text.value
-    return isinstance(name, str) and _WRAPPED not in name and _REACHES_INSIDE.search(name) is not None
-
-
-def _loop_over(loop: ast.AST, names: ast.Call) -> list[ast.AST]:
-    """Where a loop over ``names`` tests them; empty for any other node."""
-    if isinstance(loop, ast.comprehension) and loop.iter is names:
-        return [*loop.ifs]
-    if isinstance(loop, ast.For) and loop.iter is names:
-        return [inner.test for statement in loop.body for inner in ast.walk(statement) if isinstance(inner, ast.If)]
-    return []
+    return isinstance(name, str) and _REACHES_INSIDE.search(name) is not None
 
 
 def _pattern(attach: AdapterAttach) -> ast.AST | None:
