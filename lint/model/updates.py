@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 #: Methods whose result depends on what the tensor held, and those that overwrite it.
 _ACCUMULATE = frozenset(("add_", "sub_", "mul_", "div_", "lerp_", "index_add_", "scatter_add_", "addcmul_", "addcdiv_"))
 _OVERWRITE = frozenset(("copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
+#: Methods that give the values they were called on, on another device, in another type or shape.
+_KEEP = frozenset(
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "type", "type_as"),
+        *("contiguous", "clone", "detach", "view", "reshape"),
+    )
+)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 #: Buffers and the step at which each was read.
@@ -114,7 +121,7 @@ class _Body:
 
     def _branch(self, node: ast.If, certain: bool) -> bool:
         """Both ways, or the one that train mode takes; gives whether what follows happens in both runs."""
-        taken = _when_training(node.test)
+        taken = when_training(node.test)
         under = certain and (taken is not None or self._is_steady(node.test))
         if taken is not False:
             self._block(node.body, under)
@@ -154,6 +161,8 @@ class _Body:
         reads = self._reads(value)
         for target in targets:
             held = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(target, ast.Attribute) and not accumulates and _keeps(value, target):
+                continue
             if isinstance(held, ast.Attribute) and _of_self(held):
                 self._update(held.attr, node, certain, accumulates or held.attr in {name for name, _ in reads})
             elif accumulates and isinstance(held, ast.Name):
@@ -203,15 +212,29 @@ def _of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _when_training(test: ast.expr) -> bool | None:
+def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
+    """Whether ``value`` is what ``target``, an attribute of ``self``, holds already: moved, cast, copied or reshaped."""
+    match value:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return _of_self(target) and name == target.attr
+        case ast.Attribute(value=inner, attr="data"):
+            return _keeps(inner, target)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)):
+            return method in _KEEP and _keeps(inner, target)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _keeps(body, target) and _keeps(orelse, target)
+    return False
+
+
+def when_training(test: ast.AST) -> bool | None:
     """What a condition is in train mode; None when the mode does not decide it."""
     match test:
         case ast.Attribute(value=ast.Name(id="self"), attr="training"):
             return True
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            answer = _when_training(inner)
+            answer = when_training(inner)
             return None if answer is None else not answer
         case ast.BoolOp(op=ast.And(), values=values):
-            answers = {_when_training(value) for value in values}
+            answers = {when_training(value) for value in values}
             return False if False in answers else (True if answers == {True} else None)
     return None
