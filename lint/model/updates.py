@@ -213,7 +213,7 @@ def _of_self(node: ast.Attribute) -> bool:
 
 
 def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
-    """Whether ``value`` is what ``target``, an attribute of ``self``, holds already: moved, cast, copied or reshaped."""
+    """Whether ``value`` is what ``target``, an attribute of ``self``, holds already: moved, cast or reshaped."""
     match value:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             return _of_self(target) and name == target.attr

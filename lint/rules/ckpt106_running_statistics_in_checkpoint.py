@@ -3,8 +3,9 @@
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
 `InstanceNorm*` layer that updates running statistics. Layers with `track_running_stats=False`, with `momentum=None`
-(a plain average, which counts every batch twice and stays right), or switched to `.eval()` are fine, and so is a
-momentum that is computed.
+(a plain average, which counts every batch twice and stays right), or that may be frozen (`.eval()` on them, on a module
+around them or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed
+and a checkpoint that runs outside training only.
 
 ## Why is this bad?
 The layer runs twice a step, in the forward pass and in the recomputation, and updates its statistics both times: the
@@ -70,6 +71,71 @@ class Net(nn.Module):
     def forward(self, x):
         return self.norm(checkpoint(self.stage, x, use_reentrant=False))
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stage = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+
+    def train(self, mode=True):
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.eval()
+        return self
+
+    def forward(self, x):
+        return checkpoint(self.stage, x, use_reentrant=False)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stage = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).requires_grad_(False)
+        self.stage.eval()
+
+    def forward(self, x):
+        return checkpoint(self.stage, x, use_reentrant=False)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def set_eval(module):
+    if "BatchNorm" in type(module).__name__:
+        module.eval()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stage = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+
+    def forward(self, x):
+        return checkpoint(self.stage, x, use_reentrant=False)
+
+net = Net().train()
+net.apply(set_eval)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stage = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+
+    def forward(self, x):
+        if not self.training:
+            return checkpoint(self.stage, x, use_reentrant=False)
+        return self.stage(x)
+```
 
 ## Evidence
 ```python
@@ -103,16 +169,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, equals, same
+from ..facts.values import Absent, Const, equals
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
+from ..model.frozen_statistics import may_keep_statistics
+from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report
+from ..model.updates import when_training
 from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Result
+    from ..model.events import Checkpointing
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
@@ -132,6 +202,8 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
+        if _is_outside_training(event):
+            continue
         norms = [norm for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS) if _updates(run, norm)]
         if norms:
             kind = norms[0].call.name.rpartition(".")[2]
@@ -143,11 +215,16 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
+def _is_outside_training(event: Checkpointing) -> bool:
+    """Whether the checkpoint runs in eval mode or without gradients only."""
+    never = any(when_training(guard.test) is (not guard.taken) for guard in event.place.guards)
+    return never or (isinstance(event, TorchCheckpoint) and is_gradient_free(event.call))
+
+
 def _updates(run: Run, norm: Result) -> bool:
     call = norm.call
     tracks, momentum = call.argument(4, "track_running_stats"), call.argument(2, "momentum")
     is_batch_norm = "BatchNorm" in call.name
     tracking = (isinstance(tracks, Absent) and is_batch_norm) or equals(tracks, True)
     fixed = isinstance(momentum, Absent) or (isinstance(momentum, Const) and momentum.value is not None)
-    frozen = any(same(norm, frozen.receiver) for frozen in run.method_calls("eval"))
-    return bool(tracking) and fixed and not frozen
+    return bool(tracking) and fixed and not may_keep_statistics(run, norm)
