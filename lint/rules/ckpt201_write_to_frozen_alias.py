@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `args.gradient_checkpointing = ...` and `args.gradient_checkpointing_kwargs = ...` on a `TrainingArguments` (or a
-trl config) that already exists, where the value differs from what holds anyway.
+trl config) that already exists, where the value differs from what holds anyway. A script that reads the old name
+itself later, or that trains in a loop of its own, is left alone.
 
 ## Why is this bad?
 Since transformers 5.23 the old names are copied to `activation_checkpointing*` once, when the object is built. The
@@ -46,10 +47,21 @@ def configure(cfg, model):
     cfg.gradient_checkpointing = True
     model.gradient_checkpointing = True
 ```
+```python
+from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments
+
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+if args.bf16:
+    args.gradient_checkpointing = False
+model = AutoModelForCausalLM.from_pretrained("base")
+if args.gradient_checkpointing:  # no Trainer: the script itself reads what it wrote
+    model.gradient_checkpointing_enable()
+```
 
 ## Fix safety
 Unsafe: the renamed write takes effect, which is what was meant but changes the run. Shown only when the project also
-allows a transformers older than 5.23, which does not know the new name.
+allows a transformers older than 5.23, which does not know the new name, and not offered when the old name is read
+somewhere.
 
 ## Evidence
 ```python
@@ -80,7 +92,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, equals, same, truth
 from ..finding import Applicability, Severity
-from ..model.hf import args_of, default_switch, is_args, trainer_kwargs, trainer_reentrant
+from ..model.attribute_reads import is_read, is_read_after
+from ..model.events import TrainerBuild
+from ..model.hf import args_of, default_switch, is_args, trainer_kwargs
 from ..model.report import Remark, RenameAttribute, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
 from ..model.words import ARGUMENTS, together
@@ -102,11 +116,18 @@ _NEW = {
 
 def check(run: Run) -> Iterator[Report]:
     """Report writes to the old names that the Trainer never sees."""
+    if _trains_by_hand(run):
+        return
     for write in run.writes:
         if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(run, write):
             continue
-        if not any(other.field == _NEW[write.field] and same(other.obj, write.obj) for other in run.writes):
+        renamed = any(other.field == _NEW[write.field] and same(other.obj, write.obj) for other in run.writes)
+        if not renamed and not is_read_after(run.program, write):
             yield _report(run, write)
+
+
+def _trains_by_hand(run: Run) -> bool:
+    return not any(run.of(TrainerBuild)) and any(run.method_calls("backward"))
 
 
 def _is_built(write: Write) -> bool:
@@ -123,7 +144,9 @@ def _changes_nothing(run: Run, write: Write) -> bool:
         holds = default_switch(args) if isinstance(args.enabled, Absent) else truth(args.enabled)
         return holds is not None and equals(write.value, holds) is True
     wanted = hf_kwargs_reentrant(trainer_kwargs(write.value), run.versions.hf_default_reentrant)
-    return wanted is not None and wanted == trainer_reentrant(run, args)
+    return wanted is not None and wanted == hf_kwargs_reentrant(
+        trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant
+    )
 
 
 def _report(run: Run, write: Write) -> Report:
@@ -131,7 +154,7 @@ def _report(run: Run, write: Write) -> Report:
     args = args_of(write.obj)
     target = write.node.targets[0] if isinstance(write.node, ast.Assign) else None
     fix = None
-    if isinstance(target, ast.Attribute):
+    if isinstance(target, ast.Attribute) and not is_read(run.program, write.field):
         older = run.versions.may_be("transformers", "<5.23")
         level = Applicability.DISPLAY if older else Applicability.UNSAFE
         fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(target, new),))
