@@ -122,6 +122,11 @@ def _next(walk: Walk, call: Call) -> Value | None:
     return iterate(call.args[0], call.node) if call.args else None
 
 
+def _static(walk: Walk, call: Call) -> Value | None:
+    """``ck = staticmethod(checkpoint)`` in a class body; a function of the file would be taken for a method."""
+    return call.args[0] if call.args and isinstance(call.args[0], Ref | Partial) else None
+
+
 def _replace(walk: Walk, call: Call) -> Value | None:
     """``dataclasses.replace(obj, **changes)``: a new object that keeps what is not changed."""
     match call.args:
@@ -159,6 +164,10 @@ def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
             for key, value in call.kwargs.items():
                 _set(walk, held, key, value, call.node)
             held.open = held.open or call.open_kwargs
+        case "__setitem__", [Const(str(key)), value]:
+            _set(walk, held, key, value, call.node)
+        case "__setitem__", _:
+            held.open = True
         case "setdefault", [Const(str(key)), value]:
             before = held.get(key)
             if not isinstance(before, Absent):
@@ -177,6 +186,16 @@ def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
         case (("clear" | "popitem" | "pop"), _):
             held.open = True
             held.items.clear()
+    return None
+
+
+def _unbound_update(walk: Walk, call: Call) -> Value | None:
+    """``dict.update(held, ...)``."""
+    match call.args:
+        case [Dict() as held, *rest]:
+            method = Call(call.node, Attr(held, "update", call.node), call.place, call.order)
+            method.args, method.kwargs, method.open_kwargs = rest, call.kwargs, call.open_kwargs
+            return _dict_method(walk, held, "update", method)
     return None
 
 
@@ -205,18 +224,21 @@ def _field(walk: Walk, call: Call) -> Value | None:
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "functools.partial": _partial,
     "builtins.dict": _dict,
+    "builtins.dict.update": _unbound_update,
     "builtins.list": _list,
     "builtins.tuple": _list,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,
     "builtins.next": _next,
+    "builtins.staticmethod": _static,
     "builtins.exec": _vars_changed,
     "builtins.iter": _first_argument,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
     "dataclasses.replace": _replace,
+    "copy.replace": _replace,
     "dataclasses.field": _field,
     "argparse.ArgumentParser": parser_made,
     "argparse.Namespace": namespace_made,

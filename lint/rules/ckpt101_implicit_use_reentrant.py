@@ -2,7 +2,9 @@
 
 ## What it does
 Flags `torch.utils.checkpoint.checkpoint` and `checkpoint_sequential` when `use_reentrant` is certainly not given or is
-`None`: directly, through an alias, a `functools.partial`, or a `**kwargs` whose keys are known.
+`None`: directly, through an alias, a `functools.partial`, or a `**kwargs` whose keys are known. Calls kept for a torch
+without the argument (`except TypeError`, the other branch of a version check) are left alone, and so is a run that
+replaces `torch.utils.checkpoint.checkpoint`.
 
 ## Why is this bad?
 Without the argument torch runs the reentrant variant and warns. In that variant a region none of whose inputs requires
@@ -18,6 +20,15 @@ from torch.utils.checkpoint import checkpoint
 def forward(block, x):
     return checkpoint(block, x)  # error
 ```
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Stage:
+    run = staticmethod(checkpoint)
+
+    def forward(self, block, x):
+        return self.run(block, x)  # error
+```
 
 ## Good
 ```python
@@ -25,6 +36,37 @@ from torch.utils.checkpoint import checkpoint
 
 def forward(block, x):
     return checkpoint(block, x, use_reentrant=False)
+```
+```python
+import inspect
+import torch
+from torch.utils.checkpoint import checkpoint
+
+if torch.__version__ >= "1.11":
+    run = lambda block, x: checkpoint(block, x, use_reentrant=False)
+else:
+    run = lambda block, x: checkpoint(block, x)
+
+def by_trial(block, x):
+    try:
+        return checkpoint(block, x, use_reentrant=False)
+    except TypeError:
+        return checkpoint(block, x)
+
+def by_signature(block, x):
+    if "use_reentrant" in inspect.signature(checkpoint).parameters:
+        return checkpoint(block, x, use_reentrant=False)
+    return checkpoint(block, x)
+```
+```python
+from functools import partial
+import torch.utils.checkpoint
+
+original = torch.utils.checkpoint.checkpoint
+torch.utils.checkpoint.checkpoint = partial(original, use_reentrant=False)
+
+def forward(block, x):
+    return torch.utils.checkpoint.checkpoint(block, x)
 ```
 
 ## Fix safety
@@ -56,9 +98,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import equals, is_absent
+from ..facts.values import Ref, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import CheckpointPartial, TorchCheckpoint
+from ..model.names import canonical
+from ..model.older_torch import is_for_older_torch
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import CHECKPOINT
 
@@ -73,9 +117,13 @@ TRIGGERS = (CHECKPOINT,)
 
 def check(run: Run) -> Iterator[Report]:
     """Report calls that certainly leave the variant to torch."""
+    if _is_replaced(run):
+        return
     called = set()
     for event in run.of(TorchCheckpoint):
         called |= {partial.node for partial in event.call.via}
+        if is_for_older_torch(event.place):
+            continue
         missing = is_absent(event.use_reentrant)
         if missing or equals(event.use_reentrant, None):
             origin = event.call.via[-1].call.node if missing and event.call.via else event.node
@@ -83,8 +131,19 @@ def check(run: Run) -> Iterator[Report]:
             by_getattr = isinstance(event.call.func.node, ast.Call)
             yield report._replace(severity=Severity.NOTE if by_getattr else None, notes=_caller(event))
     for partial in run.of(CheckpointPartial):
-        if partial.node not in called and is_absent(partial.call.keyword("use_reentrant")):
+        is_meant = partial.node not in called and not is_for_older_torch(partial.place)
+        if is_meant and is_absent(partial.call.keyword("use_reentrant")):
             yield _report(partial.node, "is not given")
+
+
+def _is_replaced(run: Run) -> bool:
+    """Whether the run puts something else into torch's module: what a call then runs is not known."""
+    return any(
+        write.field in ("checkpoint", "checkpoint_sequential")
+        and isinstance(write.obj, Ref)
+        and canonical(write.obj.name) == "torch.utils.checkpoint"
+        for write in run.writes
+    )
 
 
 def _caller(event: TorchCheckpoint) -> tuple[Remark, ...]:
