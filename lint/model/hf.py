@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.origin import setting_span
-from ..facts.values import Absent, Class, Const, Dict, Instance, Param, Ref, Result, Value, equals, options, same, truth
+from ..facts.values import (
+    Absent,
+    Attr,
+    Class,
+    Const,
+    Dict,
+    Instance,
+    Param,
+    Ref,
+    Result,
+    Value,
+    equals,
+    options,
+    same,
+    truth,
+)
 from .events import HfEnable, TrainerArgs, TrainerBuild
 from .extract import events_of, is_trainer_args
 from .names import canonical
@@ -21,6 +36,8 @@ if TYPE_CHECKING:
 
 SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
 KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+#: Methods that change a dict.
+_CHANGES = ("update", "setdefault", "__setitem__", "__ior__", "pop", "clear")
 
 
 def where(value: Value, otherwise: ast.AST) -> ast.AST:
@@ -59,12 +76,10 @@ def default_switch(args: TrainerArgs) -> bool:
     return False
 
 
-def asks_for_checkpointing(args: TrainerArgs) -> bool:
-    """Whether the arguments themselves certainly switch checkpointing on."""
-    enabled = args.enabled
-    if isinstance(enabled, Absent) or (isinstance(enabled, Const) and enabled.value is None):
-        return default_switch(args)
-    return truth(enabled) is True
+def object_of(args: TrainerArgs) -> Value:
+    """The object that ``args`` builds."""
+    made = args.call.func
+    return Instance(made, args.call) if isinstance(made, Class) else Result(args.call)
 
 
 def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
@@ -88,6 +103,22 @@ def _effective(run: Run, names: tuple[str, str]) -> tuple[str, ...]:
     return names if run.versions.may_be("transformers", "<5.23") else names[:1]
 
 
+def kwargs_may_change(run: Run, args: TrainerArgs) -> bool:
+    """Whether the dict of arguments is replaced or written to after ``args`` are built; both names share the dict."""
+    made = object_of(args)
+    for write in run.writes:
+        replaced = write.field in _effective(run, KWARGS) and any(same(obj, made) for obj in options(write.obj))
+        if replaced or _is_kwargs_of(made, write.obj):
+            return True
+    return any(_is_kwargs_of(made, call.receiver) for call in run.method_calls(*_CHANGES))
+
+
+def _is_kwargs_of(made: Value, value: Value) -> bool:
+    return any(
+        isinstance(option, Attr) and option.name in KWARGS and same(option.base, made) for option in options(value)
+    )
+
+
 def trainer_kwargs(kwargs: Value) -> Value:
     """The dict torch gets when the Trainer enables checkpointing: its own keys taken out, an empty one is none."""
     if not isinstance(kwargs, Dict) or kwargs.open:
@@ -98,6 +129,8 @@ def trainer_kwargs(kwargs: Value) -> Value:
 
 def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
     """The variant a Trainer with ``args`` selects."""
+    if kwargs_may_change(run, args):
+        return None
     return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
 
 

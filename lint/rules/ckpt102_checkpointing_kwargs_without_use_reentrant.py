@@ -4,7 +4,7 @@
 Flags a dict given to `gradient_checkpointing_enable` (or `activation_checkpointing_enable`) of a transformers model, or
 to `gradient_checkpointing_kwargs` (or `activation_checkpointing_kwargs`) of `TrainingArguments` and trl's configs, that
 certainly has no key `use_reentrant`. The Trainer's own keys (`every_n_layers`, `offload`, `selective`) do not count,
-and an empty dict given to the Trainer is no dict.
+and an empty dict given to the Trainer is no dict. What is written to the dict later counts.
 
 ## Why is this bad?
 transformers picks the non-reentrant variant only when no dict is given. A dict without the key goes to torch as it is,
@@ -63,6 +63,23 @@ class Other:
 
 Other().gradient_checkpointing_enable({})
 ```
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"early_stop": False})
+args.activation_checkpointing_kwargs["use_reentrant"] = False
+Trainer("model", args)
+other = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"early_stop": False})
+other.activation_checkpointing_kwargs = {"use_reentrant": False}
+
+def enable(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    kwargs, more = {"early_stop": False}, {"early_stop": False}
+    dict.update(kwargs, use_reentrant=False)
+    model.gradient_checkpointing_enable(kwargs)
+    more.__setitem__("use_reentrant", False)
+    model.gradient_checkpointing_enable(more)
+```
 ```yaml
 output_dir: out
 per_device_train_batch_size: 4
@@ -119,7 +136,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import KWARGS, SWITCHES, args_of, default_switch, overriding_trainer, trainer_kwargs
+from ..model.hf import KWARGS, SWITCHES, args_of, default_switch, kwargs_may_change, overriding_trainer, trainer_kwargs
 from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
 from ..model.words import ARGUMENTS, ENABLE, together
@@ -140,11 +157,12 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(enable.kwargs, enable.node)
     for args in run.of(TrainerArgs):
         kwargs = from_json(args.kwargs)
-        if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args):
+        if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)
     for args in _parsed(run):
         kwargs = args.declared(*KWARGS)
-        if _lacks_key(trainer_kwargs(kwargs)) and equals(args.declared(*SWITCHES), False, None) is not True:
+        may_be_on = equals(args.declared(*SWITCHES), False, None) is not True
+        if _lacks_key(trainer_kwargs(kwargs)) and may_be_on and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)
 
 

@@ -117,7 +117,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Dict, Result, Value, equals, options, same, truth
 from ..finding import Severity
 from ..model.events import HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, asks_for_checkpointing, where
+from ..model.hf import args_of, is_enabled, object_of, where
 from ..model.randomness import Draw, adapter_dropout, config_dropout
 from ..model.report import Remark, Report
 from ..model.variant import from_json
@@ -155,7 +155,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _by_trainer(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
     for args in run.of(TrainerArgs):
-        if asks_for_checkpointing(args):
+        if is_enabled(run, args, object_of(args)):
             continue  # the Trainer refuses (CKPT303)
         config = from_json(args.call.keyword("fsdp_config"))
         if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(config, run):

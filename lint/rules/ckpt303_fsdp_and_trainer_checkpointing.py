@@ -51,6 +51,8 @@ off = TrainingArguments(
 trl_by_fsdp = SFTConfig(
     "out", gradient_checkpointing=False, fsdp=True, fsdp_config={"activation_checkpointing": True}
 )
+switched_off = SFTConfig("out", fsdp=True, fsdp_config={"activation_checkpointing": True})
+switched_off.activation_checkpointing = False
 
 def from_a_file(path, wanted):
     TrainingArguments("out", fsdp="full_shard", fsdp_config=path, gradient_checkpointing=True)
@@ -119,7 +121,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, equals, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, asks_for_checkpointing, where
+from ..model.hf import SWITCHES, is_enabled, object_of, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import ARGUMENTS, together
 
@@ -138,7 +140,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments that switch checkpointing on twice."""
     for args in run.of(TrainerArgs):
         config = args.call.keyword("fsdp_config")
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and asks_for_checkpointing(args):
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and is_enabled(run, args, object_of(args)):
             wanted = next(_wanted(config), None)
             if wanted is not None:
                 yield _report(args, where(wanted, config.node or args.node))
