@@ -2,7 +2,8 @@
 
 ## What it does
 Flags the reentrant variant in a model that `DistributedDataParallel` wraps with `find_unused_parameters=True`, or whose
-forward pass checkpoints one and the same block several times, unless `static_graph=True`. The same for a Trainer whose
+forward pass checkpoints one and the same block several times, unless the graph is static (`static_graph=True`,
+`_set_static_graph()`). The same for a Trainer whose
 arguments say `ddp_find_unused_parameters=True`, or that trains a PEFT adapter and sets another `ddp_*` argument without
 this one: for adapters the Trainer switches it on.
 
@@ -115,6 +116,11 @@ class Recurrent(nn.Module):
             x = checkpoint(self.block, x, use_reentrant=False)
         return x
 
+def older_spelling(rank):
+    model = DDP(Net(True), device_ids=[rank], find_unused_parameters=True)
+    model._set_static_graph()
+    return model
+
 def train(rank, unused):
     return (
         DDP(Net(True), device_ids=[rank]),
@@ -219,7 +225,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Class, Dict, Result, equals, options
+from ..facts.values import Class, Dict, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TrainerArgs, TrainerBuild
 from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, trainer_reentrant
@@ -247,7 +253,7 @@ _FINDS = "ddp_find_unused_parameters"
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions in models that DDP cannot follow."""
     for wrap in run.of(DdpWrap):
-        if equals(wrap.call.keyword("static_graph"), True) is not False:
+        if equals(wrap.call.keyword("static_graph"), True) is not False or _becomes_static(run, wrap):
             continue
         finds = equals(wrap.call.argument(7, "find_unused_parameters"), True) is True
         for event in _reentrant_segments(run, wrap):
@@ -260,6 +266,12 @@ def check(run: Run) -> Iterator[Report]:
     for args, value in _distributed_arguments(run):
         if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield _hf_report(args, None)
+
+
+def _becomes_static(run: Run, wrap: DdpWrap) -> bool:
+    """Whether `_set_static_graph()` is called on the wrapped model, or on one that may be it."""
+    models = (model for call in run.method_calls("_set_static_graph") for model in options(call.receiver))
+    return any(not isinstance(model, Result) or same(model, Result(wrap.call)) for model in models)
 
 
 def _reentrant_segments(run: Run, wrap: DdpWrap) -> list[Checkpoint]:
