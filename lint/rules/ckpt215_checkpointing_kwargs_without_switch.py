@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `TrainingArguments` that get `gradient_checkpointing_kwargs` (or the new name) although `gradient_checkpointing`
-is off, when nothing else in the file turns checkpointing on. trl's configs are on by default.
+is off, when nothing else in the file turns checkpointing on: writes, `set_*` methods and copies with other values may.
+trl's configs are on by default.
 
 ## Why is this bad?
 The Trainer looks at the arguments only when the switch is on. Every activation is kept and the run may be out of
@@ -44,6 +45,15 @@ def train(model, switch, name):
     trl = SFTConfig("out", gradient_checkpointing_kwargs={"use_reentrant": False})
     none = TrainingArguments("out", gradient_checkpointing_kwargs=None)
     return [Trainer(model, args) for args in (on, later, open_, trl, none)]
+```
+```python
+import dataclasses
+from transformers import TrainingArguments
+
+args = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})
+args = args.set_training(activation_checkpointing=True)
+plain = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})
+copied = dataclasses.replace(plain, activation_checkpointing=True)
 ```
 ```yaml
 base_model: NousResearch/Llama-3.2-1B
@@ -94,7 +104,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, Instance, Result, equals, is_absent
+from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, KbitPrepare, TrainerArgs
 from ..model.hf import KWARGS, SWITCHES, default_switch
@@ -105,10 +115,12 @@ from ..model.words import ARGUMENTS, together
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
 TRIGGERS = together("checkpointing_kwargs", ARGUMENTS)
+_COPIES = ("dataclasses.replace", "copy.replace")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -117,7 +129,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     for args in run.of(TrainerArgs):
         given = from_json(args.kwargs)
-        if isinstance(given, Dict) and given.items and _is_off(args) and not _turned_on_later(run, args):
+        if isinstance(given, Dict) and given.items and _is_off(args) and not _may_be_turned_on(run, args):
             written = next((name for name in KWARGS if args.call.written(name)), None)
             switch = dict(zip(KWARGS, SWITCHES, strict=True)).get(written or "")
             yield Report(
@@ -135,12 +147,19 @@ def _is_off(args: TrainerArgs) -> bool:
     return equals(args.enabled, False, None) is True or (is_absent(args.enabled) is True and not default_switch(args))
 
 
-def _turned_on_later(run: Run, args: TrainerArgs) -> bool:
-    """Whether some code writes the switch of these arguments."""
+def _may_be_turned_on(run: Run, args: TrainerArgs) -> bool:
+    """Whether some code writes the switch of these arguments, sets it by a method or makes another object of them."""
+    return (
+        any(write.field in SWITCHES and _is_made_by(args, write.obj) for write in run.writes)
+        or any(call.method.startswith("set_") and _is_made_by(args, call.receiver) for call in run.program.calls)
+        or any(_is_made_by(args, call.argument(0, "obj")) for call in run.calls_to(*_COPIES))
+        # A copy that is understood is one more construction, which shares what its original was given.
+        or any(other.node is not args.node and other.call.args is args.call.args for other in run.of(TrainerArgs))
+    )
+
+
+def _is_made_by(args: TrainerArgs, value: Value) -> bool:
     return any(
-        write.field in SWITCHES
-        and isinstance(write.obj, Result | Instance)
-        and write.obj.call is not None
-        and write.obj.call.node is args.node
-        for write in run.writes
+        isinstance(option, Result | Instance) and option.call is not None and option.call.node is args.node
+        for option in options(value)
     )
