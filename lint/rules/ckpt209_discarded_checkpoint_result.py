@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `checkpoint(block, x)` as a statement of its own: in a method of a module when the block is one of its modules, or
-anywhere when this file shows that the function returns a value and changes nothing else.
+anywhere when this file shows that the function returns a value and changes nothing else. A file that registers forward
+hooks is left alone: they may keep what is returned.
 
 ## Why is this bad?
 A checkpointed function gives its result back like any other. When it is dropped, the block computes for nothing: `x`
@@ -65,6 +66,20 @@ def measure(block, x):
         checkpoint(block, x, use_reentrant=False)
     return profile
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Collecting(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block, self.outputs = block, []
+        self.block.register_forward_hook(lambda module, inputs, output: self.outputs.append(output))
+
+    def forward(self, x):
+        checkpoint(self.block, x, use_reentrant=False)
+        return self.outputs[-1]
+```
 
 ## Evidence
 ```python
@@ -109,6 +124,8 @@ _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", 
 
 def check(run: Run) -> Iterator[Report]:
     """Report results that fall to the ground."""
+    if any(run.method_calls("register_forward_hook")):
+        return
     for event in run.of(Checkpoint):
         if event.call.discarded and not event.place.tries and not event.place.contexts and _only_returns(run, event):
             yield Report(
