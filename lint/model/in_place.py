@@ -23,12 +23,18 @@ _IDEMPOTENT = frozenset(
 _ACTIVATIONS = frozenset(
     f"torch.nn.{name}" for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "SiLU", "Hardswish", "Mish")
 )
-
-
-_FUNCTIONAL = frozenset(
-    f"torch.nn.functional.{name}"
-    for name in ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "hardswish", "mish", "threshold")
-)
+#: Functions with an argument `inplace`, and its position.
+_FUNCTIONAL = {
+    "torch.nn.functional." + name: position
+    for position, names in (
+        (1, ("relu", "relu6", "selu", "silu", "hardswish", "mish")),
+        (2, ("leaky_relu", "elu", "celu")),
+        (3, ("threshold",)),
+    )
+    for name in names
+}
+#: Methods whose result shares the tensor's memory.
+_VIEWS = frozenset(("view", "view_as", "unsqueeze", "squeeze", "transpose", "permute", "t"))
 
 
 class Change(NamedTuple):
@@ -49,11 +55,16 @@ def changes(run: Run, function: Function) -> Iterator[Change]:
         arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
     }
     open_names = {argument.arg for argument in parameters}
+    views: dict[str, str] = {}
     for statement in _straight(function.node.body if isinstance(function.node.body, list) else [function.node.body]):
         for change in _changes(statement, calls, tensors):
-            if change.name in open_names:
-                yield change
-        open_names -= _rebound(statement)
+            name = views.get(change.name, change.name)
+            if name in open_names:
+                yield change._replace(name=name)
+        seen = {alias: views.get(name, name) for alias, name in _views(statement) if alias != name}
+        rebound = _rebound(statement)
+        open_names -= rebound
+        views = {alias: name for alias, name in views.items() if alias not in rebound} | seen
 
 
 def _straight(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
@@ -63,6 +74,15 @@ def _straight(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
             yield from _straight(statement.body)
         else:
             yield statement
+
+
+def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:
+    """The name that ``statement`` binds to a view of what another name holds."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=alias)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method))
+        ) if method in _VIEWS:
+            yield alias, name
 
 
 def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> Iterator[Change]:
@@ -80,11 +100,19 @@ def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> 
 
 def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
     match node:
+        case ast.Call(args=[ast.Name(id=name), *_]) if isinstance(called, Ref) and _is_in_place_function(called.name):
+            yield Change(name, node, called.name.rpartition(".")[2] in _IDEMPOTENT)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if _is_in_place(method):
             yield Change(name, node, method in _IDEMPOTENT)
         case ast.Call(args=[ast.Name(id=name), *_]) if called is not None:
             if is_in_place_activation(called) or _asks_for_in_place(node, called):
                 yield Change(name, node, True)
+
+
+def _is_in_place_function(function: str) -> bool:
+    """Whether it is `torch.relu_` or the like."""
+    owner, _, name = function.rpartition(".")
+    return owner in ("torch", "torch.nn.functional") and _is_in_place(name)
 
 
 def _is_in_place(method: str) -> bool:
@@ -101,8 +129,11 @@ def is_in_place_activation(module: Value) -> bool:
 
 def _asks_for_in_place(node: ast.Call, called: Value) -> bool:
     """Whether ``node`` is `torch.nn.functional.relu(..., inplace=True)` or the like."""
-    asks = any(keyword.arg == "inplace" and getattr(keyword.value, "value", None) is True for keyword in node.keywords)
-    return asks and isinstance(called, Ref) and called.name in _FUNCTIONAL
+    position = _FUNCTIONAL.get(called.name) if isinstance(called, Ref) else None
+    if position is None or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return False
+    given = [*node.args[position : position + 1], *(word.value for word in node.keywords if word.arg == "inplace")]
+    return any(isinstance(value, ast.Constant) and value.value is True for value in given)
 
 
 def _module_inputs(node: ast.Call, called: Value) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the
-name to something else: `x += ...`, `x.mul_(...)`, an activation with `inplace=True` as the first step. For inputs given
+name to something else: `x += ...`, `x.mul_(...)` (also on a view), `torch.relu_(x)`, an activation with `inplace=True`
+as the first step. For inputs given
 by keyword, and for the reentrant variant, changes count that have another effect the second time. Changes of
 intermediate results are fine.
 
@@ -37,12 +38,31 @@ class Net(nn.Module):
         return checkpoint(self.activated, x, use_reentrant=False)  # error
 ```
 ```python
+import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 def activated(layer, x):
     def run(h):
         return layer(F.relu(h, inplace=True))
+    return checkpoint(run, x, use_reentrant=False)  # error
+
+def positional(layer, x):
+    def run(h):
+        return layer(F.relu(h, True))
+    return checkpoint(run, x, use_reentrant=False)  # error
+
+def through_view(layer, x):
+    def run(h):
+        flat = h.view(-1)
+        flat.mul_(2)
+        return layer(h)
+    return checkpoint(run, x, use_reentrant=False)  # error
+
+def function(layer, x):
+    def run(h):
+        torch.relu_(h)
+        return layer(h)
     return checkpoint(run, x, use_reentrant=False)  # error
 
 def forward(layer, x, mask):
@@ -74,6 +94,9 @@ class Block(nn.Module):
 
 def run(h, mask):
     mask.masked_fill_(mask > 1, 1.0)
+    flat = h.view(-1)
+    flat = flat.clone()
+    flat.mul_(2)
     return h * mask
 
 class Net(nn.Module):
