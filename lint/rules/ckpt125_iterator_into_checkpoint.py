@@ -45,7 +45,11 @@ def block(x, batch):
     mask = batch.pop("mask")
     return x * mask
 
-def forward(x, batch):
+def last(x, masks):
+    return x * masks.pop()
+
+def forward(x, batch, masks):
+    x = checkpoint(last, x, masks, use_reentrant=False)  # error
     return checkpoint(block, x, batch, use_reentrant=False)  # error
 ```
 
@@ -60,6 +64,10 @@ def block(x, pairs, **options):
         x = scale * (x @ weight + bias)
     return x
 
+def stacked(x, stack):
+    stack.append(x)
+    return x * stack.pop()
+
 calls = count()
 
 def inside(x, weights, batch):
@@ -72,6 +80,7 @@ def inside(x, weights, batch):
 def forward(x, weights, biases, layers, batch):
     x = checkpoint(block, x, list(zip(weights, biases)), use_reentrant=False)
     x = checkpoint(inside, x, weights, batch, use_reentrant=False)
+    x = checkpoint(stacked, x, [], use_reentrant=False)
     order = iter(layers)
     return checkpoint(next(order), x, use_reentrant=False)
 ```
@@ -233,6 +242,14 @@ def _popped(event: Checkpoint) -> tuple[str, ast.AST] | None:
         own = set(body.parameters()) - set(bound_names(body.function.node))
         for node in ast.walk(body.function.node):
             match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=[_, *_]) if name in own:
-                    return f"what `{name}.pop` took is gone", node
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given) if name in own:
+                    if given or _is_only_popped(body.function, name):
+                        return f"what `{name}.pop` took is gone", node
     return None
+
+
+def _is_only_popped(function: Function, name: str) -> bool:
+    """Whether nothing in ``function`` can put back what it takes from ``name``."""
+    uses = [node for node in ast.walk(function.node) if isinstance(node, ast.Name) and node.id == name]
+    pops = [node.value for node in ast.walk(function.node) if isinstance(node, ast.Attribute) and node.attr == "pop"]
+    return all(use in pops for use in uses)
