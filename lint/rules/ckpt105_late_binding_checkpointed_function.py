@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
-anew in every turn, unless the name is bound as a default argument.
+anew in every turn, unless the name is bound as a default argument. Silent where the backward pass of a turn is over
+before the next one begins, where the turn is the last one, and under `torch.no_grad()`.
 
 ## Why is this bad?
 The function runs a second time in the backward pass, after the loop has ended, and then the name means what the last
@@ -83,6 +84,41 @@ def accumulate(layers, batches):
         # The backward pass of each turn is over before the name changes.
         checkpoint(lambda h: layer(h), batch, use_reentrant=False).sum().backward()
 ```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+class Lit:
+    def training_step(self, batches):
+        for x, y in batches:
+            self.manual_backward(checkpoint(lambda h: self.net(h, y), x, use_reentrant=False).mean())
+
+def penalty(model, batches):
+    for x, y in batches:
+        out = checkpoint(lambda h: model(h, y), x, use_reentrant=False)
+        torch.autograd.grad(out.sum(), list(model.parameters()))
+
+def finish(loss):
+    loss.backward()
+
+def with_helper(model, layers, batches):
+    for x, y in batches:
+        for layer in layers:
+            x = checkpoint(lambda h, layer=layer: layer(h, y), x, use_reentrant=False)
+        finish(x.sum())
+
+def evaluate(model, batches):
+    with torch.no_grad():
+        for x, y in batches:
+            checkpoint(lambda h: model(h, y), x, use_reentrant=False)
+
+def last(layers, x):
+    for layer in layers:
+        if layer.last:
+            x = checkpoint(lambda h: layer(h), x, use_reentrant=False)
+            break
+    return x
+```
 
 ## Fix safety
 Safe for a lambda, and for a local function that is only checkpointed: `name=name` keeps what the name means at this
@@ -131,48 +167,87 @@ from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
 from ..model.late import free_names, names_bound_by
+from ..model.modes import is_gradient_free
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.calls import Call
+    from ..facts.places import Loop
     from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
 TRIGGERS = (CHECKPOINT,)
+#: Calls, by the last part of their name, that run the backward pass.
+_BACKWARD = ("backward", "manual_backward")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report checkpointed functions that read what their loop changes before the backward pass."""
     for event in run.of(Checkpoint):
+        if not event.place.loops or is_gradient_free(event.call):
+            continue
         for function in options(event.function):
             function = function.func if isinstance(function, Partial) else function
-            if (
-                isinstance(function, Function)
-                and (names := _changing(function, event))
-                and not _ends_in_turn(run, event)
-            ):
+            if isinstance(function, Function) and (names := _changing(run, function, event)):
                 yield _report(run, event, function, names)
 
 
-def _changing(function: Function, event: Checkpoint) -> tuple[str, ...]:
-    """The names ``function`` reads that a loop around both it and the checkpoint binds."""
+def _changing(run: Run, function: Function, event: Checkpoint) -> tuple[str, ...]:
+    """The names ``function`` reads that a loop around both it and the checkpoint binds before the backward pass."""
     if function.place.function is not event.place.function:
         return ()
     read = free_names(function.node)
-    loops = [loop for loop in function.place.loops if loop in event.place.loops]
-    return tuple(sorted({name for loop in loops for name in names_bound_by(loop) if name in read}))
+    found: set[str] = set()
+    for loop in function.place.loops:
+        names = read.intersection(names_bound_by(loop)) if loop in event.place.loops else ()
+        if names and not _ends_in_turn(run, event, loop) and not _is_last_turn(loop, event.node):
+            found.update(names)
+    return tuple(sorted(found))
 
 
-def _ends_in_turn(run: Run, event: Checkpoint) -> bool:
-    """Whether the backward pass runs in the same turn of the loop."""
-    loop = event.place.loops[-1]
-    return any(
-        loop in call.place.loops and call.place.function is event.place.function
-        for call in run.method_calls("backward")
-    )
+def _ends_in_turn(run: Run, event: Checkpoint, loop: Loop) -> bool:
+    """Whether the backward pass runs in the same turn of ``loop``, there or in a function called there."""
+    backward = [call for call in run.program.calls if _is_backward(call)]
+    if any(loop in call.place.loops and call.place.function is event.place.function for call in backward):
+        return True
+    followed = {node for call in backward for node in call.place.stack}
+    return bool(followed) and any(node in followed for node in ast.walk(loop))
+
+
+def _is_backward(call: Call) -> bool:
+    name = call.method or call.name.rpartition(".")[2]
+    return name in _BACKWARD or call.name == "torch.autograd.grad"
+
+
+def _is_last_turn(loop: Loop, node: ast.AST) -> bool:
+    """Whether ``loop`` is left after the statement with ``node``, so that no other turn binds its names."""
+    return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)
+
+
+def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:
+    """Whether ``body`` holds ``node`` and ends the loop behind it; a `break` does only where ``own`` says so."""
+    ends = (ast.Return, ast.Raise, ast.Break) if own else (ast.Return, ast.Raise)
+    for index, statement in enumerate(body):
+        if any(part is node for part in ast.walk(statement)):
+            inside = own and not isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+            return any(isinstance(later, ends) for later in body[index:]) or any(
+                _leaves(inner, node, inside) for inner in _bodies(statement)
+            )
+    return False
+
+
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements directly in ``statement``."""
+    parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+    for part in parts:
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(part, field, None)
+            if isinstance(block, list):
+                yield block
 
 
 def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
