@@ -2,7 +2,9 @@
 
 ## What it does
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without
-`gradient_checkpointing_kwargs`, unless a Trainer that enables checkpointing itself gets the model.
+`gradient_checkpointing_kwargs`, unless something decides anew: a Trainer that enables checkpointing itself, a later
+`gradient_checkpointing_enable` or `_disable`, a trainer of another library, or whoever gets the model from a file
+that does not train it.
 
 ## Why is this bad?
 peft passes an empty dict on, not `None`, so torch falls back to the reentrant variant although transformers defaults to
@@ -18,10 +20,26 @@ model = AutoModelForCausalLM.from_pretrained("base", load_in_4bit=True)
 model = prepare_model_for_kbit_training(model)  # error
 model = get_peft_model(model, LoraConfig())
 ```
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = prepare_model_for_kbit_training(model)  # error
+    return get_peft_model(model, LoraConfig())
+
+def train(name, batches, optimizer):
+    model = load(name)
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+```
 
 ## Good
 ```python
-from peft import prepare_model_for_kbit_training
+from other_library import OtherTrainer
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 def by_hand(base):
@@ -32,6 +50,20 @@ def with_trainer(name):
     model = prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained(name))
     # The Trainer enables checkpointing again, non-reentrant.
     Trainer(model=model, args=TrainingArguments("out", gradient_checkpointing=True)).train()
+
+def enabled_again(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = prepare_model_for_kbit_training(model)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+def with_trainer_of_another_library(name):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    OtherTrainer(prepare_model_for_kbit_training(model)).train()
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    # Whoever calls this may still choose.
+    return get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())
 
 def part(name):
     model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
@@ -79,32 +111,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, equals, options
+from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import KbitPrepare, TrainerBuild
 from ..model.hf import is_enabled, trainers_of
 from ..model.report import Report, Rewrite, SetKeyword
-from ..model.types import is_hf_model
+from ..model.sharding import root
+from ..model.types import is_hf_model, unwrapped
 from ..model.variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.calls import Call
     from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT103", "reentrant-kbit-preparation", Severity.WARNING
 TRIGGERS = ("prepare_model_for_kbit_training",)
 _KEYWORD = "gradient_checkpointing_kwargs"
+_SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report preparations that certainly end in the reentrant variant."""
     for prepare in run.of(KbitPrepare):
         turned_on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True)
-        if not turned_on or not hf_kwargs_reentrant(prepare.kwargs, default=True) or _trainer_decides(run, prepare):
+        if not turned_on or not hf_kwargs_reentrant(prepare.kwargs, default=True) or _is_part(prepare.model):
             continue
-        if _is_part(prepare.model):
+        if _trainer_decides(run, prepare) or _is_decided_later(run, prepare) or _is_given_away(run, prepare):
             continue
         if isinstance(prepare.kwargs, Absent):
             yield Report(
@@ -130,3 +165,58 @@ def _trainer_decides(run: Run, prepare: KbitPrepare) -> bool:
     if known:
         return any(is_enabled(run, args, value) is not False for _, args, value in known)
     return any(run.of(TrainerBuild))
+
+
+def _is_decided_later(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the model is enabled again or disabled afterwards, or a trainer that is not known gets it."""
+    model = root(prepare.model)
+    switches = run.method_calls(*_SWITCHES)
+    if any(call.order > prepare.order and same(root(call.receiver), model) for call in switches):
+        return True
+    known = {event.call for event in run.of(TrainerBuild)}
+    return any(_may_decide(call) and call not in known and _gets(call, prepare) for call in run.program.calls)
+
+
+def _may_decide(call: Call) -> bool:
+    """Whether what is called is a trainer, or sets checkpointing up, by its name."""
+    func = call.func
+    name = func.name.rpartition(".")[2] if isinstance(func, Ref | Attr | Class) else ""
+    return name.endswith("Trainer") or "checkpointing" in name
+
+
+def _gets(call: Call, prepare: KbitPrepare) -> bool:
+    given = [option for value in (*call.args, *call.kwargs.values()) for option in options(value)]
+    return call.order > prepare.order and any(_is_model(value, prepare) for value in given)
+
+
+def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the model is returned to callers that are not shown, or kept by an object, and not trained here."""
+    returned = (found for group in run.program.returns.values() for found in group)
+    leaves = any(
+        found.place.walk == prepare.place.walk and not found.place.stack and _holds(found.value, prepare)
+        for found in returned
+    )
+    kept = any(isinstance(write.obj, Instance) and _holds(write.value, prepare) for write in run.writes)
+    return (leaves or kept) and not _is_trained(run, prepare)
+
+
+def _is_trained(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether a loop of this file, or the `training_step` of a class for Lightning, runs the model."""
+    trains = any(run.method_calls("backward")) or any(
+        function.name == "training_step" for function in run.program.functions.values()
+    )
+    return trains and any(_is_model(call.func, prepare) for call in run.program.calls)
+
+
+def _holds(value: Value, prepare: KbitPrepare) -> bool:
+    """Whether ``value`` is the model, or a tuple or dict with it."""
+    match value:
+        case Seq(_, items):
+            return any(_holds(item, prepare) for item in items)
+        case Dict(items):
+            return any(_holds(item, prepare) for item in items.values())
+    return any(_is_model(option, prepare) for option in options(value))
+
+
+def _is_model(value: Value, prepare: KbitPrepare) -> bool:
+    return any(same(unwrapped(value), unwrapped(option)) for option in options(prepare.model))
