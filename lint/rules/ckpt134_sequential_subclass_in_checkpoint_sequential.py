@@ -2,7 +2,7 @@
 
 ## What it does
 Flags `checkpoint_sequential(model, ...)` when `model` is of a class of this file that derives from `nn.Sequential` and
-has a `forward` that does more than run its children one after the other.
+has a `forward` that does more than run its children one after the other, unless that `forward` makes the call.
 
 ## Why is this bad?
 `checkpoint_sequential` takes the children and runs them itself. What the `forward` adds, a residual, a scale, a
@@ -46,6 +46,14 @@ def forward(x):
     x = checkpoint(Residual(nn.Linear(8, 8)), x, use_reentrant=False)
     x = checkpoint_sequential(Plain(nn.Linear(8, 8), nn.GELU()), 2, x, use_reentrant=False)
     return checkpoint_sequential(Stack(8), 2, x, use_reentrant=False)
+
+class Switchable(nn.Sequential):
+    checkpointing = False
+
+    def forward(self, x):
+        if self.checkpointing and self.training:
+            return checkpoint_sequential(self, 2, x, use_reentrant=False)
+        return super().forward(x)
 
 def blocks(x):
     # The children keep their own forward.
@@ -103,13 +111,21 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.of(CheckpointSequential):
         forwards = [_own_forward(option) for option in options(event.functions)]
         forward = forwards[0]
-        if forward is not None and all(found is not None for found in forwards):
+        if forward is not None and not any(found is None or _runs_in(event, found) for found in forwards):
             yield Report(
                 event.node,
                 "`checkpoint_sequential` runs the children of this module and passes over its own `forward`, so the "
                 "output is another one; use `checkpoint(module, x, use_reentrant=False)`, or checkpoint inside it",
                 notes=(Remark(forward.node, "this is not called"),),
             )
+
+
+def _runs_in(event: CheckpointSequential, forward: Function) -> bool:
+    """Whether ``forward`` makes the call itself, there or in a method that it calls: then nothing passes over it."""
+    function = event.place.function
+    if function is not None and function.node is forward.node:
+        return True
+    return any(node in event.place.stack for node in ast.walk(forward.node))
 
 
 def _own_forward(module: Value) -> Function | None:
