@@ -4,7 +4,8 @@
 Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, diffusers' `enable_gradient_checkpointing()`
 and the old `set_gradient_checkpointing()` on one, any of them on a `DistributedDataParallel` object, and a Trainer that
-is to checkpoint a module of this file that is no transformers model.
+is to checkpoint a module of this file that is no transformers model. A method that the program asks for first, by
+`hasattr` or `getattr` with a default, is fine.
 
 ## Why is this bad?
 The method takes one dict of arguments for torch's checkpoint, `TypeError` otherwise; the other names belong to other
@@ -62,6 +63,24 @@ def enable(name, rank, options):
     wrapped = DistributedDataParallel(model, device_ids=[rank])
     wrapped.module.gradient_checkpointing_enable()
     return wrapped
+
+def asks_first(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    if hasattr(model, "enable_gradient_checkpointing"):
+        model.enable_gradient_checkpointing()
+    switch = getattr(model, "set_gradient_checkpointing", None)
+    if switch is not None:
+        switch()
+    wrapped = DistributedDataParallel(model)
+    if hasattr(wrapped, "gradient_checkpointing_enable"):
+        wrapped.gradient_checkpointing_enable()
+
+def tells_apart(name):
+    wrapped = DistributedDataParallel(AutoModelForCausalLM.from_pretrained(name))
+    if isinstance(wrapped, DistributedDataParallel):
+        wrapped.module.gradient_checkpointing_enable()
+    else:
+        wrapped.gradient_checkpointing_enable()
 
 def of_other_libraries(name, encoder):
     UNet2DConditionModel.from_pretrained(name).enable_gradient_checkpointing()
@@ -145,7 +164,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.attributes import ancestors
-from ..facts.values import Const, Instance, Ref, Result, options
+from ..facts.values import Const, Instance, Ref, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, HfEnable, TrainerBuild
 from ..model.hf import args_of, is_enabled
@@ -176,7 +195,7 @@ _DDP = "torch.nn.parallel.DistributedDataParallel"
 def check(run: Run) -> Iterator[Report]:
     """Report calls that always raise."""
     for call in run.method_calls(*_ENABLERS, *_OTHER_NAMES):
-        if call.place.tries:
+        if call.place.tries or _is_asked_for(run, call):
             continue  # What happens then is decided there.
         if _is_ddp(call.receiver):
             yield Report(
@@ -190,6 +209,26 @@ def check(run: Run) -> Iterator[Report]:
         if not enable.place.tries and not _is_ddp(enable.model):
             yield from _wrong_arguments(enable)
     yield from _untrainable(run)
+
+
+def _is_asked_for(run: Run, call: Call) -> bool:
+    """Whether the program asks for the method, or a condition around ``call`` is about what its object is."""
+    for question in run.calls_to("builtins.hasattr", "builtins.getattr", "builtins.isinstance"):
+        if len(question.args) < 2 or not _overlap(question.args[0], call.receiver):
+            continue
+        # Without a default `getattr` raises like the call.
+        asks = question.name != "builtins.getattr" or len(question.args) == 3
+        if asks and (equals(question.args[1], call.method) is True or _is_tested(question.node, call)):
+            return True
+    return False
+
+
+def _overlap(left: Value, right: Value) -> bool:
+    return any(same(mine, its) for mine in options(left) for its in options(right))
+
+
+def _is_tested(question: ast.Call, call: Call) -> bool:
+    return any(part is question for guard in call.place.guards for part in ast.walk(guard.test))
 
 
 def _is_ddp(value: Value) -> bool:
