@@ -74,6 +74,20 @@ def evaluated_last(model):
     other.evaluate()
     model.generate(max_new_tokens=20)
 
+def switched_on_the_trainer(model):
+    trainer = Trainer(model, TrainingArguments("out", gradient_checkpointing=True))
+    trainer.train()
+    trainer.model.eval()
+    model.generate(max_new_tokens=20)
+
+def enabled_and_evaluated(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.train()
+    trainer = Trainer(model, TrainingArguments("out"))
+    trainer.evaluate()
+    trainer.model.generate(max_new_tokens=20)
+
 def without_checkpointing(model):
     Trainer(model, TrainingArguments("out")).train()
     model.generate(max_new_tokens=20)
@@ -183,14 +197,21 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
     """The `model.train()` that holds for ``generate`` on a model that checkpoints."""
     if isinstance(generate.receiver, Choice):
         return None
-    model = unwrapped(generate.receiver)
-    enables = [event.call for event in run.of(HfEnable) if same(unwrapped(event.model), model)]
+    model = _model(run, generate.receiver)
+    enables = [event.call for event in run.of(HfEnable) if same(_model(run, event.model), model)]
     is_on = any(surely_before(call, generate) for call in enables)
-    modes = [call for call in run.method_calls("train", "eval") if same(unwrapped(call.receiver), model)]
+    owners = [Result(trainer.call) for trainer in run.of(TrainerBuild) if same(_model(run, trainer.model), model)]
+    modes = [
+        call
+        for call in run.method_calls("train", "eval", "evaluate", "predict")
+        if same(_model(run, call.receiver), model) or any(same(call.receiver, owner) for owner in owners)
+    ]
     modes = [call for call in modes if call.order < generate.order and not call.place.excludes(generate.place)]
     if not is_on or not modes or any(run.of(HfDisable)):
         return None
     last = modes[-1]
+    if any(same(last.receiver, owner) for owner in owners):
+        return None  # What a Trainer leaves behind depends on its arguments.
     on = last.method == "train" and not last.args and not last.kwargs and surely_before(last, generate)
     return last.node if on and not _is_handed_over(run, model, last, generate) else None
 
@@ -199,19 +220,30 @@ def _after_trainer(run: Run, generate: Call) -> ast.AST | None:
     """The `trainer.train()` whose Trainer leaves the model of ``generate`` in train mode."""
     for trainer in run.of(TrainerBuild):
         made = Result(trainer.call)
-        model, used = unwrapped(trainer.model), unwrapped(generate.receiver)
+        used = _model(run, generate.receiver)
         is_own = isinstance(used, Attr) and used.name == "model" and same(used.base, made)
-        if not (is_own or same(model, used)) or not _leaves_on(run, trainer):
+        if not (is_own or same(_model(run, trainer.model), used)) or not _leaves_on(run, trainer):
             continue
         modes = [
             call
             for call in run.method_calls("train", "eval", "evaluate", "predict")
-            if call.order < generate.order and (same(call.receiver, made) or same(unwrapped(call.receiver), used))
+            if call.order < generate.order and (same(call.receiver, made) or same(_model(run, call.receiver), used))
         ]
         last = modes[-1] if modes else None
         if last is not None and last.method == "train" and same(last.receiver, made) and surely_before(last, generate):
-            return None if _is_handed_over(run, model, last, generate) else last.node
+            return None if _is_handed_over(run, used, last, generate) else last.node
     return None
+
+
+def _model(run: Run, value: Value) -> Value:
+    """The model that ``value`` is: `trainer.model` is the one that the Trainer was given."""
+    value = unwrapped(value)
+    if isinstance(value, Attr) and value.name == "model":
+        for trainer in run.of(TrainerBuild):
+            # What it loads itself from a name is known as `trainer.model` only.
+            if same(value.base, Result(trainer.call)) and isinstance(trainer.model, Result | Instance | Param):
+                return unwrapped(trainer.model)
+    return value
 
 
 def _leaves_on(run: Run, trainer: TrainerBuild) -> bool:
@@ -257,6 +289,6 @@ def _is_handed_over(run: Run, model: Value, first: Call, second: Call) -> bool:
         first.order < call.order < second.order
         and call.place.walk == second.place.walk
         and not (call.name.startswith(_KNOWN) or (not call.name and not call.method))
-        and any(same(unwrapped(value), model) for value in (*call.args, *call.kwargs.values()))
+        and any(same(_model(run, value), model) for value in (*call.args, *call.kwargs.values()))
         for call in run.program.calls
     )
