@@ -4,7 +4,7 @@
 Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language
 model of transformers that this file trains in a loop of its own without a word about `use_cache`, which is on by
 default. Models that a Trainer trains (it turns the cache off), models with transformers' own checkpointing (it leaves
-the cache out) and encoders are fine.
+the cache out), models that `**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
 
 ## Why is this bad?
 The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
@@ -65,7 +65,13 @@ def train(name, batches):
 ```
 ```python
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    LlamaConfig,
+    Trainer,
+    TrainingArguments,
+)
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 from transformers.models.bert.modeling_bert import BertLayer
 
@@ -83,6 +89,24 @@ def encoder(name, batches):
 def only_the_mlp(name, batches):
     model = AutoModelForCausalLM.from_pretrained(name).train()
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaMLP))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def keywords_from_elsewhere(cfg, batches):
+    model = AutoModelForCausalLM.from_pretrained(cfg.name, **cfg.model_kwargs).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def config_from_elsewhere(cfg, batches):
+    model = AutoModelForCausalLM.from_pretrained(cfg.name, config=cfg.load()).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def built_from_elsewhere(cfg, batches):
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**cfg.sizes)).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
     for batch in batches:
         model(**batch).loss.backward()
 ```
@@ -134,6 +158,7 @@ huggingface/transformers#28056, #28499, #34928; Lightning-AI/pytorch-lightning#1
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Ref, Result, Value, equals, options, same
@@ -148,9 +173,9 @@ from ..model.sharding import root
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
+    from ..facts.calls import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT111", "kv-cache-in-checkpoint", Severity.ERROR
@@ -213,5 +238,31 @@ def _is_trained_language_model(run: Run, model: Value) -> bool:
     name = canonical(model.call.name)
     if not name.startswith("transformers.") or not ("ForCausalLM" in name or "LMHeadModel" in name):
         return False
+    if not _has_default_cache(model.call, name):
+        return False
     trains = any(run.method_calls("backward"))
     return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)
+
+
+def _has_default_cache(load: Call, name: str) -> bool:
+    """Whether nothing that this file does not show can have switched the cache off."""
+    config = load.argument(None if name.endswith(".from_pretrained") else 0, "config")
+    return not load.open_kwargs and all(_is_default(option) for option in options(config))
+
+
+def _is_default(config: Value) -> bool:
+    """Whether ``config`` is not given, or certainly one of transformers as it comes."""
+    match config:
+        case Absent():
+            return True
+        case Result(call):
+            name = canonical(call.name)
+            return name.startswith("transformers.") and "Config" in name and not _is_set_up_elsewhere(call)
+    return False
+
+
+def _is_set_up_elsewhere(config: Call) -> bool:
+    """Whether a `**` of ``config`` is what a run is given; a constant of the project (`**TINY`) is no such thing."""
+    stars = [keyword.value for keyword in config.node.keywords if keyword.arg is None]
+    constants = bool(stars) and all(isinstance(star, ast.Name) and star.id.isupper() for star in stars)
+    return config.open_kwargs and not constants
