@@ -48,7 +48,7 @@ class Binding:
     """One layer, its slots, and its state when it was bound.
 
     ``tables`` are the prepared calls by plan and arguments (a string says why there is none), ``verified`` the recipes
-    whose rebuild this layer was seen to get right.
+    whose rebuild this layer was seen to get right, each with the ints among the arguments of that call.
     """
 
     def __init__(self, call: LayerCall) -> None:
@@ -63,7 +63,7 @@ class Binding:
         self.key = self._key(modules)
         self.obstacle = self._obstacle(hooked)
         self.tables: dict[Plan, dict[Hashable, Prepared | str]] = {}
-        self.verified: set[Recipe] = set()
+        self.verified: set[tuple[Recipe, tuple[int, ...]]] = set()
 
     def table(self, plan: Plan) -> dict[Hashable, Prepared | str]:
         """The prepared calls under one plan."""

@@ -16,7 +16,7 @@ from torch import nn
 from .untraceable import UntraceableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Arguments that may differ freely between calls: they are part of the signature by value.
 PLAIN_TYPES = (type(None), bool, int, float, str, torch.dtype, torch.device)
@@ -99,6 +99,31 @@ def describe(value: Any, leaves: list[torch.Tensor], key: list[Any]) -> None:
             describe(item, leaves, key)
     else:
         raise UntraceableError(f"an argument of the layer is a {kind.__name__}")
+
+
+def numbers_in(structure: Any) -> Iterator[int]:
+    """The ints (not the bools) in what :func:`flatten` returned, in order."""
+    first, second = structure
+    if second is int:
+        yield first
+    elif first is tuple or first is list:
+        for item in second:
+            yield from numbers_in(item)
+    elif first is dict:
+        for _, item in second:
+            yield from numbers_in(item)
+
+
+def with_numbers(structure: Any, numbers: Iterator[Any]) -> Any:
+    """What :func:`flatten` returned, with ``numbers`` in place of its ints, in order."""
+    first, second = structure
+    if second is int:
+        return next(numbers), int
+    if first is tuple or first is list:
+        return first, tuple([with_numbers(item, numbers) for item in second])
+    if first is dict:
+        return first, tuple([(key, with_numbers(item, numbers)) for key, item in second])
+    return structure
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from .cache import Numbers
     from .recipe import Recipe
     from .slots import Slot
 
@@ -48,12 +49,13 @@ class Prepared:
 
     ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``actions`` say what the
     pack hook does at each position, ``verified`` whether this layer's rebuild was seen to be equal; ``replayed`` is
-    called after every rebuild.
+    called after every rebuild. ``values`` are the ints among the arguments, ``numbers`` what the trace cache knows
+    of them.
     """
 
     __slots__ = (
-        "actions", "count", "device_type", "layer", "parameters", "recipe", "referred", "replayed", "shapes", "sizes",
-        "symbols", "verified",
+        "actions", "count", "device_type", "layer", "numbers", "parameters", "recipe", "referred", "replayed", "shapes",
+        "sizes", "symbols", "values", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,8 @@ class Prepared:
         sizes: dict[str, int],
         device_type: str,
         replayed: Callable[[], None],
+        values: tuple[int, ...],
+        numbers: Numbers,
     ) -> None:
         trace = recipe.trace
         self.layer = layer
@@ -79,6 +83,8 @@ class Prepared:
         self.count = len(trace.packs)
         self.device_type = device_type
         self.replayed = replayed
+        self.values = values
+        self.numbers = numbers
         self.verified = False
 
     def nbytes(self, buffers: frozenset[int]) -> int:

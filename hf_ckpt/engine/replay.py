@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 from torch.autograd import forward_ad
@@ -14,7 +16,7 @@ from ..errors import PolicyError
 from ..policy.decision import Keep, RecomputeSegment
 from .binding import Binding, surroundings
 from .cache import TRACES
-from .calls import describe, flatten, resolve_call
+from .calls import describe, flatten, numbers_in, resolve_call, with_numbers
 from .frame import Frame
 from .ledgers import ledger_at
 from .offload import check_can_offload
@@ -37,6 +39,7 @@ _LOGGER = logging.getLogger(__name__)
 _MAX_BINDINGS = 4
 _MAX_STATES = 8
 _MAX_PREPARED = 1024
+_MAX_VERIFIED = 2048
 
 
 class TracedReplay:
@@ -65,7 +68,7 @@ class TracedReplay:
         self.forwards = 0
         self.replays = 0
         self._bindings: list[Binding] = []
-        self._traces: set[Trace] = set()
+        self._traces: WeakSet[Trace] = WeakSet()  # the cache bounds how many there are
         self._states: set[int] = set()
         self._last: Prepared | None = None
         self._private = False
@@ -165,17 +168,22 @@ class TracedReplay:
     ) -> Prepared | str:
         structure = flatten((call.args, call.kwargs), [])
         kinds = tuple((t.dtype, t.device, t.requires_grad, tuple(n if n < 2 else -1 for n in t.shape)) for t in leaves)
-        signature = (binding.key, structure, kinds, key[-1], self.layer if self._private else "")
+        values = tuple(numbers_in(structure))
+        shape = with_numbers(structure, itertools.repeat(None))
+        signature = (binding.key, shape, kinds, key[-1], self.layer if self._private else "")
         try:
-            trace, sizes = TRACES.lookup(signature, key, call, leaves)
+            trace, sizes = TRACES.lookup(signature, values, key, call, leaves)
             self._traces.add(trace)
             recipe = recipe_for(trace, self._plan, self.sublayers, sizes, compile_recompute=self.compile_recompute)
             if recipe.offloaded:
                 check_can_offload(self.layer, leaves[0].device)
         except UntraceableError as error:
             return error.reason
-        prepared = Prepared(self.layer, recipe, binding.slots, sizes, leaves[0].device.type, self._replayed)
-        prepared.verified = recipe in binding.verified
+        numbers = TRACES.numbers(signature, values)
+        prepared = Prepared(
+            self.layer, recipe, binding.slots, sizes, leaves[0].device.type, self._replayed, values, numbers
+        )
+        prepared.verified = (recipe, values) in binding.verified
         return prepared
 
     def _bind(self, call: LayerCall) -> Binding:
@@ -202,7 +210,11 @@ class TracedReplay:
         output = frame.run(call, args)
         if not frame.problem:
             prepared.verified = True
-            binding.verified.add(prepared.recipe)
+            if len(binding.verified) >= _MAX_VERIFIED:
+                binding.verified.clear()
+            binding.verified.add((prepared.recipe, prepared.values))
+        elif prepared.numbers.distrust():
+            self._bindings = []
         elif not self._private:
             # Perhaps this layer differs from the one that was traced in a way its signature does not show.
             self._private = True

@@ -120,6 +120,12 @@ class SymbolicInputs:
         self._layouts.append(tuple(plain_size(size) for size in (*shape, *stride)))
         return fake
 
+    def number(self, value: int, position: int) -> Any:
+        """A symbol that stands for an int among the arguments: any use of it shows in the trace or its guards."""
+        env = self._mode.shape_env
+        assert env is not None
+        return env.create_unspecified_symint_and_symbol(value, ConstantSource(f"number{position}"), DimDynamic.DYNAMIC)
+
     def _symbolic(self, env: ShapeEnv, leaf: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         dynamic = [DimDynamic.DYNAMIC] * leaf.dim()
         if leaf.is_floating_point() and leaf.dim() == 3:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
-from .calls import flatten, unflatten
+from .calls import flatten, numbers_in, unflatten, with_numbers
 from .ir import Trace
 from .recorder import Recorder
 from .slots import slots_of
@@ -27,17 +27,25 @@ if TYPE_CHECKING:
 _DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
 
-def trace_call(call: LayerCall, *, symbolic: bool = True, device: torch.device | None = None) -> Trace:
+def trace_call(
+    call: LayerCall,
+    *,
+    symbolic: bool = True,
+    device: torch.device | None = None,
+    free: frozenset[int] = frozenset(),
+) -> Trace:
     """Trace one call of a layer. Only the metadata of parameters and arguments is read, so meta tensors will do.
 
     ``symbolic`` makes one trace for all batch sizes and lengths. ``device`` traces as if on that device.
+    ``free`` are positions among the ints in the arguments: they become symbols too, and a guard that needs the value of
+    one is an error.
     Raises UntraceableError, with the reason, when the trace could not be faithful.
     """
     if device is not None and device.type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         # Fake tensors on a device that torch was built without end the process, not the call.
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
-        recorder, inputs, leaves, slots = _record(call, symbolic, device)
+        recorder, inputs, leaves, slots = _record(call, symbolic, device, free)
         guards = inputs.guards(leaves)
     except UntraceableError:
         raise
@@ -63,7 +71,7 @@ def trace_call(call: LayerCall, *, symbolic: bool = True, device: torch.device |
 
 
 def _record(
-    call: LayerCall, symbolic: bool, device: torch.device | None
+    call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int]
 ) -> tuple[Recorder, SymbolicInputs, list[torch.Tensor], tuple[str, ...]]:
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
@@ -78,7 +86,8 @@ def _record(
     recorder = Recorder(fakes, parameters, tuple(slot.path for slot in slots))
     for name, module in scopes:
         recorder.scope(name, module)
-    args, kwargs = unflatten(structure, fakes)
+    numbers = [inputs.number(n, i) if i in free else n for i, n in enumerate(numbers_in(structure))]
+    args, kwargs = unflatten(with_numbers(structure, iter(numbers)), fakes)
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
     try:
