@@ -125,6 +125,28 @@ net.apply(set_eval)
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
+from torchvision.ops import FrozenBatchNorm2d
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return self.norm(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stage = Stage()
+        self.stage.norm = FrozenBatchNorm2d(8)
+
+    def forward(self, x):
+        return checkpoint(self.stage, x, use_reentrant=False)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
 
 class Net(nn.Module):
     def __init__(self):
