@@ -2,7 +2,9 @@
 
 The region is entered in the first layer's pre-forward hook and left in the last layer's forward hook, on torch's own
 checkpoint generator (the mechanism of ``torch.distributed._composable.checkpoint``). In between, every layer's call is
-recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns.
+recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns. What the model
+does between two layers is outside the region. Where that changes the hidden state, or draws random numbers, the replay
+would miss it: the region ends there and another one begins.
 """
 
 from __future__ import annotations
@@ -44,25 +46,44 @@ class _Input:
 
 @dataclass(slots=True)
 class _Recording:
-    """The calls of one forward through the segment, and where each layer's tensors come from."""
+    """The calls of one forward through the segment, and where each layer's tensors come from.
 
+    ``done`` layers of the segment ran before, in regions that end where this one begins.
+    """
+
+    done: int
     calls: list[tuple[nn.Module, list[Any], Any]] = field(default_factory=list)
-    outputs: dict[int, tuple[torch.Tensor, _Output]] = field(default_factory=dict)
+    #: By id: an output, its version when it was returned, and what stands for it.
+    outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
+    random: torch.Tensor | None = None
 
-    def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], first: bool) -> None:
+    def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
-        symbol = _as_input if first else self._symbol
+        symbol = self._symbol if self.calls else _as_input
         self.calls.append((layer, [symbol(leaf) for leaf in leaves], spec))
 
     def add_output(self, output: Any) -> None:
         index = len(self.calls) - 1
-        for position, leaf in enumerate(tree_flatten(output)[0]):
-            if isinstance(leaf, torch.Tensor):
-                self.outputs[id(leaf)] = (leaf, _Output(index, position))
+        tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
+        for position, tensor in tensors:
+            self.outputs[id(tensor)] = (tensor, tensor._version, _Output(index, position))
+        self.random = _random_state(tensors[0][1].device) if tensors else None
+
+    def continues(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call with these arguments takes up what the latest layer left: its output and random state."""
+        hidden = args[0] if args else kwargs.get("hidden_states")
+        if not isinstance(hidden, torch.Tensor) or self.random is None:
+            return False
+        match self._symbol(hidden):
+            case _Output(call, _) if call == len(self.calls) - 1:
+                return torch.equal(self.random, _random_state(hidden.device))
+        return False
 
     def _symbol(self, leaf: Any) -> Any:
         known = self.outputs.get(id(leaf))
-        return known[1] if known is not None and known[0] is leaf else leaf
+        # What is written into an output after its layer returned keeps its identity.
+        same = known is not None and known[0] is leaf and known[1] == leaf._version
+        return known[2] if known is not None and same else leaf
 
     def seal(self) -> None:
         """Forget the outputs: what a replay makes again must not be kept alive."""
@@ -90,6 +111,14 @@ def _as_input(leaf: Any) -> Any:
     return _Input() if isinstance(leaf, torch.Tensor) else leaf
 
 
+def _random_state(device: torch.device) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
 class SegmentRegion(Region):
     """``modules`` are the segment's layers in order of execution; ``install`` puts the hooks, ``remove`` takes them."""
 
@@ -109,28 +138,38 @@ class SegmentRegion(Region):
     def install(self) -> None:
         """Register the hooks on every layer of the segment."""
         for module in self.modules:
-            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
+            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True))
             self._handles.append(module.register_forward_hook(self._after, always_call=True))
 
     def remove(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks, and leave a forward that an interrupt (no hook runs then) broke off inside the segment."""
+        self._close()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._replaying or not (self.active and module.training and torch.is_grad_enabled()):
+        if self._replaying:
+            self._resume()
             return
-        first = module is self.modules[0]
-        if first:
+        if not (self.active and module.training and torch.is_grad_enabled()):
+            return
+        if module is self.modules[0]:
             self._close()  # an earlier forward that raised between two layers
-            self._open(args, kwargs)
+            self._open(args, kwargs, done=0)
+        elif (recording := getattr(self._local, "recording", None)) is not None:
+            self._resume()
+            if not recording.continues(args, kwargs):
+                self._leave(recording)
+                self._open(args, kwargs, done=recording.done + len(recording.calls))
         recording = getattr(self._local, "recording", None)
         if recording is not None:
-            recording.add_call(module, args, kwargs, first)
+            recording.add_call(module, args, kwargs)
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         recording = getattr(self._local, "recording", None)
+        if self._replaying and output is not None:
+            self._pause()
         if self._replaying or recording is None:
             return
         if output is None:  # always_call: the layer raised
@@ -139,13 +178,15 @@ class SegmentRegion(Region):
         recording.add_output(output)
         if module is self.modules[-1]:
             self._finish(recording)
+        else:
+            self._pause()
 
     @property
     def _replaying(self) -> bool:
         return getattr(self._local, "replaying", False)
 
-    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        recording = _Recording()
+    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, done: int) -> None:
+        recording = _Recording(done)
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
             self.replayable(self._replay_of(recording)),
@@ -161,11 +202,13 @@ class SegmentRegion(Region):
 
     def _replay_of(self, recording: _Recording) -> Any:
         def replay(*inputs: torch.Tensor) -> None:
+            interrupted, self._local.pause = getattr(self._local, "pause", None), None
             self._local.replaying = True
             try:
                 recording.replay(*inputs)
             finally:
-                self._local.replaying = False
+                self._resume()
+                self._local.replaying, self._local.pause = False, interrupted
 
         return replay
 
@@ -180,23 +223,39 @@ class SegmentRegion(Region):
         return run
 
     def _finish(self, recording: _Recording) -> None:
-        if len(recording.calls) != len(self.modules):
+        seen = recording.done + len(recording.calls)
+        if seen != len(self.modules):
             self._close()
             raise CkptError(
-                f"the segment {self.layers[0]} .. {self.layers[-1]} saw {len(recording.calls)} of its "
+                f"the segment {self.layers[0]} .. {self.layers[-1]} saw {seen} of its "
                 f"{len(self.modules)} layers in one forward (layer drop, or layers called out of order): use `full` "
                 "instead of `segments`"
             )
+        self._leave(recording)
+
+    def _leave(self, recording: _Recording) -> None:
+        """End the region behind its latest layer."""
         if self.observer is not None:
-            for name, (_, leaves, _) in zip(self.layers, recording.calls, strict=True):
+            for name, (_, leaves, _) in zip(self.layers[recording.done :], recording.calls, strict=False):
                 self.observer.hold(name, leaves)
         recording.seal()
         generator = self._local.generator
         self._local.recording = self._local.generator = None
         next(generator, None)
 
+    def _pause(self) -> None:
+        """Until the next layer, tensors are saved as they are: the replay makes none of what the model saves there."""
+        self._local.pause = torch.autograd.graph.saved_tensors_hooks(_itself, _itself)
+        self._local.pause.__enter__()
+
+    def _resume(self) -> None:
+        pause, self._local.pause = getattr(self._local, "pause", None), None
+        if pause is not None:
+            pause.__exit__()
+
     def _close(self) -> None:
         """Leave the region without a result, so that no saved-tensor hook outlives a failed forward."""
+        self._resume()
         generator = getattr(self._local, "generator", None)
         self._local.recording = self._local.generator = None
         if generator is not None:
