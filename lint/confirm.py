@@ -1,4 +1,7 @@
-"""The last word before a report becomes a finding: what it is about must stand in the libcst tree."""
+"""The last word before a report becomes a finding: what it is about must stand in the libcst tree.
+
+libcst cannot read all that is Python. There the place that Python itself tells must do, and no fix is offered.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import libcst as cst
 from .facts.origin import origin, setting_span
 from .finding import Finding, Note, Span
 from .fix.build import build
+from .fix.places import Places
 from .fix.tree import Tree
 from .model.report import Remark
 
@@ -26,30 +30,30 @@ def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Findi
     found: dict[tuple[str, str, Span], Finding] = {}
     for rule, report in proposed:
         tree = trees.of(origin(report.node))
-        node = tree.find(report.node) if tree is not None else None
-        if tree is not None and node is not None:
-            finding = _finding(rule, report, trees, tree, node)
+        place = tree.place(report.node)
+        if place is not None:
+            finding = _finding(rule, report, trees, tree, place)
             found.setdefault((rule.code, finding.filename, finding.span), finding)
     return sorted(found.values(), key=lambda finding: (finding.filename, finding.span, finding.code))
 
 
 class _Trees:
-    """The libcst trees of a program's files, each parsed when it is first needed; None for one libcst cannot read."""
+    """The libcst trees of a program's files, each parsed when it is first needed; Places where libcst cannot."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._parsed: dict[str | None, Tree | None] = {}
+        self._parsed: dict[str | None, Tree | Places] = {}
 
-    def of(self, filename: str | None) -> Tree | None:
+    def of(self, filename: str | None) -> Tree | Places:
         if filename not in self._parsed:
             text = self.program.text if filename is None else self.program.texts[filename]
             try:
                 self._parsed[filename] = Tree(text, filename)
             except cst.ParserSyntaxError:
-                self._parsed[filename] = None
+                self._parsed[filename] = Places(text, filename)
         return self._parsed[filename]
 
-    def name(self, tree: Tree) -> str:
+    def name(self, tree: Tree | Places) -> str:
         return tree.filename or self.program.filename
 
     def note(self, remark: Remark) -> Note:
@@ -57,14 +61,14 @@ class _Trees:
         if place is not None:
             return Note(origin(remark.node) or self.program.filename, place, remark.text)
         tree = self.of(origin(remark.node))
-        node = tree.find(remark.node) if tree is not None else None
-        if tree is not None and node is not None:
-            return Note(self.name(tree), tree.span(node), remark.text)
+        place = tree.place(remark.node)
+        if place is not None:
+            return Note(self.name(tree), place, remark.text)
         line = getattr(remark.node, "lineno", 1)
         return Note(origin(remark.node) or self.program.filename, Span(line, 1, line, 1), remark.text)
 
 
-def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree, node: cst.CSTNode) -> Finding:
+def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree | Places, place: Span) -> Finding:
     notes = tuple(trees.note(remark) for remark in report.notes)
     if tree.filename is not None and all(note.filename != trees.program.filename for note in notes):
         notes = (*notes, trees.note(Remark(_entrance(report.node, trees.program), "this run comes to it from here")))
@@ -75,9 +79,9 @@ def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree, node: cst.CS
         report.severity or rule.severity,
         report.message,
         trees.name(tree),
-        tree.span(node),
+        place,
         notes,
-        build(report.fix, tree) if report.fix is not None else None,
+        build(report.fix, tree) if report.fix is not None and isinstance(tree, Tree) else None,
         versions,
     )
 

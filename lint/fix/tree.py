@@ -11,6 +11,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from ..facts.origin import origin
 from ..finding import Span
 from ..source import split_lines
+from .places import characters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,9 @@ class Tree:
     def __init__(self, text: str, filename: str | None = None) -> None:
         #: As in ``origin``: None for the file that is checked.
         self.filename = filename
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        # Lone carriage returns end lines too; with one kind of end, what is printed compares with what stands there.
+        plain = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+        wrapper = MetadataWrapper(cst.parse_module(plain), unsafe_skip_copy=True)
         self.module = wrapper.module
         self.lines = split_lines(text)
         self._ranges: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)
@@ -71,6 +74,11 @@ class Tree:
             if isinstance(candidate, tuple(kind for kind in kinds if kind)) and self._says(candidate, node):
                 return candidate
         return None
+
+    def place(self, node: ast.AST) -> Span | None:
+        """The range of what ``find`` finds for ``node``."""
+        found = self.find(node)
+        return None if found is None else self.span(found)
 
     def span(self, node: cst.CSTNode) -> Span:
         """The range of ``node``; of a compound statement only its first line up to the body."""
@@ -125,7 +133,7 @@ class Tree:
     def _column(self, line: int, offset: int) -> tuple[int, int]:
         """`ast` counts bytes of UTF-8, libcst characters."""
         text = self.lines[line - 1]
-        return line, offset if text.isascii() else len(text.encode()[:offset].decode(errors="ignore"))
+        return line, characters(text, offset)
 
     def _says(self, candidate: cst.CSTNode, node: ast.AST) -> bool:
         if isinstance(node, ast.expr):

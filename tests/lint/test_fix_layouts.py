@@ -10,6 +10,7 @@ import io
 import textwrap
 import tokenize
 
+import libcst as cst
 import pytest
 from hf_ckpt.lint.apply import apply_edits
 from hf_ckpt.lint.catalogue import all_rules
@@ -168,3 +169,27 @@ def test_no_keyword_is_added_beside_options_that_may_hold_it(text):
     fixed = fix_bytes("example.py", text.encode(), Settings(select=("ALL",)), unsafe=True).after.decode()
     for before, after in zip(keywords(text), keywords(fixed), strict=True):
         assert after <= before
+
+
+@pytest.mark.parametrize("plain", list(bad_examples()))
+def test_lone_carriage_returns_stay_the_line_ends(plain):
+    settings = Settings(select=("ALL",))
+    expected, fixed = (
+        fix_bytes("example.py", plain.encode().replace(b"\n", newline), settings, unsafe=True)
+        for newline in (b"\n", b"\r")
+    )
+    assert fixed.result == expected.result
+    assert fixed.after == expected.after.replace(b"\n", b"\r")
+
+
+@pytest.mark.parametrize("plain", list(bad_examples()))
+def test_what_libcst_cannot_read_is_reported_without_fixes(plain):
+    page_break = "\ndef more():\n    if True:\n\f        pass\n"
+    with pytest.raises(cst.ParserSyntaxError):
+        cst.parse_module(plain + page_break)
+    found = check_source(plain + page_break)
+    assert {finding.fix for finding in found} == {None}
+    expected = check_source(plain + page_break.replace("\f", ""))
+    assert [(item.code, item.span[:2], len(item.notes)) for item in found] == [
+        (item.code, item.span[:2], len(item.notes)) for item in expected
+    ]
