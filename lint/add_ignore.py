@@ -29,8 +29,9 @@ def add_ignores(source: Source, findings: Iterable[Finding], reason: str) -> byt
 def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> list[Edit]:
     """The edits that silence ``findings``.
 
-    A comment of that kind that stands on the line already is extended. What the tool says about a file as a whole, or
-    about another suppression, cannot be silenced by a comment and is left alone; so is JSON, which has no comments.
+    A comment of that kind that stands on the line already, be its list empty, is extended. What the tool says about a
+    file as a whole, or about another suppression, cannot be silenced by a comment and is left alone; so is JSON, which
+    has no comments.
     """
     if source.filename.endswith(".json"):
         return []
@@ -44,7 +45,7 @@ def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> li
     existing = {
         suppression.span.line: suppression
         for suppression in (comments_of(source) if no_python else read_suppressions(source.text)).comments
-        if suppression.kind == "ignore" and suppression.codes and not suppression.own_line
+        if suppression.kind == "ignore" and suppression.codes is not None and not suppression.own_line
     }
     lines = split_lines(source.text)
     return [_edit(row, codes, existing.get(row), lines[row - 1], reason) for row, codes in codes_by_row.items()]

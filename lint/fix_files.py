@@ -92,11 +92,14 @@ def ignore_path(path: str, settings: Settings, reason: str, reported: Collection
             return Fixed(result, data, data, Counter())
         source = read_source(path, data)
         after = add_ignores(source, check(source, settings, LocalModules(path)), reason)
+        left = check_bytes(path, after, settings, reported)
+        silenced = _codes(result) - _codes(left)
+        if not silenced:
+            return Fixed(result, data, data, Counter())
         replace_file(path, data, after)
     except (OSError, SourceError) as error:
         return Fixed(FileResult(path, failure=f"{path}: not changed: {error}"), b"", b"", Counter())
-    left = check_bytes(path, after, settings, reported)
-    return Fixed(left, data, after, _codes(result) - _codes(left))
+    return Fixed(left, data, after, silenced)
 
 
 def _codes(result: FileResult) -> Counter[str]:

@@ -42,7 +42,7 @@ class Suppression(NamedTuple):
     #: Where the directive stands, without what surrounds it in the comment.
     span: Span
     kind: str  # "noqa", "ignore" or "ignore-file"
-    #: The codes and names listed, in the case they are written in; None silences everything.
+    #: The codes and names listed, in the case they are written in; None silences everything, an empty list nothing.
     codes: tuple[str, ...] | None
     #: First and last physical line whose findings are silenced.
     first: int
@@ -112,14 +112,20 @@ def _suppressions(comments: list[tokenize.TokenInfo], logical: tuple[Logical, ..
 
 def directives(comment: str, line: int, column: int, own_line: bool) -> Iterator[Suppression]:
     """What the text of a comment at ``line`` and ``column`` silences, taken to cover its own line."""
-    for pattern in (_OWN, _NOQA):
-        match = pattern.search(comment)
-        if match is None or (match["list"] and not (match["codes"] or "").strip()):
-            continue
-        kind = match["kind"].lower() if pattern is _OWN else "noqa"
-        codes = tuple(re.split(r"[\s,]+", match["codes"].strip())) if match["codes"] else None
-        span = Span(line, column + match.start(), line, column + match.end())
-        yield Suppression(span, kind, codes, line, line, own_line)
+    for match in _OWN.finditer(comment):
+        yield Suppression(_span(match, line, column), match["kind"].lower(), _listed(match), line, line, own_line)
+    match = _NOQA.search(comment)
+    # A list that is no list of codes is meant for another tool.
+    if match is not None and (match["codes"] or not match["list"]):
+        yield Suppression(_span(match, line, column), "noqa", _listed(match), line, line, own_line)
+
+
+def _listed(match: re.Match[str]) -> tuple[str, ...] | None:
+    return None if match["codes"] is None else tuple(re.findall(r"[^\s,]+", match["codes"]))
+
+
+def _span(match: re.Match[str], line: int, column: int) -> Span:
+    return Span(line, column + match.start(), line, column + match.end())
 
 
 def covered(kind: str, line: int, own_line: bool, logical: tuple[Logical, ...]) -> tuple[int, int]:

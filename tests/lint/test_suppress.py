@@ -33,6 +33,7 @@ def left(text, *findings):
         "# ckpt-lint:ignore[ckpt101]",
         "# ckpt-lint: ignore[some-name] the reason",
         "# ckpt-lint: ignore[CKPT102, CKPT101]",
+        "# ckpt-lint: ignore[]  # ckpt-lint: ignore[CKPT101]",
     ],
 )
 def test_a_comment_at_the_end_of_the_line_silences_it(comment):
