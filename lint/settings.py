@@ -42,6 +42,9 @@ class Settings(NamedTuple):
     runs: tuple[RunFiles, ...] = ()
 
 
+_CLAUSE = r"(?:[<>]=?|[!=~]=|===)\s*[0-9][\w.*+!-]*"
+#: Clauses with commas between; nothing, or a star, for any version.
+_RANGE = rf"\*?|{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*,?"
 #: The keys of the section and the type each must have.
 _KEYS: dict[str, str] = {
     "select": "list",
@@ -116,6 +119,7 @@ def _from_table(path: str, section: dict[str, Any]) -> Settings:
         if kind is None:
             raise SettingsError(f"{path}: unknown key `{key}` in [tool.ckpt-lint]{_suggestion(key, _KEYS)}")
         _check_kind(path, key, kind, value)
+    _check_ranges(path, section.get("versions", {}))
     return Settings(
         select=tuple(section["select"]) if "select" in section else None,
         ignore=tuple(section.get("ignore", ())),
@@ -147,6 +151,17 @@ def _check_kind(path: str, key: str, kind: str, value: object) -> None:
             good, wanted = isinstance(value, bool), "true or false"
     if not good:
         raise SettingsError(f"{path}: `{key}` in [tool.ckpt-lint] must be {wanted}, not {value!r}")
+
+
+def _check_ranges(path: str, versions: dict[str, str]) -> None:
+    import re
+
+    for library, spec in versions.items():
+        if not re.fullmatch(_RANGE, spec.strip()):
+            raise SettingsError(
+                f"{path}: `versions.{library}` in [tool.ckpt-lint] must be a version range, "
+                f'such as ">=4.40,<5" or "==4.40.*", not "{spec}"'
+            )
 
 
 def _suggestion(word: str, known: dict[str, str]) -> str:

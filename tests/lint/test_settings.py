@@ -55,6 +55,10 @@ def test_the_nearest_file_with_our_section_wins(tmp_path):
         ("[tool.ckpt-lint]\nforce-exclude = 1", ["`force-exclude`", "true or false"]),
         ('[tool.ckpt-lint]\nper-file-ignores = ["x"]', ["`per-file-ignores`", "a table of lists"]),
         ("[tool.ckpt-lint]\nversions = {torch = 2}", ["`versions`", "version ranges"]),
+        ('[tool.ckpt-lint]\nversions = {trl = "1.16"}', ["`versions.trl`", '"1.16"', 'such as ">=4.40,<5"']),
+        ('[tool.ckpt-lint]\nversions = {trl = "newest"}', ["`versions.trl`", '"newest"']),
+        ('[tool.ckpt-lint]\nversions = {torch = ">=2", trl = "1.16,<2"}', ["`versions.trl`", '"1.16,<2"']),
+        ('[tool.ckpt-lint]\nversions = {trl = "^1.16"}', ["`versions.trl`", '"^1.16"']),
         ("[tool.ckpt-lint", ["not valid TOML"]),
     ],
 )
@@ -64,6 +68,14 @@ def test_bad_settings_get_one_clear_sentence(tmp_path, text, words):
         load_settings(path)
     assert str(caught.value).startswith(path)
     assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    "spec", [">=4.40", "==4.40.*", " ~= 4.40, != 4.41.0 ,<5", "==2.4.1+cu121", ">=5.0rc1", "*", ""]
+)
+def test_version_ranges(tmp_path, spec):
+    path = write(tmp_path / "pyproject.toml", f'[tool.ckpt-lint]\nversions = {{torch = "{spec}"}}')
+    assert load_settings(path).versions == (("torch", spec),)
 
 
 def test_settings_are_described_in_words():
