@@ -12,6 +12,8 @@ import re
 from functools import cache
 from typing import TypeAlias
 
+from .source import UTF_16
+
 #: Library to version range: {"transformers": ">=5.0,<6"}.
 Ranges: TypeAlias = dict[str, str]
 
@@ -80,10 +82,18 @@ def _read(directory: str, name: str) -> str:
     try:
         if os.path.getsize(path) > _LARGEST:
             return ""
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            text = _decoded(file.read())
     except OSError:
         return ""
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def _decoded(data: bytes) -> str:
+    """``data`` as text; `pip freeze > requirements.txt` of PowerShell writes UTF-16."""
+    if data.startswith(UTF_16):
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 
 def _quoted(text: str) -> Ranges:

@@ -10,6 +10,7 @@ from .configs import PROGRAM, is_settings
 from .facts.local import is_worth_reading
 from .facts.naming import from_outside, is_library
 from .rule_files import rule_files
+from .source import MARKDOWN_SUFFIXES, UTF_16
 from .words import Words
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def sift(filename: str, data: bytes, settings: Settings) -> Sifted:
     every = settings.select is not None
     if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
         return Sifted(True)
+    if (data.startswith(UTF_16) or filename.endswith(".ipynb")) and _is_unreadable(filename, data):
+        return Sifted(True)
     if not any(word in data for word in _STARTS):
         return Sifted(False)
     from .local_modules import LocalModules
@@ -58,6 +61,14 @@ def sift(filename: str, data: bytes, settings: Settings) -> Sifted:
     texts = list(_texts(data, find))
     needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)), every)
     return Sifted(needed, tuple(find.consulted.items()))
+
+
+def _is_unreadable(filename: str, data: bytes) -> bool:
+    """Whether the beginning and the end of ``data`` look like no Python or no notebook; reading it must decide."""
+    if filename.endswith(".ipynb"):
+        return not data[-100:].rstrip().endswith(b"}") or re.search(rb'"cells"\s*:\s*\[', data) is None
+    # The other kinds of files may well be written like that.
+    return not is_settings(filename) and not filename.endswith(MARKDOWN_SUFFIXES)
 
 
 def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
@@ -128,6 +139,8 @@ class _Import(NamedTuple):
 
 def _imports(data: bytes) -> Iterator[_Import]:
     """The import statements in Python source ``data``, as far as a search finds them."""
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
     for match in re.finditer(_IMPORT, data):
         source, names, modules = match.groups()
         if source is None:

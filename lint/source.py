@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".qmd")
 
 _BOM = b"\xef\xbb\xbf"
+#: The marks that a text in UTF-16 begins with.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: PEP 263: the declaration must stand in a comment on the first or second line.
 _COOKIE = rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)"
 _NEWLINE = r"\r\n|\r|\n"
@@ -61,10 +63,12 @@ def read_source(filename: str, data: bytes) -> Source:
         notebook = parse_notebook(data)
         return Source(filename, notebook.text, notebook=notebook)
     bom = data.startswith(_BOM)
-    encoding = "utf-8" if bom else declared_encoding(data)
+    encoding = _encoding_behind_bom(data) if bom else declared_encoding(data)
     try:
         text = data[len(_BOM) :].decode(encoding) if bom else data.decode(encoding)
     except UnicodeDecodeError as error:
+        if data.startswith(UTF_16):
+            raise SourceError("not valid utf-8: this is UTF-16, which Python does not read") from error
         line = data.count(b"\n", 0, error.start) + 1
         raise SourceError(f"not valid {encoding} (byte {error.start}): {error.reason}", line) from error
     except LookupError as error:
@@ -83,6 +87,19 @@ def declared_encoding(data: bytes) -> str:
     """The encoding that the first two lines of a Python file declare, ``utf-8`` when they declare none."""
     match = re.match(_COOKIE, data[:1000]) if b"coding" in data[:1000] else None
     return match.group(1).decode("ascii", "replace") if match else "utf-8"
+
+
+def _encoding_behind_bom(data: bytes) -> str:
+    import codecs
+
+    declared = declared_encoding(data[len(_BOM) :])
+    try:
+        same = codecs.lookup(declared).name in ("utf-8", "utf-8-sig")
+    except LookupError:
+        same = False
+    if not same:
+        raise SourceError(f"declared to be {declared}, but it begins with the mark of UTF-8")
+    return "utf-8"
 
 
 def encode(source: Source, text: str) -> bytes:

@@ -67,3 +67,12 @@ def test_what_is_no_notebook_is_one_finding(project):
     [found] = records(lint(".", "--output-format", "json", cwd=project))
     assert found["code"] == "CKPT903"
     assert found["message"].startswith("not a notebook: ")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": 3}', "{}", '{"cells": [', '{"cells": []} x'])
+def test_what_no_rule_would_read_must_be_a_notebook_too(project, text):
+    (project / "train.ipynb").write_text(text)
+    [found] = records(lint("train.ipynb", "--output-format", "json", cwd=project))
+    assert (found["code"], found["message"].partition(":")[0]) == ("CKPT903", "not a notebook")
+    (project / "train.ipynb").write_text('{"cells": [], "metadata": {}}\n')
+    assert lint("train.ipynb", cwd=project).returncode == 0

@@ -41,6 +41,12 @@ def test_requirements_and_conda(tmp_path):
     assert ranges(tmp_path / "conda", environment_DOT_yml="dependencies:\n  - torch>=2.5\n")["torch"] == ">=2.5"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_requirements_with_a_byte_order_mark(tmp_path, encoding):
+    (tmp_path / "requirements.txt").write_bytes("torch==2.4\r\npeft>=0.18\r\n".encode(encoding))
+    assert ranges(tmp_path) == {"torch": "==2.4", "peft": ">=0.18"}
+
+
 LOCK = """
 [[package]]
 name = "transformers"
