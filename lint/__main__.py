@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 _PLAIN_OPTIONS = ("--force-exclude",)
 
@@ -21,17 +25,37 @@ def main() -> None:
     except KeyboardInterrupt:
         status = 130
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader (`| head`) has seen enough
         status = 1
     except Exception as error:  # the last line of defence: users get a sentence, not a traceback
         if os.environ.get("CKPT_LINT_TRACEBACK"):
             raise
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"error: internal error of ckpt-lint ({detail}); please report it", file=sys.stderr)
-        print("set CKPT_LINT_TRACEBACK=1 to see where it happened", file=sys.stderr)
+        _explain(error)
         status = 2
     sys.exit(status)
+
+
+def _explain(error: Exception) -> None:
+    if _cannot_write(error):
+        _drop_output()
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return
+    detail = " ".join(f"{type(error).__name__}: {error}".split())
+    print(f"error: internal error of ckpt-lint ({detail}); please report it", file=sys.stderr)
+    print("set CKPT_LINT_TRACEBACK=1 to see where it happened", file=sys.stderr)
+
+
+def _cannot_write(error: Exception) -> TypeGuard[OSError]:
+    """Whether it is the disk behind standard output that failed: errors about a file that was opened name it."""
+    import errno
+
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return isinstance(error, OSError) and error.filename is None and error.errno in full
+
+
+def _drop_output() -> None:
+    # Python would complain again when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

@@ -96,8 +96,19 @@ def check(paths: tuple[str, ...], select: tuple[str, ...], config_files: tuple[s
     """Check files, folders or standard input (`-`); the current folder when no path is given."""
     if options["write_baseline"] and options["baseline"] is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
+    if "-" in paths:
+        _check_usage_of_stdin(paths, options)
     settings, configs = _told_apart(config_files)
     return run(Options(paths=paths or (".",), select=select or None, config=settings, run_configs=configs, **options))
+
+
+def _check_usage_of_stdin(paths: tuple[str, ...], options: dict[str, Any]) -> None:
+    if len(paths) > 1:
+        raise click.UsageError("standard input (`-`) is checked alone, without other paths")
+    if options["add_ignore"] is not None:
+        raise click.UsageError("--add-ignore writes to files, so it cannot be used with standard input (`-`)")
+    if options["watch"]:
+        raise click.UsageError("--watch waits for changes of files, so it cannot be used with standard input (`-`)")
 
 
 def _told_apart(files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:

@@ -166,6 +166,45 @@ def test_standard_input(project):
     assert lint("-", cwd=project, stdin=CLEAN).returncode == 0
 
 
+def test_standard_input_is_checked_alone_and_not_written_to(project):
+    for arguments in (("-", "bad.py"), ("--add-ignore", "-"), ("--watch", "-")):
+        process = lint(*arguments, cwd=project, stdin=MISTAKE)
+        assert (process.returncode, process.stdout) == (2, "")
+        assert process.stderr.count("Error: ") == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_one_sentence(project):
+    for name in ("bad.py", "good.py"):
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-m", "hf_ckpt.lint", name]
+            process = subprocess.run(command, cwd=project, stdout=full, stderr=subprocess.PIPE, text=True)
+        expected = "error: the output cannot be written: No space left on device\n"
+        assert (process.returncode, process.stderr) == (2, expected)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_python_in_utf_16_is_not_called_clean(project, encoding):
+    (project / "wide.py").write_bytes(
+        ("" if encoding == "utf-16" else "\ufeff").encode(encoding) + CLEAN.encode(encoding)
+    )
+    [found] = records(lint("wide.py", "--output-format", "json", cwd=project))
+    assert (found["code"], found["location"]["row"]) == ("CKPT903", 1)
+    assert "UTF-16" in found["message"]
+    (project / "wide.yaml").write_bytes("seed: 1".encode("utf-16"))
+    assert lint("wide.yaml", cwd=project).returncode == 0
+
+
+@pytest.mark.parametrize(("cookie", "is_good"), [("utf-8", True), ("UTF_8", True), ("latin-1", False), ("nope", False)])
+def test_the_mark_of_utf_8_and_another_encoding_contradict(project, cookie, is_good):
+    (project / "bad.py").write_bytes(b"\xef\xbb\xbf# coding: " + cookie.encode() + b"\n" + MISTAKE.encode())
+    before = (project / "bad.py").read_bytes()
+    [found] = records(lint("bad.py", "--output-format", "json", cwd=project))
+    assert (found["code"] != "CKPT903") == is_good
+    lint("bad.py", "--fix", "--unsafe-fixes", cwd=project)
+    assert ((project / "bad.py").read_bytes() != before) == is_good
+
+
 def test_suppressions(project, code):
     line = "    return checkpoint(block, x)"
     for comment in (f"  # noqa: {code}", "  # noqa", f"  # ckpt-lint: ignore[{code}] reason"):
@@ -196,6 +235,19 @@ def test_add_ignore(project, code):
     lint("--add-ignore=known since 2024", "bad.py", cwd=project)
     assert (project / "bad.py").read_text().endswith(f"# ckpt-lint: ignore[{code}] known since 2024\n")
     assert lint(".", cwd=project).returncode == 0
+
+
+@pytest.mark.parametrize("comment", ["ignore[]", "ignore[ ]", "ignore[NOPE]", "ignore-file[NOPE]", "ignore[] why"])
+def test_add_ignore_where_a_comment_silences_nothing(project, code, comment):
+    line = f"checkpoint(block, x)  # ckpt-lint: {comment}"
+    (project / "bad.py").write_text(MISTAKE.replace("checkpoint(block, x)", line))
+    process = lint("bad.py", "--add-ignore", cwd=project)
+    assert (process.returncode, process.stderr) == (0, "Silenced 1 in 1 file.\n")
+    once = (project / "bad.py").read_text()
+    assert once.count("ignore[") == 1
+    assert code in once
+    assert lint("bad.py", "--add-ignore", cwd=project).stderr == "Silenced 0 in 0 files.\n"
+    assert (project / "bad.py").read_text() == once
 
 
 def test_baseline_reports_only_what_is_new_and_shrinks(project):
