@@ -3,7 +3,7 @@
 from functools import partial
 
 import torch
-from _symptom import TINY, confirm, gradients, tokens
+from _symptom import confirm, gradients, tokens
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
@@ -15,7 +15,15 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 def step(checkpointing):
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**TINY))
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    model = LlamaForCausalLM(config)
     model.train()
     if checkpointing:
         apply_activation_checkpointing(  # mistake: CKPT111

@@ -158,7 +158,6 @@ huggingface/transformers#28056, #28499, #34928; Lightning-AI/pytorch-lightning#1
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Ref, Result, Value, equals, options, same
@@ -173,6 +172,7 @@ from ..model.sharding import root
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.calls import Call
@@ -257,12 +257,5 @@ def _is_default(config: Value) -> bool:
             return True
         case Result(call):
             name = canonical(call.name)
-            return name.startswith("transformers.") and "Config" in name and not _is_set_up_elsewhere(call)
+            return name.startswith("transformers.") and "Config" in name and not call.open_kwargs
     return False
-
-
-def _is_set_up_elsewhere(config: Call) -> bool:
-    """Whether a `**` of ``config`` is what a run is given; a constant of the project (`**TINY`) is no such thing."""
-    stars = [keyword.value for keyword in config.node.keywords if keyword.arg is None]
-    constants = bool(stars) and all(isinstance(star, ast.Name) and star.id.isupper() for star in stars)
-    return config.open_kwargs and not constants
