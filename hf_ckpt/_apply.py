@@ -13,7 +13,7 @@ from .engine.offload import check_can_offload
 from .errors import PolicyError
 from .handle import Handle
 from .head.install import install as install_head
-from .install import Engine, Installation, install
+from .install import Engine, Installation, install, parse_engine
 from .keeper import SwitchKeeper
 from .kv_cache import disable_kv_cache
 from .planner.calibrate import calibration
@@ -24,6 +24,7 @@ from .policies.offload import OffloadPolicy
 from .policy import decide, parse_policy
 from .policy.compose import parts_of
 from .policy.decision import Keep
+from .prefix_tuning import check_prefix_tuning
 from .regions import TracedRegion
 
 if TYPE_CHECKING:
@@ -63,26 +64,30 @@ def apply(
     use, and a slice that differs or does not compile runs uncompiled, with one line in the log and the report.
     Compiling takes seconds to a minute for each kind of layer and plan; measure with ``hf-ckpt bench`` whether it pays.
 
-    Raises PolicyError (the policy is malformed or contradicts itself), ModelStructureError (no decoder layers) and
-    ConflictError (a checkpoint wrapper or another policy is on the model already); the model is then as it was.
+    Raises PolicyError (the policy is malformed or contradicts itself, there is no such engine), ModelStructureError (no
+    decoder layers) and ConflictError (a checkpoint wrapper or another policy is on the model already, or an adapter
+    feeds a KV cache); the model is then as it was.
     """
-    parsed = parse_policy(policy)
+    parsed, chosen = parse_policy(policy), parse_engine(engine)
     check_conflicts(model)
     anatomy = read_anatomy(model)
     decisions = decide(parsed, anatomy.stacks)
+    recomputes = any(not isinstance(decision, Keep) for decision in decisions.values())
+    if recomputes:
+        check_prefix_tuning(model)
     head, budget = _single(parsed, HeadPolicy), _single(parsed, BudgetPolicy)
     offload = _single(parsed, OffloadPolicy)
     _check_offload(offload, budget, model)
-    if compile_recompute and Engine(engine) is not Engine.TRACED:
+    if compile_recompute and chosen is not Engine.TRACED:
         raise PolicyError(
             "compile_recompute compiles rebuilds from a trace, which engine `torch` has none of: use `traced`"
         )
-    if budget is not None and Engine(engine) is not Engine.TRACED:
+    if budget is not None and chosen is not Engine.TRACED:
         raise PolicyError(f"`{budget}` plans single saved tensors, which engine `torch` cannot: use engine `traced`")
-    installation = install(model, anatomy, decisions, Engine(engine))
+    installation = install(model, anatomy, decisions, chosen)
     handle = Handle(model, parsed, anatomy, decisions, installation)
     try:
-        if any(not isinstance(decision, Keep) for decision in decisions.values()):
+        if recomputes:
             installation.changes.extend(disable_kv_cache(model))
         if compile_recompute:
             _compile(installation, parsed)

@@ -53,6 +53,14 @@ class Engine(StrEnum):
     TORCH = "torch"
 
 
+def parse_engine(value: str | Engine) -> Engine:
+    """The engine called ``value``. Raises PolicyError with the engines there are."""
+    try:
+        return Engine(value)
+    except ValueError:
+        raise PolicyError(f"there is no engine {value!r}: use {' or '.join(f'`{e}`' for e in Engine)}") from None
+
+
 def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
     """Install every decision. Nothing else on the model changes.
 

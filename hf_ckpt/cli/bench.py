@@ -37,9 +37,11 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, compile_re
 
     from ..race import race
     from .model import build_model, token_ids
+    from .positions import fit_length
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build_model(subject, device)
+    subject = fit_length(subject, model)
     ids = token_ids(subject, model, device)
     with Progress(transient=True) as progress:
         task = progress.add_task("rounds", total=rounds)

@@ -41,7 +41,7 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     from ..planner.explain import frontier, next_gain
     from .outlook import look_at
 
-    outlook = look_at(subject, memory, optimizer)
+    subject, outlook = look_at(subject, memory, optimizer)
     problem, solution = as_solution(outlook, parsed)
     console = Console()
     for table in _ledgers(problem, solution):

@@ -14,6 +14,7 @@ from transformers import (
 )
 
 from ..errors import CkptError
+from .layers import set_layers
 from .subject import DTYPES
 
 if TYPE_CHECKING:
@@ -27,18 +28,20 @@ _KINDS = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedL
 def build_model(subject: Subject, device: torch.device | str) -> nn.Module:
     """The model with random weights on ``device`` (``"meta"``: no memory at all), in training mode.
 
-    Raises CkptError when there is no such model, it does not train on token ids, or transformers cannot build it.
+    Raises CkptError when there is no such model, its config is not valid, it does not train on token ids, or
+    transformers cannot build it.
     """
     config = _config(subject.model)
     if subject.layers is not None:
-        config.get_text_config().num_hidden_layers = subject.layers
+        set_layers(config, subject.layers)
     kind = _kind(subject.model, config)
     with torch.device(device):
         try:
             model: nn.Module = kind.from_config(
                 config, attn_implementation=subject.attention, dtype=getattr(torch, DTYPES[subject.dtype])
             )
-        except (ValueError, ImportError) as error:
+        except Exception as error:
+            # Whatever a config makes a constructor do.
             raise CkptError(f"transformers cannot build `{subject.model}`: {_first_line(error)}") from error
         if subject.lora:
             model = _with_lora(model, subject.lora)
@@ -61,6 +64,9 @@ def _config(model: str) -> Any:
         raise CkptError(
             f"`{model}` is neither a model on the hub nor a folder with a config.json: {_first_line(error)}"
         ) from error
+    except Exception as error:
+        # huggingface_hub's validation errors have no base class beside Exception, and their cause says what is wrong.
+        raise CkptError(f"the config of `{model}` is not valid: {_first_line(error.__cause__ or error)}") from error
 
 
 def _kind(model: str, config: Any) -> Any:

@@ -40,7 +40,7 @@ def command(subject: Subject, policies: tuple[str, ...], memory: str | None, opt
     from ..forecast import forecast
     from .outlook import look_at
 
-    outlook = look_at(subject, memory, optimizer)
+    subject, outlook = look_at(subject, memory, optimizer)
     whole = forecast(outlook, parse_policy("none"))
     forecasts = [(policy, _forecast(outlook, policy)) for policy in parsed]
     console = Console()

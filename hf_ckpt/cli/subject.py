@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: As written on the command line -> torch's name.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+#: Tokens in a sequence where nothing else is said.
+USUAL_LENGTH = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Subject:
     attention: str | None
     batch: int
     length: int
+    #: Whether the length was given, rather than the default that a model with fewer positions cuts.
+    length_asked: bool
 
     def __str__(self) -> str:
         return f"{self.model}, {self.batch} x {self.length} tokens, {self.dtype}"
@@ -40,13 +44,19 @@ def subject_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dtype", type=click.Choice(sorted(DTYPES)), default="bf16", show_default=True),
         click.option("--attention", help="Attention implementation, such as eager; default: transformers' choice."),
         click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences in a batch."),
-        click.option("--length", type=click.IntRange(2), default=2048, show_default=True, help="Tokens in each."),
+        click.option(
+            "--length",
+            type=click.IntRange(2),
+            help=f"Tokens in each; default: {USUAL_LENGTH}, or all positions of a model with fewer.",
+        ),
     ]
 
     @functools.wraps(function)
     def with_subject(**kwargs: Any) -> Any:
-        fields = {name: kwargs.pop(name) for name in Subject.__slots__}
-        return function(Subject(**fields), **kwargs)
+        length = kwargs.pop("length")
+        fields = {name: kwargs.pop(name) for name in ("model", "layers", "lora", "dtype", "attention", "batch")}
+        subject = Subject(**fields, length=length or USUAL_LENGTH, length_asked=length is not None)
+        return function(subject, **kwargs)
 
     for option in reversed(options):
         with_subject = option(with_subject)

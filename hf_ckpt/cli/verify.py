@@ -33,10 +33,12 @@ def command(subject: Subject, policy: str, engine: str, compile_recompute: bool,
     from ..certificate import certify
     from ..proof.table import as_table
     from .model import build_model, token_ids
+    from .positions import fit_length
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
     model = build_model(subject, device)
+    subject = fit_length(subject, model)
     certificate = certify(
         model, token_ids(subject, model, device), parsed, engine=engine, seed=seed, compile_recompute=compile_recompute
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from ..errors import PolicyError
 from .base import LayerSelector, Policy
 from .compose import decide
-from .grammar import from_dict, parse_string, to_dict
+from .grammar import from_dict, parse_string, refuse_bare_budget, to_dict
 from .registry import policies
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["LayerSelector", "Policy", "decide", "from_dict", "parse_policy", "policies", "to_dict"]
 
@@ -27,8 +25,11 @@ def parse_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
             return spec
         case str():
             return parse_string(spec)
-        case dict():
+        case Mapping():
             return from_dict(spec)
+        case int() | float():
+            refuse_bare_budget(str(spec))
     raise PolicyError(
-        f"a policy is a string, a dict or a Policy, not {type(spec).__name__}: write for example 'attention+norm'"
+        f"a policy is a string, a dict or a Policy, not {type(spec).__name__}: write for example 'attention+norm' or "
+        "'budget=0.5'"
     )

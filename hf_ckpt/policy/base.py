@@ -83,5 +83,5 @@ def positive_int(policy: str, arguments: tuple[str, ...]) -> int:
     """The single positive integer argument of ``policy``. Raises PolicyError otherwise."""
     if len(arguments) == 1 and arguments[0].isdecimal() and int(arguments[0]) > 0:
         return int(arguments[0])
-    written = ",".join(arguments)
-    raise PolicyError(f"policy `{policy}({written})` needs one whole number above 0: write `{policy}(2)`")
+    written = f"{policy}({','.join(arguments)})" if arguments else policy
+    raise PolicyError(f"policy `{written}` needs one whole number above 0: write `{policy}(2)`")

@@ -9,24 +9,23 @@
 
 ``NAME=VALUE`` is the same as ``NAME(VALUE)``: ``budget=72GiB`` reads better than ``budget(72GiB)``. The dict form is
 what JSON, YAML and a saved checkpoint hold: ``{"terms": [{"name": "attention", "args": [], "on": [{"name": "first",
-"args": ["8"]}]}]}``.
+"args": ["8"]}]}]}``. A policy string may stand for an entry, and a single entry or argument for a list of one.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from ..errors import PolicyError
+from ..errors import BudgetError, PolicyError
 from .base import LayerSelector, Policy
 from .compose import Scoped, Sum, parts_of
 from .registry import policy_class
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[+@()=]))")
-_VALUE = re.compile(r"\s*(?P<value>[\w.%-]+)")
+# A size may have a space before its unit: `72 GiB`.
+_VALUE = re.compile(r"\s*(?P<value>[\d.]+\s+(?:%|[kmgt]?i?b(?!\w))|[\w.%-]+)", re.IGNORECASE)
 
 
 def parse_string(text: str) -> Policy:
@@ -34,10 +33,20 @@ def parse_string(text: str) -> Policy:
 
     Raises PolicyError with the position, BudgetError for a ``budget`` that is no memory budget.
     """
+    refuse_bare_budget(text)
     reader = _Reader(text)
     policy = reader.policy()
     reader.expect_end()
     return policy
+
+
+def refuse_bare_budget(text: str) -> None:
+    """Raise PolicyError when ``text`` is what a budget is called, without ``budget=``."""
+    try:
+        policy = build("budget", (text,))
+    except BudgetError:
+        return
+    raise PolicyError(f"`{text}` is a memory budget, not a policy: write `{policy}`")
 
 
 class _Reader:
@@ -107,7 +116,8 @@ class _Reader:
 
     def error(self, what: str) -> PolicyError:
         return PolicyError(
-            f"policy `{self.text}`: {what} (at character {self.at + 1}); write for example `attention+norm`"
+            f"policy `{self.text}`: {what} (at character {self.at + 1}); write for example "
+            "`attention+norm` or `budget=0.5`"
         )
 
 
@@ -158,21 +168,46 @@ def _term_to_dict(term: Policy) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Policy:
-    """Read the JSON form. Raises PolicyError naming the entry that is wrong."""
-    if "terms" not in data:
-        return _term_from_dict(data)
-    return sum_of([_term_from_dict(entry) for entry in data["terms"]])
+    """Read the JSON form. Raises PolicyError naming the entry that is wrong, BudgetError as ``parse_string`` does."""
+    return _from_entry(data)
 
 
-def _term_from_dict(entry: Mapping[str, Any]) -> Policy:
-    unknown = set(entry) - {"name", "args", "on", "terms"}
-    if unknown or ("terms" not in entry and not isinstance(entry.get("name"), str)):
-        raise PolicyError(
-            f'policy entry {dict(entry)!r} is not of the form {{"name": ..., "args": [...], "on": [...]}}'
-        )
-    if "terms" in entry:
-        inner = sum_of([_term_from_dict(e) for e in entry["terms"]])
-    else:
-        inner = build(entry["name"], tuple(str(a) for a in entry.get("args", ())))
-    selectors = tuple(as_selector(_term_from_dict(s)) for s in entry.get("on", ()))
+def _from_entry(entry: object) -> Policy:
+    if isinstance(entry, str):
+        return parse_string(entry)
+    if not isinstance(entry, Mapping) or set(entry) - {"name", "args", "on", "terms"}:
+        raise _malformed(entry)
+    inner = _sum_from(entry) if "terms" in entry else _call_from(entry)
+    selectors = tuple(as_selector(_from_entry(s)) for s in _several(entry.get("on", ())))
     return scoped(inner, selectors)
+
+
+def _sum_from(entry: Mapping[str, Any]) -> Policy:
+    if "name" in entry or "args" in entry:
+        raise _malformed(entry)
+    terms = [_from_entry(term) for term in _several(entry["terms"])]
+    if not terms:
+        raise PolicyError(f"policy entry {dict(entry)!r} names no policy: `none` keeps everything")
+    return sum_of(terms)
+
+
+def _call_from(entry: Mapping[str, Any]) -> Policy:
+    name, arguments = entry.get("name"), _several(entry.get("args", ()))
+    if not isinstance(name, str) or not all(_is_argument(argument) for argument in arguments):
+        raise _malformed(entry)
+    return build(name, tuple(map(str, arguments)))
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _is_argument(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _malformed(entry: object) -> PolicyError:
+    return PolicyError(
+        f'policy entry {entry!r} is not of the form {{"name": ..., "args": [...], "on": [...]}}, '
+        '{"terms": [...], "on": [...]} or a policy string'
+    )

@@ -173,10 +173,71 @@ def test_bad_policies_get_one_clear_sentence(policy: str, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("entry", [{"nme": "full"}, {"terms": [{"name": 3}]}, {"name": "full", "extra": 1}])
+MALFORMED_ENTRIES = [
+    {},
+    {"nme": "full"},
+    {"budget": 0.5},
+    {"terms": [{"name": 3}]},
+    {"terms": [3]},
+    {"terms": None},
+    {"name": "full", "extra": 1},
+    {"name": "full", "terms": ["norm"]},
+    {"name": "first", "args": None},
+    {"name": "first", "args": [True]},
+    {"name": "first", "args": [[2]]},
+    {"name": "full", "on": [2]},
+]
+
+
+@pytest.mark.parametrize("entry", MALFORMED_ENTRIES, ids=str)
 def test_bad_dicts_are_named(entry: dict) -> None:
     with pytest.raises(PolicyError, match="is not of the form"):
         parse_policy(entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "policy"),
+    [
+        ({"name": "budget", "args": 0.5}, "budget=0.5"),
+        ({"name": "budget", "args": "auto"}, "budget=auto"),
+        ({"name": "first", "args": [2]}, "first(2)"),
+        ({"terms": "full"}, "full"),
+        ({"terms": ["attention", {"name": "norm"}]}, "attention+norm"),
+        ({"name": "full", "on": ["first(2)"]}, "full@first(2)"),
+        ({"name": "full", "on": {"name": "first", "args": 2}}, "full@first(2)"),
+        ({"terms": ["attention", "norm"], "on": "first(2)"}, "(attention+norm)@first(2)"),
+    ],
+    ids=str,
+)
+def test_dicts_may_be_short(entry: dict, policy: str) -> None:
+    assert parse_policy(entry) == parse_policy(policy)
+
+
+def test_an_empty_list_of_terms_is_no_policy() -> None:
+    with pytest.raises(PolicyError, match="names no policy: `none` keeps everything"):
+        parse_policy({"terms": []})
+
+
+@pytest.mark.parametrize(
+    ("budget", "policy"),
+    [
+        ("0.5", "budget=0.5"),
+        ("50%", "budget=0.5"),
+        ("72GiB", "budget=72GiB"),
+        ("72 GiB", "budget=72GiB"),
+        ("auto", "budget=auto"),
+        (0.5, "budget=0.5"),
+    ],
+)
+def test_a_bare_budget_is_told_how_it_is_written(budget: str | float, policy: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(budget)  # type: ignore[arg-type]
+    assert f"`{budget}` is a memory budget, not a policy: write `{policy}`" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["budget=72 GiB", "budget = 72 gib", "budget=72 GiB+head(8)", "budget=50 %@first(2)"])
+def test_a_budget_may_have_a_space_before_its_unit(text: str) -> None:
+    assert parse_policy(text) == parse_policy(text.replace(" ", ""))
 
 
 def test_missing_sublayers_are_said() -> None:

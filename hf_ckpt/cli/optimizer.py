@@ -1,0 +1,23 @@
+"""Checks the optimizer a forecast is for."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+from transformers.training_args import OptimizerNames
+
+from ..planner.optimizers import rule_for
+
+
+def check_optimizer(name: str) -> None:
+    """Say on stderr that the state of an optimizer is guessed. Raises BadParameter when there is no such optimizer."""
+    if rule_for(name).known:
+        return
+    known = [optimizer.value for optimizer in OptimizerNames]
+    if name in known:
+        click.echo(f"hf-ckpt: the state of `{name}` is not known and is taken for that of 32-bit Adam", err=True)
+        return
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"TrainingArguments knows {', '.join(known)}"
+    raise click.BadParameter(f"there is no optimizer {name!r}: {hint}", param_hint="--optimizer")
