@@ -14,20 +14,23 @@ from transformers.trainer_callback import ExportableState
 from hf_ckpt import apply
 from hf_ckpt._undo import AttributeChange
 from hf_ckpt.errors import PolicyError
-from hf_ckpt.install import Engine
+from hf_ckpt.install import Engine, parse_engine
 from hf_ckpt.planner.budget import parse_budget
 from hf_ckpt.planner.out_of_memory import TighteningStep
 from hf_ckpt.policies.budget import BudgetPolicy
 from hf_ckpt.policy import parse_policy
 from hf_ckpt.proof.clock import StepClock
 from hf_ckpt.proof.report import Report, to_metrics
-from hf_ckpt.proof.verdict import check_effect
+from hf_ckpt.proof.table import head_line
+from hf_ckpt.proof.verdict import check_effect, unseen
 
 from .arguments import check_compiled, check_fsdp_plugin, is_compiled
-from .trainer_frame import calling, move_to_front
+from .guard import GuardedStep
+from .optimizer import best_known
+from .trainer_frame import Run, calling, move_to_front
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hf_ckpt")
 
 DEFAULT_POLICY = "budget=auto"
+#: Layers may sit a step out (layer drop, a batch without images): after so many steps those never seen are given up.
+MOST_MEASURED_STEPS = 5
 
 
 class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -49,12 +54,16 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     ``compile_recompute`` as in ``hf_ckpt.apply``.
 
     It replaces ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on.
-    It goes on when training begins and comes off when training ends; after the first step the run itself must show that
-    every chosen layer was replayed, else NoEffectError stops the run with the cause and the model is restored.
+    It goes on when training begins and comes off when training ends, also by an exception out of a training step; after
+    one elsewhere (data loading, the optimizer, another callback) the next SelectiveCkpt or ``hf_ckpt.apply`` on the
+    model takes it off, or :meth:`restore`. After the first step the run itself must show that every chosen layer that
+    ran was replayed, else NoEffectError stops the run with the cause and the model is restored; chosen layers that did
+    not run are waited for, a few steps.
 
     ``report`` is the table of the measured step, None before there is one. Logs get ``ckpt/held_bytes`` (after
     forward), ``ckpt/recomputed_share`` (of the layers), ``ckpt/backward_forward_ratio`` (of times) and on CUDA
-    ``ckpt/peak_bytes``.
+    ``ckpt/peak_bytes``. ``ckpt/held_bytes`` ends with the model's forward: a loss outside it
+    (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted.
 
     Raises PolicyError and BudgetError at construction; these, ConflictError and ModelStructureError before the first
     step.
@@ -69,18 +78,18 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         compile_recompute: bool = False,
     ) -> None:
         self.policy = _chosen_policy(policy, budget)
-        self.engine = Engine(engine)
+        self.engine = parse_engine(engine)
         self.compile_recompute = compile_recompute
         self.report: Report | None = None
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
-        self._step_change: AttributeChange | None = None
         self._measuring = False
         self._measured_steps = 0
+        self._seen: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
-        return self.__dict__ | {"_handle": None, "_clock": None, "_step_change": None, "_measuring": False}
+        return self.__dict__ | {"_handle": None, "_clock": None, "_measuring": False}
 
     def state(self) -> dict[str, Any]:
         """What a Trainer checkpoint stores: the policy, in the string form it can be built from."""
@@ -101,7 +110,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     ) -> None:
         """Apply the policy: the model is prepared and wrapped, the first step is still to come."""
         check_fsdp_plugin(args.fsdp_config, os.environ)
-        self._take_off()
+        self.restore()
         self._tell_drift(state)
         model: nn.Module = kwargs["model"]
         compiled = is_compiled(args)
@@ -111,25 +120,34 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             model,
             self.policy,
             engine=Engine.TORCH if compiled else self.engine,  # a trace cannot be replayed inside a compiled graph
-            optimizer=args.optim,
+            optimizer=best_known(kwargs.get("optimizer"), args.optim),
             accumulates_gradients=args.gradient_accumulation_steps > 1,
             compile_recompute=self.compile_recompute and not compiled,
         )
         self._clock = StepClock(model)
+        self._handle.installation.changes.append(self._clock)
+        trainer = calling(Trainer, inspect.currentframe())
+        if trainer is not None:
+            self._end_with(trainer, self._handle)
         self._measured_steps = 0
+        self._seen = set()
         self._measuring = not compiled
         if self._measuring:
             self._handle.start_measuring()
-        self._tighten_on_out_of_memory(calling(Trainer, inspect.currentframe()))
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Under a budget the first batch only teaches: measure the next one too, which runs under its own plan."""
+        """Under a budget the first batch only teaches: measure the next one too, which runs under its own plan.
+
+        Also measure on while there are layers to prove the effect on that no step has run yet.
+        """
         handle = self._handle
-        if handle is not None and handle.conductor is not None and self._measured_steps == 1:
+        if handle is None or not 0 < self._measured_steps < MOST_MEASURED_STEPS:
+            return
+        if (handle.conductor is not None and self._measured_steps == 1) or self._unseen():
             handle.start_measuring()
             self._measuring = True
 
@@ -167,13 +185,27 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Bring the model back as it was."""
-        self._take_off()
+        self.restore()
 
-    def _tighten_on_out_of_memory(self, trainer: Trainer | None) -> None:
-        """Under a budget, plan for less before ``auto_find_batch_size`` shrinks the batch (it needs the Trainer)."""
-        if self._handle is not None and self._handle.conductor is not None and trainer is not None:
-            step = TighteningStep(trainer.training_step, self._handle.conductor)
-            self._step_change = AttributeChange(trainer, "training_step", step)
+    def restore(self) -> None:
+        """Take the policy off and bring the model back as it was; without a policy on, do nothing.
+
+        The Trainer does so at the end. Call it after a training that ended by an exception outside its training step.
+        """
+        self._clock = None
+        self._measuring = False
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.restore()
+
+    def _end_with(self, trainer: Trainer, handle: Handle) -> None:
+        """Take the policy off when a step of this training raises, or later once the training no longer runs."""
+        step: Callable[..., Any] = trainer.training_step
+        if handle.conductor is not None:
+            # Under a budget, plan for less before `auto_find_batch_size` shrinks the batch.
+            step = TighteningStep(step, handle.conductor)
+        handle.installation.changes.append(AttributeChange(trainer, "training_step", GuardedStep(step, handle)))
+        handle.in_use = Run.of(trainer)
 
     def _backward_done(self) -> None:
         if self._clock is not None:
@@ -188,9 +220,29 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         try:
             check_effect(self.report, self._handle.anatomy)
         except Exception:
-            self._take_off()
+            self.restore()
             raise
+        self._seen |= {layer.name for layer in self.report.layers if layer.ran}
         logger.info("%s", self.report)
+        self._tell_unproven(self.report)
+
+    def _unseen(self) -> set[str]:
+        """The layers whose effect no measured step could prove, for none has run them."""
+        if self._handle is None or self.report is None:
+            return set()
+        return unseen(self.report, self._handle.anatomy) - self._seen
+
+    def _tell_unproven(self, report: Report) -> None:
+        if self._measured_steps == 1:
+            for head in report.heads:
+                if line := head_line(head):
+                    logger.warning("%s", line)
+        left = self._unseen()
+        if left and self._measured_steps == MOST_MEASURED_STEPS:
+            logger.warning(
+                "policy `%s` is not proven on %s, which did not run in the first %d steps",
+                report.policy, ", ".join(sorted(left)), MOST_MEASURED_STEPS,
+            )  # fmt: skip
 
     def _metrics(self) -> dict[str, Any]:
         assert self.report is not None
@@ -209,17 +261,6 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             logger.warning(
                 "this run resumes with policy `%s`, the checkpoint was written under `%s`", self.policy, before
             )
-
-    def _take_off(self) -> None:
-        if self._step_change is not None:
-            self._step_change.undo()
-            self._step_change = None
-        if self._clock is not None:
-            self._clock.remove()
-            self._clock = None
-        if self._handle is not None:
-            self._handle.restore()
-            self._handle = None
 
 
 def _chosen_policy(policy: str | Mapping[str, Any] | Policy | None, budget: str | float | None) -> Policy:

@@ -6,14 +6,17 @@ but what is said at each use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import ReferenceType, ref
 
 from transformers.trainer_callback import CallbackHandler
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from transformers import TrainerCallback
+    from transformers import Trainer, TrainerCallback, TrainerState
 
 T = TypeVar("T")
 
@@ -26,6 +29,38 @@ def calling(kind: type[T], frame: FrameType | None) -> T | None:
             return owner
         frame = frame.f_back
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One ``train()`` of a Trainer; calling it tells whether that still runs.
+
+    A Trainer takes a new state for every run, and one of its methods is on a stack as long as the run lasts. Both are
+    referred to weakly: a run that failed keeps nothing alive.
+    """
+
+    trainer: ReferenceType[Trainer]
+    state: ReferenceType[TrainerState]
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> Self:
+        """The run that the Trainer is in."""
+        return cls(ref(trainer), ref(trainer.state))
+
+    def __call__(self) -> bool:
+        """Whether it is still on the stack of some thread."""
+        trainer = self.trainer()
+        if trainer is None or trainer.state is not self.state():
+            return False
+        return any(_is_on_stack(trainer, frame) for frame in sys._current_frames().values())
+
+
+def _is_on_stack(owner: object, frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_locals.get("self") is owner:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def move_to_front(callback: TrainerCallback, frame: FrameType | None) -> None:

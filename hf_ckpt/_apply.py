@@ -91,8 +91,8 @@ def apply(
             installation.changes.extend(disable_kv_cache(model))
         if compile_recompute:
             _compile(installation, parsed)
-        _keep_switched(model, installation)
-        chunked = _chunk_head(model, head, installation)
+        _keep_switched(model, handle)
+        chunked = handle.head = _chunk_head(model, head, installation)
         if budget is not None:
             _plan(handle, budget, chunked, optimizer, not accumulates_gradients, offload is not None)
     except Exception:
@@ -127,10 +127,10 @@ def _compile(installation: Installation, policy: Policy) -> None:
         region.replay.compile_recompute = True
 
 
-def _keep_switched(model: nn.Module, installation: Installation) -> None:
+def _keep_switched(model: nn.Module, handle: Handle) -> None:
     for owner in iter_checkpointing_models(model):
-        keeper = SwitchKeeper(owner, installation.switches, installation.regions)
-        installation.changes.append(AttributeChange(owner, "_set_gradient_checkpointing", keeper))
+        keeper = SwitchKeeper(owner, handle)
+        handle.installation.changes.append(AttributeChange(owner, "_set_gradient_checkpointing", keeper))
 
 
 def _chunk_head(model: nn.Module, head: HeadPolicy | None, installation: Installation) -> HeadHandle | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .proof.head import MeasuredHead
 from .proof.meter import Meter
 from .proof.report import Report, make_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import nn
 
     from .anatomy import Anatomy
+    from .head.install import HeadHandle
     from .install import Installation
     from .planner.conductor import Conductor
     from .policy import Policy
@@ -42,7 +44,16 @@ class Handle:
         self.installation = installation
         #: Plans each batch under a ``budget`` policy; None otherwise.
         self.conductor: Conductor | None = None
+        #: The head that ``head(chunks)`` of the policy put on; None without that term.
+        self.head: HeadHandle | None = None
+        #: Whether what applied the policy still runs; None when only ``restore`` ends it.
+        self.in_use: Callable[[], bool] | None = None
         self._meter: Meter | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the training that applied the policy is over and left it on the model."""
+        return self.in_use is not None and not self.in_use()
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -59,7 +70,7 @@ class Handle:
     def start_measuring(self) -> None:
         """Begin what :meth:`measure` does, for callers that cannot use ``with``."""
         self.stop_measuring()
-        self._meter = Meter(self.model, self.anatomy, self.installation.regions)
+        self._meter = Meter(self.model, self.anatomy, self.installation.regions, self._heads())
         self._meter.start()
 
     def stop_measuring(self) -> None:
@@ -82,3 +93,9 @@ class Handle:
             self.installation.changes.pop().undo()
         self.installation.regions.clear()
         self.installation.switches.clear()
+        self.in_use = None
+
+    def _heads(self) -> list[MeasuredHead]:
+        asked = [] if self.head is None else [MeasuredHead(self.head, asked=True)]
+        chosen = self.conductor.head.own if self.conductor is not None else None
+        return asked if chosen is None else [*asked, MeasuredHead(chosen, asked=False)]

@@ -18,20 +18,26 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from .regions import Region
+    from .handle import Handle
 
 
 class SwitchKeeper:
     """Stands as one model's ``_set_gradient_checkpointing``.
 
     ``switches`` are the layers whose transformers switch the policy uses, with the function each must have (None: the
-    layer keeps its saved tensors, or its regions sit elsewhere).
+    layer keeps its saved tensors, or its regions sit elsewhere). ``handle`` takes the policy off; None on a copy of the
+    model, which nothing can restore.
     """
 
-    def __init__(self, model: nn.Module, switches: list[tuple[nn.Module, Any]], regions: list[Region]) -> None:
+    def __init__(self, model: nn.Module, handle: Handle) -> None:
         self.model = model
-        self.switches = switches
-        self.regions = regions
+        self.switches = handle.installation.switches
+        self.regions = handle.installation.regions
+        self.handle: Handle | None = handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The handle is of one model, and leads to its trainer: copies and pickles of the model go without.
+        return self.__dict__ | {"handle": None}
 
     def __call__(self, enable: bool = True, gradient_checkpointing_func: Any = None, **kwargs: Any) -> None:
         """What transformers does, then the policy again."""

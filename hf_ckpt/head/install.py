@@ -39,6 +39,15 @@ class _Installed:
     had_loss: bool
 
 
+@dataclass(frozen=True, slots=True)
+class HeadUse:
+    """What a chunked head did so far: training forwards with labels, logits put off, losses computed in chunks."""
+
+    forwards: int = 0
+    deferred: int = 0
+    losses: int = 0
+
+
 @dataclass
 class HeadHandle:
     """The chunked head of a model. ``reason`` says why the head was left alone, and is None when it was not."""
@@ -55,7 +64,18 @@ class HeadHandle:
     @property
     def uses(self) -> int:
         """How many losses were computed in chunks so far."""
-        return self._installed.loss.uses if self._installed is not None else 0
+        return self.use.losses
+
+    @property
+    def use(self) -> HeadUse:
+        """Everything it did so far, to tell why :attr:`uses` stays 0."""
+        found = self._installed
+        return HeadUse() if found is None else HeadUse(found.switch.forwards, found.head.deferred, found.loss.uses)
+
+    @property
+    def paused(self) -> bool:
+        """Whether :meth:`pause` is in force."""
+        return self._installed is not None and self._installed.switch.paused
 
     def set_chunks(self, chunks: int) -> None:
         """Use this many chunks from the next forward on. Raises PolicyError unless it is positive."""

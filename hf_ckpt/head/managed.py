@@ -32,28 +32,29 @@ class ManagedHead:
         self.model = model
         self.rates = rates
         self.fixed = fixed
-        self._own: HeadHandle | None = None
+        #: The head that was put on here, paused or not.
+        self.own: HeadHandle | None = None
         if fixed is None and choose and obstacle(model) is None:
-            self._own = install(model, 1)
-            self._own.pause()
+            self.own = install(model, 1)
+            self.own.pause()
 
     def options(self, tokens: int) -> tuple[HeadOption, ...]:
         """What there is to choose from for a batch of so many tokens."""
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
-        if self._own is not None:
+        if self.own is not None:
             return head_options(shape, self.rates.stream)
         chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
         return (head_option(shape, chunks, self.rates.stream),)
 
     def use(self, chunks: int) -> None:
         """Run the head in so many chunks from the next forward on; 1 is as the model does it."""
-        if self._own is not None:
+        if self.own is not None:
             if chunks == 1:
-                self._own.pause()
+                self.own.pause()
             else:
-                self._own.set_chunks(chunks)
+                self.own.set_chunks(chunks)
 
     def be_thrifty(self, tokens: int, room: int | None) -> None:
         """No plan is known yet: chunk a head that would take most of ``room`` bytes."""
@@ -62,5 +63,5 @@ class ManagedHead:
 
     def undo(self) -> None:
         """Take off what was put on here."""
-        if self._own is not None:
-            self._own.restore()
+        if self.own is not None:
+            self.own.restore()

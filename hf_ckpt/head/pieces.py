@@ -24,6 +24,7 @@ class Switch:
         self.parameters = parameters
         self.whole: list[object] | None = None
         self.paused = False
+        self.forwards = 0
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the weights' forms if this call is one to chunk; ``labels`` may be positional."""
@@ -34,6 +35,7 @@ class Switch:
         labels = (dict(zip(self.parameters, args, strict=False)) | kwargs).get("labels")
         training = module.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
         wanted = labels is not None and training and not self.paused
+        self.forwards += wanted
         self.whole = _forms(weights_of(self.head)) if wanted else None
 
     def after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
@@ -58,6 +60,7 @@ class Head:
         self.switch = switch
         self.previous: Callable[..., torch.Tensor] | None = module.__dict__.get("forward")
         self.known: dict[object, tuple[int, torch.dtype]] = {}
+        self.deferred = 0
 
     def original(self, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """What ``forward`` was before."""
@@ -77,6 +80,7 @@ class Head:
             return self.original(hidden)
         trained = tuple(w for w in weights if w.requires_grad)
         versions = tuple(w._version for w in trained)
+        self.deferred += 1
         recipe = Recipe(self.original, trained, versions, autocast_state(hidden.device))
         return DeferredLogits(hidden, recipe, width, dtype)
 

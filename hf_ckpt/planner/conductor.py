@@ -24,7 +24,7 @@ from .problem import Limits
 from .ranks import from_rank, largest, needs_agreement
 from .sharpen import solve_sharply
 from .solve import least_peak, solve
-from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, static_state
+from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,6 +103,10 @@ class Conductor:
         self._device = next(model.parameters()).device
         self._agree = needs_agreement(model)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of the model is another model: what it needs of the optimizer is its name, not a copy of its state.
+        return self.__dict__ | {"optimizer": optimizer_name(self.optimizer)}
+
     def attach(self) -> None:
         """Start to plan, with everything rebuilt."""
         self._write(None, settled=False)
@@ -112,7 +116,8 @@ class Conductor:
         )
 
     def undo(self) -> None:
-        """Stop to plan; the layers keep their last plans."""
+        """Stop to plan; the layers keep their last plans, and nothing here keeps the optimizer."""
+        self.optimizer = None
         for hook in self._hooks:
             hook.remove()
         self._hooks = ()

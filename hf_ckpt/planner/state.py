@@ -43,7 +43,7 @@ def static_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | str 
     """
     parameters = list(model.parameters())
     trainable = [p for p in parameters if p.requires_grad]
-    name = optimizer if isinstance(optimizer, str) or optimizer is None else _name(optimizer)
+    name = optimizer_name(optimizer)
     rule = rule_for(name) if name is not None else None
     now = storage_bytes(_state_tensors(optimizer)) if isinstance(optimizer, torch.optim.Optimizer) else 0
     expected = sum(state_bytes(rule, _local(p).shape, p.element_size()) for p in trainable) if rule else 0
@@ -88,8 +88,10 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum({s._cdata: s.nbytes() for s in storages}.values())
 
 
-def _name(optimizer: torch.optim.Optimizer) -> str:
-    """The class behind accelerate's wrapper, told apart where an argument decides about its state."""
+def optimizer_name(optimizer: torch.optim.Optimizer | str | None) -> str | None:
+    """The class behind accelerate's wrapper, told apart where an argument decides about its state; a name as it is."""
+    if optimizer is None or isinstance(optimizer, str):
+        return optimizer
     inner = getattr(optimizer, "optimizer", optimizer)
     name = type(inner).__name__
     bits = getattr(getattr(inner, "args", None), "optim_bits", None)

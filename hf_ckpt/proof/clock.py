@@ -33,7 +33,7 @@ class StepClock:
             self._steps.append((self._marks[0], self._marks[1], self._now()))
         self._marks = []
 
-    def remove(self) -> None:
+    def undo(self) -> None:
         """Take the hooks off the model."""
         for handle in self._handles:
             handle.remove()

@@ -9,13 +9,14 @@ import torch
 from torch.utils._pytree import tree_iter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
     from ..anatomy import Anatomy
     from ..regions import Region
+    from .head import HeadReport, MeasuredHead
 
 #: Where saved tensors outside every decoder layer are counted: embeddings, final norm, head, loss.
 OUTSIDE = ""
@@ -41,12 +42,22 @@ class Meter:
 
     One saved-tensor hook spans each forward of the root module; a layer's own pre-hook and hook say which layer is
     running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held.
+
+    The hook is global to the thread, so it must not outlive the forward: what a loss outside the model's forward saves
+    (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted, full logits' softmax included.
     """
 
-    def __init__(self, model: nn.Module, anatomy: Anatomy, regions: list[Region]) -> None:
+    def __init__(
+        self, model: nn.Module, anatomy: Anatomy, regions: list[Region], heads: Sequence[MeasuredHead] = ()
+    ) -> None:
         self.model = model
         self.anatomy = anatomy
         self.regions = regions
+        self.heads = heads
+        #: What each head did that should run in chunks; filled by ``stop``.
+        self.head_reports: tuple[HeadReport, ...] = ()
+        #: Names of the layers whose forward ran with gradients.
+        self.ran: set[str] = set()
         self.held = Held()
         self.forwards = 0
         self.calls: dict[str, int] = {}
@@ -83,6 +94,9 @@ class Meter:
             for name in region.layers:
                 self.calls[name] = self.calls.get(name, 0) + region.calls
                 self.replays[name] = self.replays.get(name, 0) + region.replays
+        # Where transformers runs a layer's hooks inside its checkpoint, only the region saw the layer.
+        self.ran |= {name for name, calls in self.calls.items() if calls > 0}
+        self.head_reports = tuple(report for head in self.heads if (report := head.report()) is not None)
 
     def hold(self, layer: str, values: Iterable[Any]) -> None:
         """A region keeps these alive by plain reference."""
@@ -93,6 +107,8 @@ class Meter:
     def enter_layer(self, name: str) -> None:
         """Saved tensors belong to this layer from now on."""
         self._layer = name
+        if name != OUTSIDE and torch.is_grad_enabled():
+            self.ran.add(name)
 
     def _enter_model(self, module: nn.Module, args: Any) -> None:
         self._close()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..anatomy import Anatomy
     from ..policy import Policy
     from ..regions import Region
+    from .head import HeadReport
 
 
 _KEEP = "keep"
@@ -44,6 +45,8 @@ class LayerReport:
     reason: str = ""
     #: Why a rebuild that should be compiled is not.
     uncompiled_because: str = ""
+    #: Whether its forward ran in the measured step (layer drop, a tower without input); True when none was measured.
+    ran: bool = True
 
     @property
     def recomputes(self) -> bool:
@@ -53,12 +56,17 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A policy on a model. ``outside_bytes`` are held outside every layer: embeddings, head, loss."""
+    """A policy on a model. ``outside_bytes`` are held outside every layer: embeddings, head, the model's own loss.
+
+    What a loss outside the model's forward saves (label smoothing, a ``compute_loss`` of one's own) is not counted.
+    ``heads`` are the loss heads that should have run in chunks in the measured step.
+    """
 
     policy: str
     kernels: tuple[str, ...]
     layers: tuple[LayerReport, ...]
     outside_bytes: int | None
+    heads: tuple[HeadReport, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -103,11 +111,14 @@ def make_report(
             mode=engines[layer.info.name].manner if layer.info.name in engines else "",
             reason=engines[layer.info.name].reason if layer.info.name in engines else "",
             uncompiled_because=engines[layer.info.name].uncompiled_because if layer.info.name in engines else "",
+            ran=held is None or meter is None or layer.info.name in meter.ran,
         )
         for layer in anatomy.layers
     )
     kernels = tuple(dict.fromkeys(stack.kernel for stack in anatomy.stacks))
-    return Report(str(policy), kernels, layers, None if held is None else held.get(OUTSIDE, 0))
+    outside = None if held is None else held.get(OUTSIDE, 0)
+    heads = () if held is None or meter is None else meter.head_reports
+    return Report(str(policy), kernels, layers, outside, heads)
 
 
 def describe(decision: Decision) -> str:

@@ -11,6 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from .head import HeadReport
     from .report import LayerReport, Report
 
 
@@ -36,7 +37,18 @@ def _caption(report: Report) -> str | None:
     uncompiled = dict.fromkeys(layer.uncompiled_because for layer in report.layers if layer.uncompiled_because)
     lines = ["whole-layer replay, because " + "; ".join(whole)] if whole else []
     lines += ["rebuilt uncompiled, because " + "; ".join(uncompiled)] if uncompiled else []
+    absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
+    lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
+    lines += [line for head in report.heads if (line := head_line(head))]
     return "\n".join(lines) or None
+
+
+def head_line(head: HeadReport) -> str:
+    """One sentence about a loss head that did not run in chunks; empty when it did."""
+    name = f"head({head.chunks})" + ("" if head.asked else ", chosen by the planner,")
+    if head.left_alone:
+        return f"{name} leaves the head alone: {head.left_alone}"
+    return f"{name} had no effect: {head.problem}" if head.problem else ""
 
 
 def as_text(report: Report) -> str:

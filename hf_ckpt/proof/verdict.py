@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_effect(report: Report, anatomy: Anatomy) -> None:
-    """Raise NoEffectError unless every layer that should recompute did, in the measured step.
+    """Raise NoEffectError unless all that should recompute, and did run, recomputed in the measured step.
 
-    A layer below the lowest trainable parameter has nothing to recompute and may stay silent.
+    A layer below the lowest trainable parameter has nothing to recompute and may stay silent. Of a layer that did not
+    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks.
     """
     if not report.measured:
         raise NoEffectError(
@@ -26,10 +27,19 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
             "gradients, or another copy of the model is being trained; call `model.train()` and pass the trained model"
         )
     for layer, known in zip(report.layers, anatomy.layers, strict=True):
-        if layer.recomputes and layer.replays == 0 and _trains(known.module):
+        if layer.recomputes and layer.ran and layer.replays == 0 and _trains(known.module):
             raise NoEffectError(
                 f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
             )
+    for head in report.heads:
+        if head.asked and head.problem:
+            raise NoEffectError(f"`head({head.chunks})` of policy `{report.policy}` had no effect: {head.problem}")
+
+
+def unseen(report: Report, anatomy: Anatomy) -> set[str]:
+    """Names of the layers that should recompute and did not run in the measured step."""
+    pairs = zip(report.layers, anatomy.layers, strict=True)
+    return {layer.name for layer, known in pairs if layer.recomputes and not layer.ran and _trains(known.module)}
 
 
 def _trains(module: nn.Module) -> bool:
