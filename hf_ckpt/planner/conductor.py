@@ -7,7 +7,7 @@ which its own plan is made; switching to it later is one attribute a layer.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from ..head.managed import ManagedHead
 from ..policy.decision import Keep, RecomputeLayer
 from .assemble import assemble
 from .budget import AutoBudget, DeviceMemory, PeakBudget, ShareBudget, limits_of
+from .call_size import call_meter
 from .device_memory import device_memory
 from .per_batch import BatchSize, MadePlan, PlanBook
 from .problem import Limits
@@ -58,6 +59,8 @@ class _Lesson:
     to_come: int
     #: Whether this rank's own batch has that size; ranks that must plan alike take the plan of one whose has.
     own: bool
+    #: Whether some rank's has.
+    taught: bool
 
 
 class Conductor:
@@ -100,6 +103,9 @@ class Conductor:
         self._settled = False
         self._lesson: _Lesson | None = None
         self._hooks: tuple[RemovableHandle, ...] = ()
+        self._meter = call_meter(model)
+        self._sizeless = False
+        self._latest_has_grad = False
         self._device = next(model.parameters()).device
         self._agree = needs_agreement(model)
 
@@ -132,19 +138,41 @@ class Conductor:
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._lesson = None
-        size = batch_size(args, kwargs)
-        if size is None or not (module.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not module.training or self._is_repeated() or not torch.is_grad_enabled():
+            return
+        size = self._meter.size(args, kwargs)
+        if size is None:
+            self._warn_sizeless()
             return
         mine = size
         if self._agree:
-            size = BatchSize(*largest([size.tokens, size.length], self._device))
+            size = BatchSize(*largest(astuple(size), self._device))
         choice = self.book.choose(size)
         if choice.plan is not self.current or choice.settled != self._settled:
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
-            self._lesson = self._new_lesson(size, own=mine.tokens == size.tokens)
+            lesson = self._new_lesson(size, own=mine.totals == size.totals)
+            self._lesson = lesson if lesson.taught else None
             if choice.plan is None:
-                self.head.be_thrifty(size.tokens, self._room(self._lesson))
+                self.head.be_thrifty(size.head_tokens, self._room(lesson))
+
+    def _is_repeated(self) -> bool:
+        """Whether a checkpoint around the whole model runs a forward again, which has to save what it saved.
+
+        A reentrant checkpoint runs it without gradients first: then the plan is for the forward that backward runs.
+        """
+        if torch._C._current_graph_task_id() == -1:
+            self._latest_has_grad = torch.is_grad_enabled()
+            return False
+        return self._latest_has_grad
+
+    def _warn_sizeless(self) -> None:
+        if not self._sizeless:
+            _log.warning(
+                "the model is called without a tensor of two or more dimensions, so the budget cannot tell its batches "
+                "apart and every layer is recomputed whole: call it with a batch of tensors, or use `full`"
+            )
+        self._sizeless = True
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
         lesson, self._lesson = self._lesson, None
@@ -158,7 +186,7 @@ class Conductor:
             ledgers,
             self.rates,
             gradients=grown,
-            heads=self.head.options(lesson.size.tokens),
+            heads=self.head.options(lesson.size.head_tokens),
             **self._other_gradients(grown),
             offload=self.offload,
         )
@@ -181,9 +209,9 @@ class Conductor:
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
         if self._agree:
-            used, to_come = largest([memory.used, to_come], self._device)
-            memory = DeviceMemory(memory.total, used)
-        return _Lesson(size, memory, to_come, own)
+            used, to_come, taught = largest([memory.used, to_come, int(own)], self._device)
+            return _Lesson(size, DeviceMemory(memory.total, used), to_come, own, bool(taught))
+        return _Lesson(size, memory, to_come, own, taught=own)
 
     def _solve(self, problem: Problem, lesson: _Lesson) -> Solution:
         """The plan within the budget; ``auto`` tries the thriftiest one where the model says that nothing fits."""
@@ -224,12 +252,3 @@ class Conductor:
                 layer.engine.plan = Keep() if settled and index in plan.whole else plan.writes[index]
         if plan is not None:
             self.head.use(plan.solution.head.chunks)
-
-
-def batch_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> BatchSize | None:
-    """The padded size of a model call, from its token ids or embeddings; None when it has neither."""
-    for value in (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1]):
-        if isinstance(value, torch.Tensor) and value.dim() >= 2:
-            rows, length = value.shape[:2]
-            return BatchSize(rows * length, length)
-    return None

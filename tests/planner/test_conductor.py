@@ -3,9 +3,9 @@
 import pytest
 import torch
 from planner_models import CONFIGS, build, conduct, nothing_used
+from torch.utils.checkpoint import checkpoint
 
 from hf_ckpt.errors import BudgetError
-from hf_ckpt.planner.conductor import batch_size
 from hf_ckpt.planner.per_batch import BatchSize
 
 
@@ -145,8 +145,27 @@ def test_undo_removes_the_hooks():
     assert not model._forward_pre_hooks
 
 
-def test_batch_sizes():
-    assert batch_size((), {"input_ids": torch.zeros(3, 7)}) == BatchSize(21, 7)
-    assert batch_size((torch.zeros(3, 7),), {}) == BatchSize(21, 7)
-    assert batch_size((), {"inputs_embeds": torch.zeros(2, 5, 8)}) == BatchSize(10, 5)
-    assert batch_size((), {"pixel_values": torch.zeros(2, 3, 8, 8)}) is None
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_around_the_whole_model_is_planned_and_bitwise(reentrant):
+    def run(model):
+        model.zero_grad()
+        ids = torch.arange(48).view(2, 24)
+        one = torch.ones((), requires_grad=True)
+        checkpoint(lambda x: x * model(input_ids=ids, labels=ids).loss, one, use_reentrant=reentrant).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    plain, model = run(build()), build()
+    conductor = conduct(model, 0.5)
+    for _ in range(3):
+        assert all(map(torch.equal, run(model), plain))
+    assert conductor.current is not None
+
+
+def test_a_call_without_any_size_is_warned_of_once(caplog):
+    model = build()
+    conductor = conduct(model, 0.5)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="exactly one"):
+            model()
+    assert caplog.text.count("cannot tell its batches apart") == 1
+    assert conductor.book.plans == {}

@@ -7,7 +7,12 @@ from hf_ckpt.planner.per_batch import BUCKETS_PER_DOUBLING, TIGHTEN, BatchSize, 
 from hf_ckpt.planner.problem import Assessment, HeadOption, LayerPlan
 from hf_ckpt.planner.solve import Solution
 
-SIZES = st.builds(lambda rows, length: BatchSize(rows * length, length), st.integers(1, 16), st.integers(1, 4096))
+ROWS, LENGTHS = st.integers(1, 16), st.integers(1, 4096)
+TEXTS = st.builds(lambda rows, length: BatchSize(rows * length, length), ROWS, LENGTHS)
+PAIRS = st.builds(
+    lambda rows, a, b, c: BatchSize(rows * a, a, rows * b, b, rows * c, c), ROWS, LENGTHS, LENGTHS, LENGTHS
+)
+SIZES = TEXTS | PAIRS
 
 
 def plan(kept=(1,)):
@@ -62,7 +67,18 @@ def test_a_much_shorter_batch_gets_its_own():
 
 
 def test_buckets():
-    assert BatchSize(2048, 1).bucket - BatchSize(1024, 1).bucket == BUCKETS_PER_DOUBLING
+    assert BatchSize(2048, 1).bucket[0] - BatchSize(1024, 1).bucket[0] == BUCKETS_PER_DOUBLING
+
+
+def test_a_longer_target_or_more_pixels_need_a_plan_of_their_own():
+    book = PlanBook()
+    book.add(BatchSize(64, 32, 16, 8, 1000, 500), plan())
+    assert book.choose(BatchSize(64, 32, 14, 7, 1000, 500)).settled
+    assert book.choose(BatchSize(64, 32, 18, 9, 1000, 500)) == Choice(None, settled=False)
+    assert book.choose(BatchSize(64, 32, 16, 8, 1010, 505)) == Choice(None, settled=False)
+    fewer_pixels = book.choose(BatchSize(64, 32, 16, 8, 100, 50))
+    assert fewer_pixels.plan is not None
+    assert not fewer_pixels.settled
 
 
 def test_tightening_ends_when_nothing_is_kept():
