@@ -114,10 +114,10 @@ def directives(comment: str, line: int, column: int, own_line: bool) -> Iterator
     """What the text of a comment at ``line`` and ``column`` silences, taken to cover its own line."""
     for match in _OWN.finditer(comment):
         yield Suppression(_span(match, line, column), match["kind"].lower(), _listed(match), line, line, own_line)
-    match = _NOQA.search(comment)
+    noqa = _NOQA.search(comment)
     # A list that is no list of codes is meant for another tool.
-    if match is not None and (match["codes"] or not match["list"]):
-        yield Suppression(_span(match, line, column), "noqa", _listed(match), line, line, own_line)
+    if noqa is not None and (noqa["codes"] or not noqa["list"]):
+        yield Suppression(_span(noqa, line, column), "noqa", _listed(noqa), line, line, own_line)
 
 
 def _listed(match: re.Match[str]) -> tuple[str, ...] | None:
