@@ -14,6 +14,7 @@ from weakref import ReferenceType, ref
 from transformers.trainer_callback import CallbackHandler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     from transformers import Trainer, TrainerCallback, TrainerState
@@ -23,12 +24,7 @@ T = TypeVar("T")
 
 def calling(kind: type[T], frame: FrameType | None) -> T | None:
     """The nearest object of this class whose method is on the stack above ``frame``, or None."""
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, kind):
-            return owner
-        frame = frame.f_back
-    return None
+    return next((owner for owner in _owners(frame) if isinstance(owner, kind)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +48,14 @@ class Run:
         trainer = self.trainer()
         if trainer is None or trainer.state is not self.state():
             return False
-        return any(_is_on_stack(trainer, frame) for frame in sys._current_frames().values())
+        return any(owner is trainer for frame in sys._current_frames().values() for owner in _owners(frame))
 
 
-def _is_on_stack(owner: object, frame: FrameType | None) -> bool:
+def _owners(frame: FrameType | None) -> Iterator[object]:
+    """The objects whose methods are on the stack from ``frame`` up, the nearest first; None for a plain function."""
     while frame is not None:
-        if frame.f_locals.get("self") is owner:
-            return True
+        yield frame.f_locals.get("self")
         frame = frame.f_back
-    return False
 
 
 def move_to_front(callback: TrainerCallback, frame: FrameType | None) -> None:
