@@ -50,8 +50,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     ``policy`` is a policy string, its dict form or a Policy; ``budget`` is short for a ``budget`` policy: a size with
     its unit for the device's peak in bytes (``"72GiB"``, ``"80GB"``), a share above 0 and up to 1 of what the layers
-    would save (``0.5``, ``"50%"``), or ``"auto"``, which is also what neither means; ``engine`` and
-    ``compile_recompute`` as in ``hf_ckpt.apply``.
+    would save (``0.5``, ``"50%"``), or ``"auto"``, which is also what neither means; ``engine`` as in
+    ``hf_ckpt.apply``.
 
     It replaces ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on.
     It goes on when training begins and comes off when training ends, also by an exception out of a training step; after
@@ -75,11 +75,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         *,
         budget: str | float | None = None,
         engine: str | Engine = Engine.TRACED,
-        compile_recompute: bool = False,
     ) -> None:
         self.policy = _chosen_policy(policy, budget)
         self.engine = parse_engine(engine)
-        self.compile_recompute = compile_recompute
         self.report: Report | None = None
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
@@ -96,7 +94,6 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         args = {
             "policy": str(self.policy),
             "engine": str(self.engine),
-            "compile_recompute": self.compile_recompute,
         }
         return {"args": args, "attributes": {}}
 
@@ -122,7 +119,6 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             engine=Engine.TORCH if compiled else self.engine,  # a trace cannot be replayed inside a compiled graph
             optimizer=best_known(kwargs.get("optimizer"), args.optim),
             accumulates_gradients=args.gradient_accumulation_steps > 1,
-            compile_recompute=self.compile_recompute and not compiled,
         )
         self._clock = StepClock(model)
         self._handle.installation.changes.append(self._clock)

@@ -25,7 +25,6 @@ from .policy import decide, parse_policy
 from .policy.compose import parts_of
 from .policy.decision import Keep
 from .prefix_tuning import check_prefix_tuning
-from .regions import TracedRegion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +43,6 @@ def apply(
     engine: str | Engine = Engine.TRACED,
     optimizer: torch.optim.Optimizer | str | None = None,
     accumulates_gradients: bool = True,
-    compile_recompute: bool = False,
 ) -> Handle:
     """Apply an activation-checkpointing policy to a model; ``handle.restore()`` takes it back without a trace.
 
@@ -57,12 +55,6 @@ def apply(
     (``torch.utils.checkpoint``, the reference). ``optimizer`` (or its ``TrainingArguments.optim`` name) and
     ``accumulates_gradients`` (False: gradients are freed before every forward) only matter to ``budget`` policies: they
     say what memory is still to come.
-
-    ``compile_recompute`` lets inductor fuse what backward rebuilds. It fuses only ops whose result IEEE 754 fixes
-    (sums, products, casts, copies) and calls the eager kernels of all others (reductions, matrix products, exp), so
-    gradients stay the same to the last bit; every compiled kernel is compared with the uncompiled rebuild at its first
-    use, and a slice that differs or does not compile runs uncompiled, with one line in the log and the report.
-    Compiling takes seconds to a minute for each kind of layer and plan; measure with ``hf-ckpt bench`` whether it pays.
 
     Raises PolicyError (the policy is malformed or contradicts itself, there is no such engine), ModelStructureError (no
     decoder layers) and ConflictError (a checkpoint wrapper or another policy is on the model already, or an adapter
@@ -78,10 +70,6 @@ def apply(
     head, budget = _single(parsed, HeadPolicy), _single(parsed, BudgetPolicy)
     offload = _single(parsed, OffloadPolicy)
     _check_offload(offload, budget, model)
-    if compile_recompute and chosen is not Engine.TRACED:
-        raise PolicyError(
-            "compile_recompute compiles rebuilds from a trace, which engine `torch` has none of: use `traced`"
-        )
     if budget is not None and chosen is not Engine.TRACED:
         raise PolicyError(f"`{budget}` plans single saved tensors, which engine `torch` cannot: use engine `traced`")
     installation = install(model, anatomy, decisions, chosen)
@@ -89,8 +77,6 @@ def apply(
     try:
         if recomputes:
             installation.changes.extend(disable_kv_cache(model))
-        if compile_recompute:
-            _compile(installation, parsed)
         _keep_switched(model, handle)
         chunked = handle.head = _chunk_head(model, head, installation)
         if budget is not None:
@@ -114,17 +100,6 @@ def _check_offload(offload: OffloadPolicy | None, budget: BudgetPolicy | None, m
     if budget is None:
         raise PolicyError("`offload` lets a budget move saved tensors to host memory: write `budget=40GiB+offload`")
     check_can_offload("offload", next(model.parameters()).device)
-
-
-def _compile(installation: Installation, policy: Policy) -> None:
-    traced = [region for region in installation.regions if isinstance(region, TracedRegion)]
-    if installation.regions and not traced:
-        raise PolicyError(
-            f"compile_recompute compiles rebuilds from a trace, and no layer has one under `{policy}`: segments, and "
-            "layers without transformers' checkpointing switch, are replayed by torch's checkpoint"
-        )
-    for region in traced:
-        region.replay.compile_recompute = True
 
 
 def _keep_switched(model: nn.Module, handle: Handle) -> None:

@@ -53,7 +53,6 @@ def certify(
     *,
     engine: str = "traced",
     seed: int = 0,
-    compile_recompute: bool = False,
 ) -> Certificate:
     """Run ``ids`` (batch, length; int64) four times: twice plain, then twice under ``policy``, whose second run counts.
 
@@ -62,7 +61,7 @@ def certify(
     and BudgetError when a budget is smaller than the thriftiest plan for these ids.
     """
     reference, again = _step(model, ids, seed), _step(model, ids, seed)
-    handle = apply(model, policy, engine=engine, compile_recompute=compile_recompute)
+    handle = apply(model, policy, engine=engine)
     try:
         _step(model, ids, seed)
         with handle.measure():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,7 +14,7 @@ from .policy import parse_policy
 from .proof.peak import PeakMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from .policy import Policy
 
@@ -39,7 +39,6 @@ def race(
     *,
     rounds: int = 7,
     engine: str = "traced",
-    compile_recompute: bool = False,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Lap]:
     """Run training steps of every policy and of ``none`` in turn, ``rounds`` times, and say what each cost.
@@ -50,12 +49,11 @@ def race(
     a budget is smaller than the thriftiest plan for these ids.
     """
     entries = [parse_policy("none"), *policies]
-    options = {"engine": engine, "compile_recompute": compile_recompute}
-    counted = [_count(model, ids, policy, options) for policy in entries]
+    counted = [_count(model, ids, policy, engine) for policy in entries]
     times: list[list[float]] = [[] for _ in entries]
     for _ in range(rounds):
         for place, policy in enumerate(entries):
-            times[place].append(_timed(model, ids, policy, options))
+            times[place].append(_timed(model, ids, policy, engine))
         tick()
     return [
         Lap(str(policy), *counts, median(t / base for t, base in zip(own, times[0], strict=True)))
@@ -63,8 +61,8 @@ def race(
     ]
 
 
-def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, options: Mapping[str, Any]) -> tuple[int, int]:
-    handle = apply(model, policy, **options)
+def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, engine: str) -> tuple[int, int]:
+    handle = apply(model, policy, engine=engine)
     try:
         _step(model, ids)  # traces, checks and plans are made here
         with handle.measure():
@@ -76,8 +74,8 @@ def _count(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, options: M
         handle.restore()
 
 
-def _timed(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, options: Mapping[str, Any]) -> float:
-    handle = apply(model, policy, **options)
+def _timed(model: torch.nn.Module, ids: torch.Tensor, policy: Policy, engine: str) -> float:
+    handle = apply(model, policy, engine=engine)
     try:
         for _ in range(2):  # a fresh policy checks its first rebuild, and a budget plans
             _step(model, ids)

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 @subject_options
 @click.option("--policy", "policies", multiple=True, default=("full", "balanced", "budget=0.5"), show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
-@click.option("--compile-recompute", is_flag=True, help="Let inductor fuse what backward rebuilds.")
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
-def command(subject: Subject, policies: tuple[str, ...], engine: str, compile_recompute: bool, rounds: int) -> None:
+def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int) -> None:
     """Run alternating steps of every policy and of `none`, and compare time, held bytes and peak.
 
     Times are ratios to `none` within the same round, medians over the rounds; memory is counted from storages on CPU
@@ -51,7 +50,6 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, compile_re
             parsed,
             rounds=rounds,
             engine=engine,
-            compile_recompute=compile_recompute,
             tick=lambda: progress.advance(task),
         )
     Console().print(_table(subject, laps))

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 @subject_options
 @click.option("--policy", default="budget=0.5", show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
-@click.option("--compile-recompute", is_flag=True, help="Let inductor fuse what backward rebuilds.")
 @click.option("--seed", default=0, show_default=True)
-def command(subject: Subject, policy: str, engine: str, compile_recompute: bool, seed: int) -> None:
+def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
     """Compare one micro-batch with and without a policy, under the same random numbers.
 
     The model has random weights. Exit code 0: loss and all gradients are bitwise equal; 1: they are not.
@@ -39,9 +38,7 @@ def command(subject: Subject, policy: str, engine: str, compile_recompute: bool,
     torch.manual_seed(seed)
     model = build_model(subject, device)
     subject = fit_length(subject, model)
-    certificate = certify(
-        model, token_ids(subject, model, device), parsed, engine=engine, seed=seed, compile_recompute=compile_recompute
-    )
+    certificate = certify(model, token_ids(subject, model, device), parsed, engine=engine, seed=seed)
     console = Console()
     console.print(as_table(certificate.report))
     console.print(_verdict(certificate))

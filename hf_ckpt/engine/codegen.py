@@ -31,19 +31,9 @@ def window(base: torch.Tensor, shape: Sequence[int], stride: Sequence[int], offs
 
 
 class Writer:
-    """Writes the source of one slice.
+    """Writes the source of one slice; ``held_packs`` gives, for each source buffer, the pack that stands for it."""
 
-    ``held_packs`` gives, for each source buffer, the pack that stands for it; ``kernel_of`` the callable for an op.
-    """
-
-    def __init__(
-        self,
-        trace: Trace,
-        piece: Slice,
-        held_packs: Mapping[int, int],
-        kernel_of: Callable[[TracedOp], Callable[..., Any]] = kernel_for,
-    ) -> None:
-        self._kernel_of = kernel_of
+    def __init__(self, trace: Trace, piece: Slice, held_packs: Mapping[int, int]) -> None:
         self._trace = trace
         self._piece = piece
         sources = sorted(piece.sources, key=held_packs.__getitem__)
@@ -101,7 +91,7 @@ class Writer:
         self._read = set()
         arguments = [self._argument(item) for item in op.args]
         arguments += [f"{key}={self._argument(item)}" for key, item in op.kwargs.items()]
-        kernel = self._constant(self._kernel_of(op), f"op_{getattr(op.target, '__name__', 'x').replace('.', '_')}")
+        kernel = self._constant(kernel_for(op), f"op_{getattr(op.target, '__name__', 'x').replace('.', '_')}")
         call = f"{kernel}({', '.join(arguments)})"
         self._uses.update(dict.fromkeys(self._read, len(self._lines)))
         if op.single and op.outputs[0] is not None and self._is_pure(op):

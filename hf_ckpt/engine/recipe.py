@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from .codegen import Writer
-from .compiled import CompiledRebuild
-from .exact_ops import compilable_kernel, obstacle_to_compiling
 from .ledgers import ledger_at
 from .plans import select
 from .slicing import slice_for
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from .codegen import Rebuild
     from .ir import Trace
     from .plans import Plan, Selection
-    from .slicing import Slice
 
 _MAX_SHAPES = 1024
 _MAX_RECIPES = 256
@@ -46,7 +43,7 @@ class Recipe:
 
     ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
     of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``kept`` are the
-    buffers held after forward. ``uncompilable`` says why a rebuild that should be compiled is not even tried, else "".
+    buffers held after forward.
     """
 
     trace: Trace
@@ -59,18 +56,7 @@ class Recipe:
     kept: frozenset[int]
     dropped: frozenset[int]
     offloaded: frozenset[int]
-    uncompilable: str
     _shapes: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the rebuild runs through inductor."""
-        return isinstance(self.rebuild, CompiledRebuild) and not self.rebuild.obstacle
-
-    @property
-    def uncompiled_because(self) -> str:
-        """Why a rebuild that should be compiled is not, or ""."""
-        return self.rebuild.obstacle if isinstance(self.rebuild, CompiledRebuild) else self.uncompilable
 
     def shapes_at(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
         """The shape of every pack at these symbol values."""
@@ -90,32 +76,26 @@ def recipe_for(
     plan: Plan,
     sublayers: Mapping[Role, tuple[str, ...]],
     sizes: Mapping[str, int],
-    *,
-    compile_recompute: bool = False,
 ) -> Recipe:
     """The recipe of ``trace`` under ``plan``, made at its first use. What is kept does not depend on ``sizes``."""
-    key = plan, tuple(sorted(sublayers.items())), compile_recompute
+    key = plan, tuple(sorted(sublayers.items()))
     known: Recipe | None = trace.recipes.get(key)
     if known is None:
         if len(trace.recipes) >= _MAX_RECIPES:
             trace.recipes.clear()
         selection = select(plan, ledger_at(trace, sizes), sublayers)
-        known = trace.recipes[key] = make_recipe(trace, selection, compile_recompute)
+        known = trace.recipes[key] = make_recipe(trace, selection)
     return known
 
 
-def make_recipe(trace: Trace, selection: Selection, compile_recompute: bool) -> Recipe:
+def make_recipe(trace: Trace, selection: Selection) -> Recipe:
     """What ``selection`` means at each position of ``trace``, and the function that rebuilds what it drops."""
     first = {pack.buffer: pack.position for pack in reversed(trace.packs)}
     made = [pack for pack in trace.packs if trace.buffers[pack.buffer].origin.kind == "op"]
     rebuilt = tuple(pack.position for pack in made if pack.buffer not in selection.held)
     piece = slice_for(trace, rebuilt, selection.held)
     sources = {first[buffer] for buffer in piece.sources}
-    rebuild: Rebuild = Writer(trace, piece, first).compile()
-    uncompilable = _uncompilable(trace, piece) if compile_recompute else ""
-    if compile_recompute and rebuilt and not uncompilable:
-        fusable = Writer(trace, piece, first, lambda op: compilable_kernel(op, trace)).compile()
-        rebuild = CompiledRebuild(trace, rebuilt, rebuild, fusable)
+    rebuild = Writer(trace, piece, first).compile()
     actions = tuple(_action(trace, position, selection, sources) for position in range(len(trace.packs)))
     return Recipe(
         trace=trace,
@@ -128,12 +108,7 @@ def make_recipe(trace: Trace, selection: Selection, compile_recompute: bool) -> 
         kept=selection.kept,
         dropped=frozenset(trace.packs[position].buffer for position in rebuilt),
         offloaded=selection.offloaded,
-        uncompilable=uncompilable,
     )
-
-
-def _uncompilable(trace: Trace, piece: Slice) -> str:
-    return next((why for index in piece.ops if (why := obstacle_to_compiling(trace.ops[index], trace))), "")
 
 
 def _view(trace: Trace, position: int) -> tuple[int, Callable[[torch.Tensor], torch.Tensor] | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 from typing import TYPE_CHECKING, Any
@@ -47,8 +46,6 @@ class TracedReplay:
 
     ``layer`` is the layer's name, for messages. ``plan`` is a policy's decision or a :class:`BufferPlan`; writing the
     attribute switches the plan from the next forward on. ``sublayers`` names, by role, modules relative to the layer.
-    ``compile_recompute`` (to be set before the first forward) lets inductor fuse what the backward rebuilds, where that
-    changes no bit.
     Instances can be copied and pickled; what they learned about a layer is left behind. Where a trace would not be
     faithful the layer is replayed whole by ``torch.utils.checkpoint``, and :meth:`report` says why.
     """
@@ -58,13 +55,10 @@ class TracedReplay:
         layer: str,
         plan: Plan,
         sublayers: Mapping[Role, tuple[str, ...]] | None = None,
-        *,
-        compile_recompute: bool = False,
     ) -> None:
         self.layer = layer
         self.sublayers = dict(sublayers or {})
         self.plan = plan
-        self.compile_recompute = compile_recompute
         self.forwards = 0
         self.replays = 0
         self._bindings: list[Binding] = []
@@ -131,8 +125,6 @@ class TracedReplay:
             rebuilt_bytes=last.nbytes(recipe.dropped) if last and recipe else 0,
             offloaded_bytes=last.nbytes(recipe.offloaded) if last and recipe else 0,
             traces=len(self._traces),
-            compiled=recipe is not None and recipe.is_compiled,
-            uncompiled_because=recipe.uncompiled_because if recipe else "",
         )
 
     def ledger(self) -> LayerLedger | None:
@@ -174,7 +166,7 @@ class TracedReplay:
         try:
             trace, sizes = TRACES.lookup(signature, values, key, call, leaves)
             self._traces.add(trace)
-            recipe = recipe_for(trace, self._plan, self.sublayers, sizes, compile_recompute=self.compile_recompute)
+            recipe = recipe_for(trace, self._plan, self.sublayers, sizes)
             if recipe.offloaded:
                 check_can_offload(self.layer, leaves[0].device)
         except UntraceableError as error:
@@ -250,5 +242,4 @@ class TracedReplay:
         self.replays += 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        revive = functools.partial(TracedReplay, compile_recompute=self.compile_recompute)
-        return revive, (self.layer, self._plan, self.sublayers)
+        return TracedReplay, (self.layer, self._plan, self.sublayers)

@@ -22,8 +22,7 @@ class EngineReport:
 
     ``kept_bytes`` are what the layer held after that forward besides its inputs, its parameters and what it offloaded;
     ``rebuilt_bytes`` what it dropped and made again; ``replays`` how many backwards rebuilt something. ``reason`` says
-    why the layer is replayed whole, "" otherwise. ``compiled`` says whether inductor fuses the rebuild,
-    ``uncompiled_because`` why it does not although it should, "" otherwise.
+    why the layer is replayed whole, "" otherwise.
     """
 
     layer: str
@@ -35,10 +34,3 @@ class EngineReport:
     rebuilt_bytes: int
     offloaded_bytes: int
     traces: int
-    compiled: bool = False
-    uncompiled_because: str = ""
-
-    @property
-    def manner(self) -> str:
-        """The mode in words, with "compiled" where inductor fuses the rebuild."""
-        return f"{self.mode}, compiled" if self.compiled else str(self.mode)

@@ -43,8 +43,6 @@ class LayerReport:
     #: How it is recomputed ("traced symbolic", "traced per shape", "whole-layer replay"), and why when whole.
     mode: str = ""
     reason: str = ""
-    #: Why a rebuild that should be compiled is not.
-    uncompiled_because: str = ""
     #: Whether its forward ran in the measured step (layer drop, a tower without input); True when none was measured.
     ran: bool = True
 
@@ -108,9 +106,8 @@ def make_report(
             held_bytes=None if held is None else held.get(layer.info.name, 0),
             calls=meter.calls.get(layer.info.name, 0) if meter is not None else 0,
             replays=meter.replays.get(layer.info.name, 0) if meter is not None else 0,
-            mode=engines[layer.info.name].manner if layer.info.name in engines else "",
+            mode=str(engines[layer.info.name].mode) if layer.info.name in engines else "",
             reason=engines[layer.info.name].reason if layer.info.name in engines else "",
-            uncompiled_because=engines[layer.info.name].uncompiled_because if layer.info.name in engines else "",
             ran=held is None or meter is None or layer.info.name in meter.ran,
         )
         for layer in anatomy.layers

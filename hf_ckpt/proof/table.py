@@ -34,9 +34,7 @@ def as_table(report: Report) -> Table:
 
 def _caption(report: Report) -> str | None:
     whole = dict.fromkeys(layer.reason for layer in report.layers if layer.reason)
-    uncompiled = dict.fromkeys(layer.uncompiled_because for layer in report.layers if layer.uncompiled_because)
     lines = ["whole-layer replay, because " + "; ".join(whole)] if whole else []
-    lines += ["rebuilt uncompiled, because " + "; ".join(uncompiled)] if uncompiled else []
     absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
     lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
     lines += [line for head in report.heads if (line := head_line(head))]
