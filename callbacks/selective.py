@@ -143,7 +143,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         handle = self._handle
         if handle is None or not 0 < self._measured_steps < MOST_MEASURED_STEPS:
             return
-        if (handle.conductor is not None and self._measured_steps == 1) or self._unseen():
+        if (handle.planner is not None and self._measured_steps == 1) or self._unseen():
             handle.start_measuring()
             self._measuring = True
 
@@ -197,9 +197,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     def _end_with(self, trainer: Trainer, handle: Handle) -> None:
         """Take the policy off when a step of this training raises, or later once the training no longer runs."""
         step: Callable[..., Any] = trainer.training_step
-        if handle.conductor is not None:
+        if handle.planner is not None:
             # Under a budget, plan for less before `auto_find_batch_size` shrinks the batch.
-            step = TighteningStep(step, handle.conductor)
+            step = TighteningStep(step, handle.planner)
         handle.installation.changes.append(AttributeChange(trainer, "training_step", GuardedStep(step, handle)))
         handle.in_use = Run.of(trainer)
 

@@ -16,8 +16,8 @@ from .head.install import install as install_head
 from .install import Engine, Installation, install, parse_engine
 from .keeper import SwitchKeeper
 from .kv_cache import disable_kv_cache
+from .planner.batch_planner import BatchPlanner, PlannedLayer
 from .planner.calibrate import calibration
-from .planner.conductor import Conductor, PlannedLayer
 from .policies.budget import BudgetPolicy
 from .policies.head import HeadPolicy
 from .policies.offload import OffloadPolicy
@@ -138,7 +138,7 @@ def _plan(
             f"`{budget}` found no layer with transformers' checkpointing switch: use `full` or `balanced`"
         )
     device = next(handle.model.parameters()).device
-    conductor = Conductor(
+    planner = BatchPlanner(
         handle.model,
         [PlannedLayer(module, region.replay) for module, region in installation.planned],
         budget.budget,
@@ -148,6 +148,6 @@ def _plan(
         head=head,
         offload=offload,
     )
-    conductor.attach()
-    installation.changes.append(conductor)
-    handle.conductor = conductor
+    planner.attach()
+    installation.changes.append(planner)
+    handle.planner = planner

@@ -11,7 +11,7 @@ from .head.options import head_option, head_options
 from .planner.assemble import assemble, under
 from .planner.budget import DeviceMemory, limits_of
 from .planner.problem import Assessment, HeadOption, LayerPlan, Limits, Problem, assess
-from .planner.sharpen import solve_sharply
+from .planner.refine import solve_refined
 from .planner.solve import Solution
 from .policies.budget import BudgetPolicy
 from .policies.head import HeadPolicy
@@ -57,7 +57,7 @@ def as_solution(outlook: Outlook, policy: Policy) -> tuple[Problem, Solution]:
     limits = limits_for(outlook, policy, problem)
     if limits is not None:
         _check_all_planned(outlook, policy)
-        return problem, solve_sharply(problem, limits)
+        return problem, solve_refined(problem, limits)
     plans = _fixed_plans(outlook, policy)
     head = problem.heads[0]
     return problem, Solution(plans, head, assess(under(problem, plans), plans, head))

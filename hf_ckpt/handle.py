@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .anatomy import Anatomy
     from .head.install import HeadHandle
     from .install import Installation
-    from .planner.conductor import Conductor
+    from .planner.batch_planner import BatchPlanner
     from .policy import Policy
     from .policy.decision import Decision
 
@@ -43,7 +43,7 @@ class Handle:
         self.decisions = decisions
         self.installation = installation
         #: Plans each batch under a ``budget`` policy; None otherwise.
-        self.conductor: Conductor | None = None
+        self.planner: BatchPlanner | None = None
         #: The head that ``head(chunks)`` of the policy put on; None without that term.
         self.head: HeadHandle | None = None
         #: Whether what applied the policy still runs; None when only ``restore`` ends it.
@@ -97,5 +97,5 @@ class Handle:
 
     def _heads(self) -> list[MeasuredHead]:
         asked = [] if self.head is None else [MeasuredHead(self.head, asked=True)]
-        chosen = self.conductor.head.own if self.conductor is not None else None
+        chosen = self.planner.head.own if self.planner is not None else None
         return asked if chosen is None else [*asked, MeasuredHead(chosen, asked=False)]

@@ -56,7 +56,7 @@ class ManagedHead:
             else:
                 self.own.set_chunks(chunks)
 
-    def be_thrifty(self, tokens: int, room: int | None) -> None:
+    def chunk_until_planned(self, tokens: int, room: int | None) -> None:
         """No plan is known yet: chunk a head that would take most of ``room`` bytes."""
         plain = self.options(tokens)[0].nbytes
         self.use(THRIFTY_CHUNKS if room is not None and plain > LARGE_SHARE * room else 1)

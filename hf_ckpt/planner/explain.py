@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..ledger import Source, Verb
 from .budget import held_without_checkpointing
 from .problem import Limits
-from .sharpen import sharpened, solve_sharply
+from .refine import refined, solve_refined
 from .solve import Solution, least_held, solve
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def frontier(problem: Problem, points: int = 12) -> tuple[FrontierPoint, ...]:
         limit = least + (most - least) * i // max(1, points - 1)
         solution = solve(problem, Limits(held=limit))
         if not found or solution.predicted.held > found[-1].solution.predicted.held:
-            found.append(FrontierPoint(solution.predicted.held / max(1, most), sharpened(problem, solution)))
+            found.append(FrontierPoint(solution.predicted.held / max(1, most), refined(problem, solution)))
     return tuple(found)
 
 
@@ -109,7 +109,7 @@ def next_gain(problem: Problem, limits: Limits, solution: Solution, nbytes: int 
         peak=None if limits.peak is None else limits.peak + nbytes,
         held=None if limits.held is None else limits.held + nbytes,
     )
-    return Gain(nbytes, solution.predicted.seconds, solve_sharply(problem, more).predicted.seconds)
+    return Gain(nbytes, solution.predicted.seconds, solve_refined(problem, more).predicted.seconds)
 
 
 def kinds_in_use(problem: Problem, solution: Solution) -> Sequence[tuple[tuple[int, ...], int, LayerPlan]]:

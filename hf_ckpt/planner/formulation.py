@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .moments import moments
+from .peak_candidates import peak_candidates
 from .program import Group, Program, Row
 from .replayable import Replayable, replayable
 
@@ -31,7 +31,7 @@ def build(problem: Problem, limits: Limits) -> Program:
     program.peak = program.variable(_scaled(limits.peak, program.unit), integral=False)
     program.held = program.variable(_scaled(limits.held, program.unit), integral=False)
     room = {program.peak: -1.0} | _add_prefetch(program)
-    peaks = moments(problem) if limits.peak is not None else []
+    peaks = peak_candidates(problem) if limits.peak is not None else []
     spans = [range(a, b) for a, b in zip([0, *peaks], [*peaks, len(problem.order)], strict=True)]
     held: Row = {}
     constant = 0.0

@@ -17,7 +17,7 @@ from torch import distributed as dist
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .conductor import Conductor
+    from .batch_planner import BatchPlanner
 
 
 class TighteningStep:
@@ -28,36 +28,36 @@ class TighteningStep:
     its way.
     """
 
-    def __init__(self, step: Callable[..., Any], conductor: Conductor) -> None:
+    def __init__(self, step: Callable[..., Any], planner: BatchPlanner) -> None:
         self.step = step
-        self.conductor = conductor
+        self.planner = planner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What ``step`` returns. Raises the out-of-memory error when there is nothing left to tighten."""
         while True:
             fresh = self._can_repeat()
-            state = _random_state(self.conductor.model)
+            state = _random_state(self.planner.model)
             try:
                 return self.step(*map(_copied, args), **{name: _copied(value) for name, value in kwargs.items()})
             except Exception as error:
-                if not (fresh and should_reduce_batch_size(error) and self.conductor.ran_out_of_memory()):
+                if not (fresh and should_reduce_batch_size(error) and self.planner.ran_out_of_memory()):
                     raise
             # Outside the handler the failed step's frames, and the activations they hold, are gone.
             self._clean_up(state)
 
     def _can_repeat(self) -> bool:
         alone = not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
-        return alone and all(p.grad is None for p in self.conductor.model.parameters())
+        return alone and all(p.grad is None for p in self.planner.model.parameters())
 
     def _clean_up(self, state: tuple[torch.Tensor, torch.Tensor | None]) -> None:
-        for parameter in self.conductor.model.parameters():
+        for parameter in self.planner.model.parameters():
             parameter.grad = None
         gc.collect()
         clear_device_cache()
         host, device = state
         torch.set_rng_state(host)
         if device is not None:
-            torch.cuda.set_rng_state(device, next(self.conductor.model.parameters()).device)
+            torch.cuda.set_rng_state(device, next(self.planner.model.parameters()).device)
 
 
 def _random_state(model: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -12,7 +12,7 @@ Two facts keep the program small, and exact:
   any moment the fewest bytes are held. How many of the ``u_o`` lie before a moment is ``min(u_o, N before it)``, which
   the linear program finds by itself, in fractions if it likes: only the ``u_o`` have to be integers.
 
-Which moments can peak says :mod:`.moments`.
+Which moments can peak says :mod:`.peak_candidates`.
 """
 
 from __future__ import annotations

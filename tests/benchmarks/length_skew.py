@@ -29,9 +29,9 @@ import torch
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, LlamaConfig, Trainer, TrainingArguments
 
 from hf_ckpt.engine import TracedReplay
+from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, PeakBudget
 from hf_ckpt.planner.calibrate import calibration
-from hf_ckpt.planner.conductor import Conductor, PlannedLayer
 from hf_ckpt.policy.decision import RecomputeLayer
 from hf_ckpt.proof.peak import PeakMeter
 
@@ -90,14 +90,14 @@ class Run:
         self.trainer.create_optimizer()
         self.model.train()
         self.engines: dict[str, list[TracedReplay | None]] = {"none": [None] * len(self.layers)}
-        self.conductors: dict[str, Conductor] = {}
+        self.planners: dict[str, BatchPlanner] = {}
 
-    def add(self, name: str, cap: int) -> Conductor:
+    def add(self, name: str, cap: int) -> BatchPlanner:
         """A way to checkpoint under a cap of so many bytes."""
         engines = [TracedReplay(f"layer {i}", RecomputeLayer()) for i in range(len(self.layers))]
         self.engines[name] = engines
         planned = [PlannedLayer(layer, engine) for layer, engine in zip(self.layers, engines, strict=True)]
-        self.conductors[name] = Conductor(
+        self.planners[name] = BatchPlanner(
             self.model,
             planned,
             PeakBudget(cap),
@@ -105,7 +105,7 @@ class Run:
             gradients_grow=True,
             memory=lambda device: DeviceMemory(None, 0),
         )
-        return self.conductors[name]
+        return self.planners[name]
 
     def step(self, name: str, batch: dict[str, torch.Tensor]) -> None:
         for layer, engine in zip(self.layers, self.engines[name], strict=True):

@@ -1,11 +1,11 @@
-"""Small real models under a conductor."""
+"""Small real models under a batch planner."""
 
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from hf_ckpt.engine import TracedReplay
+from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, parse_budget
-from hf_ckpt.planner.conductor import Conductor, PlannedLayer
 from hf_ckpt.planner.cost import Calibration
 from hf_ckpt.policy.decision import RecomputeLayer
 
@@ -44,9 +44,9 @@ def conduct(model, budget, **options):
         engine = TracedReplay(f"layer {number}", RecomputeLayer())
         module.gradient_checkpointing, module._gradient_checkpointing_func = True, engine
         layers.append(PlannedLayer(module, engine))
-    conductor = Conductor(model, layers, parse_budget(budget), RATES, **options)
-    conductor.attach()
-    return conductor
+    planner = BatchPlanner(model, layers, parse_budget(budget), RATES, **options)
+    planner.attach()
+    return planner
 
 
 def nothing_used(total=None):

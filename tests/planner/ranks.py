@@ -18,7 +18,7 @@ def shard(model):
 
 def train(budget):
     model = shard(build())
-    conductor = conduct(model, budget, memory=nothing_used()) if budget else None
+    planner = conduct(model, budget, memory=nothing_used()) if budget else None
     losses = []
     for lengths in (*LENGTHS, *LENGTHS):
         length = lengths[dist.get_rank()]
@@ -28,21 +28,21 @@ def train(budget):
         loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         losses.append(loss.item())
-        if conductor is not None:
-            mine = [(size, plan.writes) for size, plan in conductor.book.plans.items()]
+        if planner is not None:
+            mine = [(size, plan.writes) for size, plan in planner.book.plans.items()]
             both = [None, None]
-            dist.all_gather_object(both, (mine, conductor.current is None))
+            dist.all_gather_object(both, (mine, planner.current is None))
             assert both[0] == both[1], both
-    return losses, conductor
+    return losses, planner
 
 
 dist.init_process_group("gloo")
 plain, _ = train(None)
-planned, conductor = train("0.4")
+planned, planner = train("0.4")
 assert planned == plain, (planned, plain)
-assert [size.tokens for size in conductor.book.plans] == [96, 32]
-limited, conductor = train("700KiB")
-assert conductor.current is not None
+assert [size.tokens for size in planner.book.plans] == [96, 32]
+limited, planner = train("700KiB")
+assert planner.current is not None
 print("OK", flush=True)
 dist.barrier()
 # Gloo's threads may abort an interpreter that ends while they run.

@@ -17,7 +17,7 @@ from hf_ckpt.planner.budget import (
     parse_budget,
 )
 from hf_ckpt.planner.problem import Limits, Problem
-from hf_ckpt.planner.sharpen import solve_sharply
+from hf_ckpt.planner.refine import solve_refined
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_budget_an_error_names_is_the_least_that_fits(used: int):
     """Also where the model alone takes more than the budget."""
 
     def attempt(budget: str) -> None:
-        solve_sharply(PROBLEM, limits_of(parse_budget(budget), PROBLEM, DeviceMemory(None, used), to_come=0))
+        solve_refined(PROBLEM, limits_of(parse_budget(budget), PROBLEM, DeviceMemory(None, used), to_come=0))
 
     with pytest.raises(BudgetError, match=r"^no plan fits the budget: [^;]* are taken by") as caught:
         attempt("100KiB" if used == 0 else "9GiB")
@@ -85,9 +85,9 @@ def test_the_budget_an_error_names_is_the_least_that_fits(used: int):
 
 def test_the_share_an_error_names_fits():
     with pytest.raises(BudgetError, match="no plan fits") as caught:
-        solve_sharply(PROBLEM, limits_of(ShareBudget(0.001), PROBLEM, DeviceMemory(None, 0), to_come=0))
+        solve_refined(PROBLEM, limits_of(ShareBudget(0.001), PROBLEM, DeviceMemory(None, 0), to_come=0))
     share = re.search(r"budget=(0\.\d+)$", str(caught.value))[1]
-    solve_sharply(PROBLEM, limits_of(parse_budget(share), PROBLEM, DeviceMemory(None, 0), to_come=0))
+    solve_refined(PROBLEM, limits_of(parse_budget(share), PROBLEM, DeviceMemory(None, 0), to_come=0))
 
 
 def test_auto_without_a_limit():

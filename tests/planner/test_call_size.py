@@ -80,8 +80,8 @@ def test_models_of_images_and_sound_are_planned(kind, config, make_call, size, b
     handle = apply(model, budget)
     for _ in range(3):
         assert all(map(torch.equal, gradients(model, call), plain))
-    assert list(handle.conductor.book.plans) == [size]
-    assert handle.conductor.current is not None
+    assert list(handle.planner.book.plans) == [size]
+    assert handle.planner.current is not None
 
 
 def test_a_plan_for_short_targets_is_not_used_for_long_ones():
@@ -94,8 +94,8 @@ def test_a_plan_for_short_targets_is_not_used_for_long_ones():
     current = {}
     for n in (8, 8, 128, 128, 8):
         assert all(map(torch.equal, gradients(model, calls[n]), plain[n]))
-        current.setdefault(n, []).append(handle.conductor.current)
-    assert list(handle.conductor.book.plans) == [BatchSize(32, 16, 2 * n, n) for n in (8, 128)]
+        current.setdefault(n, []).append(handle.planner.current)
+    assert list(handle.planner.book.plans) == [BatchSize(32, 16, 2 * n, n) for n in (8, 128)]
     assert current[128][0] is None, "what was learned with short targets ran with long ones"
     assert current[128][1] is not current[8][1]
 

@@ -16,11 +16,11 @@ DATA = [
 class SmallDevice:
     """Fails a backward under any plan whose predicted peak is above what it has."""
 
-    def __init__(self, conductor, nbytes):
-        self.conductor, self.nbytes, self.errors = conductor, nbytes, 0
+    def __init__(self, planner, nbytes):
+        self.planner, self.nbytes, self.errors = planner, nbytes, 0
 
     def __call__(self, *_):
-        plan = self.conductor.current
+        plan = self.planner.current
         if plan is not None and plan.solution.predicted.peak > self.nbytes:
             self.errors += 1
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB.")
@@ -28,8 +28,8 @@ class SmallDevice:
 
 def train(tmp_path, budget, nbytes, *, tighten, accumulate=1):
     model = build()
-    conductor = conduct(model, budget, gradients_grow=True, memory=nothing_used())
-    device = SmallDevice(conductor, nbytes)
+    planner = conduct(model, budget, gradients_grow=True, memory=nothing_used())
+    device = SmallDevice(planner, nbytes)
     model.model.layers[1].register_full_backward_hook(device)
     arguments = TrainingArguments(
         output_dir=str(tmp_path),
@@ -44,33 +44,33 @@ def train(tmp_path, budget, nbytes, *, tighten, accumulate=1):
     )
     trainer = Trainer(model=model, args=arguments, train_dataset=DATA)
     if tighten:
-        trainer.training_step = TighteningStep(trainer.training_step, conductor)
+        trainer.training_step = TighteningStep(trainer.training_step, planner)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return losses, device.errors, trainer._train_batch_size, conductor
+    return losses, device.errors, trainer._train_batch_size, planner
 
 
 def test_the_plan_tightens_and_the_batch_stays(tmp_path):
     plain, _, _, unlimited = train(tmp_path, "64MiB", 1 << 30, tighten=True)
     peak = unlimited.current.solution.predicted.peak
-    losses, errors, batch, conductor = train(tmp_path, f"{peak}B", int(0.85 * peak), tighten=True)
+    losses, errors, batch, planner = train(tmp_path, f"{peak}B", int(0.85 * peak), tighten=True)
     assert errors > 0
     assert batch == 4
-    assert conductor.current.solution.predicted.peak <= 0.85 * peak
+    assert planner.current.solution.predicted.peak <= 0.85 * peak
     # The tighter plan runs the head in chunks, which add up in another order.
     assert losses == pytest.approx(plain, rel=1e-5)
 
 
 def test_with_gradients_of_earlier_micro_batches_the_error_goes_its_way(tmp_path):
     model = build()
-    conductor = conduct(model, "64MiB", memory=nothing_used())
+    planner = conduct(model, "64MiB", memory=nothing_used())
     model.lm_head.weight.grad = torch.zeros_like(model.lm_head.weight)
 
     def fail():
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     with pytest.raises(torch.OutOfMemoryError):
-        TighteningStep(fail, conductor)()
+        TighteningStep(fail, planner)()
 
 
 def test_other_errors_go_their_way():

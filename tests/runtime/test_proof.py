@@ -84,7 +84,7 @@ def test_a_head_chosen_by_the_planner_only_warns(tmp_path: Path, caplog: pytest.
     trainer = OwnLoss(build("llama"), arguments(tmp_path), train_dataset=dataset(), callbacks=[callback])
 
     def chunk(*_: Any) -> None:
-        callback._handle.conductor.head.use(8)
+        callback._handle.planner.head.use(8)
 
     trainer.model.register_forward_pre_hook(chunk)
     with caplog.at_level(logging.WARNING, logger="hf_ckpt"):

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planner_ledgers import kinds, llama_kind, problems
 
-from hf_ckpt.planner.moments import moments
+from hf_ckpt.planner.peak_candidates import peak_candidates
 from hf_ckpt.planner.problem import Problem
 
 
@@ -35,16 +35,16 @@ def alive_at(problem, held, layer):
 def test_no_other_moment_is_worse(stack):
     problem, held = stack
     everywhere = (alive_at(problem, held, layer) for layer in range(len(held)))
-    assert max(alive_at(problem, held, layer) for layer in moments(problem)) == max(everywhere)
+    assert max(alive_at(problem, held, layer) for layer in peak_candidates(problem)) == max(everywhere)
 
 
 @given(problems())
 def test_the_last_layer_is_one_of_them(problem):
-    assert moments(problem)[-1] == len(problem.order) - 1
+    assert peak_candidates(problem)[-1] == len(problem.order) - 1
 
 
 def test_a_pattern_leaves_its_first_and_its_last_repetition():
     kind = dataclasses.replace(llama_kind(), gradients=1 << 20)
     other = dataclasses.replace(llama_kind(inner=8192), gradients=1 << 20)
     problem = Problem((kind, other), ((0,) * 5 + (1,)) * 10)
-    assert set(moments(problem)) <= {*range(6), *range(54, 60)}
+    assert set(peak_candidates(problem)) <= {*range(6), *range(54, 60)}

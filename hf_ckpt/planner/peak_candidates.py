@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LONGEST_PATTERN = 12
 
 
-def moments(problem: Problem) -> list[int]:
+def peak_candidates(problem: Problem) -> list[int]:
     """The layers in whose backward the peak may be, ascending.
 
     Two facts leave few of them where, of every kind, the layers that hold least come first:

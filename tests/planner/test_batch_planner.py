@@ -18,7 +18,7 @@ def step(model, rows=2, length=24):
     return [loss.detach(), *(p.grad.clone() for p in model.parameters())]
 
 
-def held_bytes(model, conductor, **size):
+def held_bytes(model, planner, **size):
     """Bytes of the storages that the layers hold between forward and backward; weights do not count."""
     found = {}
     weights = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
@@ -28,7 +28,7 @@ def held_bytes(model, conductor, **size):
         if storage.data_ptr() not in weights:
             found[storage.data_ptr()] = storage.nbytes()
 
-    for layer, plan in zip(conductor.layers, conductor.current.writes, strict=True):
+    for layer, plan in zip(planner.layers, planner.current.writes, strict=True):
         layer.engine.witness, layer.engine.plan = witness, plan
     held = None
 
@@ -39,7 +39,7 @@ def held_bytes(model, conductor, **size):
     hook = model.register_forward_hook(look)
     step(model, **size)
     hook.remove()
-    for layer in conductor.layers:
+    for layer in planner.layers:
         layer.engine.witness = None
     return held
 
@@ -49,15 +49,15 @@ def held_bytes(model, conductor, **size):
 def test_a_share_is_held_to_the_byte_and_gradients_are_bitwise(name, share):
     plain = {length: step(build(name), length=length) for length in (24, 40)}
     model = build(name)
-    conductor = conduct(model, share)
+    planner = conduct(model, share)
     for length in (24, 40, 24, 40, 24):
         assert all(torch.equal(a, b) for a, b in zip(plain[length], step(model, length=length), strict=True))
-    assert conductor.current is not None
-    predicted = conductor.current.solution.predicted
-    counted = held_bytes(model, conductor)
+    assert planner.current is not None
+    predicted = planner.current.solution.predicted
+    counted = held_bytes(model, planner)
     # transformers before 5 hands every layer a mask, which a replay of attention holds beside the rest.
     mask = 2 * 24 * 24
-    assert counted - predicted.held - conductor.problem.shared * 24 // 40 in (0, mask)
+    assert counted - predicted.held - planner.problem.shared * 24 // 40 in (0, mask)
     keep_all = conduct(build(name), 1.0)
     step(keep_all.model)
     step(keep_all.model)
@@ -66,32 +66,32 @@ def test_a_share_is_held_to_the_byte_and_gradients_are_bitwise(name, share):
 
 def test_sizes_get_their_own_plans_and_are_planned_once():
     model = build()
-    conductor = conduct(model, 0.4)
+    planner = conduct(model, 0.4)
     lessons = []
     for length in (16, 70, 16, 70, 66, 16):
         step(model, length=length)
-        lessons.append(len(conductor.book.plans))
+        lessons.append(len(planner.book.plans))
     assert lessons == [1, 2, 2, 2, 2, 2]
-    small, large = (conductor.book.plans[BatchSize(2 * n, n)] for n in (16, 70))
+    small, large = (planner.book.plans[BatchSize(2 * n, n)] for n in (16, 70))
     assert small.solution.predicted.held < large.solution.predicted.held
 
 
 def test_evaluation_and_no_grad_are_not_planned():
     model = build()
-    conductor = conduct(model, 0.4)
+    planner = conduct(model, 0.4)
     ids = torch.ones(1, 8, dtype=torch.long)
     model.eval()(input_ids=ids)
     with torch.no_grad():
         model.train()(input_ids=ids)
-    assert conductor.book.plans == {}
+    assert planner.book.plans == {}
 
 
 def test_short_batches_keep_everything_where_long_ones_cannot():
     model = build()
-    conductor = conduct(model, "2500KiB", gradients_grow=True, memory=nothing_used())
+    planner = conduct(model, "2500KiB", gradients_grow=True, memory=nothing_used())
     for length in (16, 128, 16, 128):
         step(model, length=length)
-    short, long = (conductor.book.plans[BatchSize(2 * n, n)] for n in (16, 128))
+    short, long = (planner.book.plans[BatchSize(2 * n, n)] for n in (16, 128))
     assert short.solution.predicted.seconds == 0
     assert long.solution.predicted.seconds > 0
     assert long.solution.predicted.peak <= 2500 << 10
@@ -106,36 +106,36 @@ def test_a_budget_below_the_thriftiest_plan_is_one_sentence():
 
 def test_auto_tries_the_thriftiest_plan(caplog):
     model = build()
-    conductor = conduct(model, "auto", gradients_grow=True, memory=nothing_used(1 << 20))
+    planner = conduct(model, "auto", gradients_grow=True, memory=nothing_used(1 << 20))
     for _ in range(2):
         step(model, length=256)
-    assert conductor.current is not None
+    assert planner.current is not None
     assert "thriftiest" in caplog.text
 
 
 def test_the_head_is_chunked_where_that_pays_and_taken_off():
     model = build()
-    conductor = conduct(model, "1300KiB", gradients_grow=True, memory=nothing_used())
+    planner = conduct(model, "1300KiB", gradients_grow=True, memory=nothing_used())
     for _ in range(2):
         step(model, length=128)
-    assert conductor.current.solution.head.chunks > 1
-    conductor.undo()
+    assert planner.current.solution.head.chunks > 1
+    planner.undo()
     assert "_loss_function" not in vars(model)
     assert "forward" not in vars(model.lm_head)
 
 
 def test_running_out_of_memory_tightens_until_nothing_is_kept():
     model = build()
-    conductor = conduct(model, "3MiB", gradients_grow=True, memory=nothing_used())
-    assert not conductor.ran_out_of_memory()
+    planner = conduct(model, "3MiB", gradients_grow=True, memory=nothing_used())
+    assert not planner.ran_out_of_memory()
     step(model, length=64)
     step(model, length=64)
-    before = conductor.current.solution.predicted
-    assert conductor.ran_out_of_memory()
+    before = planner.current.solution.predicted
+    assert planner.ran_out_of_memory()
     step(model, length=64)
     step(model, length=64)
-    assert conductor.book.factor < 1
-    assert conductor.current.solution.predicted.held <= before.held
+    assert planner.book.factor < 1
+    assert planner.current.solution.predicted.held <= before.held
 
 
 def test_undo_removes_the_hooks():
@@ -155,17 +155,17 @@ def test_a_checkpoint_around_the_whole_model_is_planned_and_bitwise(reentrant):
         return [p.grad.clone() for p in model.parameters()]
 
     plain, model = run(build()), build()
-    conductor = conduct(model, 0.5)
+    planner = conduct(model, 0.5)
     for _ in range(3):
         assert all(map(torch.equal, run(model), plain))
-    assert conductor.current is not None
+    assert planner.current is not None
 
 
 def test_a_call_without_any_size_is_warned_of_once(caplog):
     model = build()
-    conductor = conduct(model, 0.5)
+    planner = conduct(model, 0.5)
     for _ in range(2):
         with pytest.raises(ValueError, match="exactly one"):
             model()
     assert caplog.text.count("cannot tell its batches apart") == 1
-    assert conductor.book.plans == {}
+    assert planner.book.plans == {}

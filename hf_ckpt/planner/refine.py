@@ -20,12 +20,12 @@ ROUNDS = 4
 WORTH = 0.005
 
 
-def sharpened(problem: Problem, solution: Solution) -> Solution:
+def refined(problem: Problem, solution: Solution) -> Solution:
     """The solution with the peak that its own plans have."""
     return replace(solution, predicted=assess(under(problem, solution.layers), solution.layers, solution.head))
 
 
-def solve_sharply(problem: Problem, limits: Limits) -> Solution:
+def solve_refined(problem: Problem, limits: Limits) -> Solution:
     """The fastest plan found within ``limits``, which may be faster than what :func:`solve` dares.
 
     Raises :class:`BudgetError` as :func:`solve` does, when not even the thriftiest plan's own peak fits.
@@ -37,7 +37,7 @@ def solve_sharply(problem: Problem, limits: Limits) -> Solution:
     for _ in range(ROUNDS):
         if best.predicted.seconds == 0 or bound - limits.peak < WORTH * limits.peak:
             break
-        found = sharpened(problem, solve(problem, replace(limits, peak=bound)))
+        found = refined(problem, solve(problem, replace(limits, peak=bound)))
         if not found.predicted.within(limits):
             bound -= (bound - limits.peak) // 2
             continue
@@ -51,11 +51,11 @@ def solve_sharply(problem: Problem, limits: Limits) -> Solution:
 
 def _first(problem: Problem, limits: Limits) -> Solution:
     try:
-        return sharpened(problem, solve(problem, limits))
+        return refined(problem, solve(problem, limits))
     except BudgetError:
         if limits.peak is None:
             raise
-        thrifty = sharpened(problem, solve(problem, replace(limits, peak=least_peak(problem))))
+        thrifty = refined(problem, solve(problem, replace(limits, peak=least_peak(problem))))
         if thrifty.predicted.within(limits):
             return thrifty
         if thrifty.predicted.peak <= limits.peak:

@@ -8,7 +8,7 @@ from hf_ckpt.errors import BudgetError
 from hf_ckpt.planner.assemble import under
 from hf_ckpt.planner.cost import kind_of
 from hf_ckpt.planner.problem import HeadOption, LayerPlan, Limits, Problem, assess
-from hf_ckpt.planner.sharpen import sharpened, solve_sharply
+from hf_ckpt.planner.refine import refined, solve_refined
 from hf_ckpt.planner.solve import least_peak, solve
 
 KIND = kind_of(llama_kind().ledger, RATES, gradients=64 << 20)
@@ -23,7 +23,7 @@ def own_peak(solution):
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
 def test_never_slower_than_the_cautious_plan_and_within_the_budget(share):
     limits = Limits(peak=int(share * MOST))
-    cautious, found = solve(PROBLEM, limits), solve_sharply(PROBLEM, limits)
+    cautious, found = solve(PROBLEM, limits), solve_refined(PROBLEM, limits)
     assert found.predicted.seconds <= cautious.predicted.seconds
     assert found.predicted.peak == own_peak(found) <= limits.peak
 
@@ -33,12 +33,12 @@ def test_memory_that_no_backward_needs_is_spent():
     assert everything < MOST
     limits = Limits(peak=everything)
     assert solve(PROBLEM, limits).predicted.seconds > 0
-    assert solve_sharply(PROBLEM, limits).predicted.seconds < solve(PROBLEM, limits).predicted.seconds
+    assert solve_refined(PROBLEM, limits).predicted.seconds < solve(PROBLEM, limits).predicted.seconds
 
 
 def test_a_budget_below_the_cautious_least():
-    thriftiest = sharpened(PROBLEM, solve(PROBLEM, Limits(peak=least_peak(PROBLEM))))
+    thriftiest = refined(PROBLEM, solve(PROBLEM, Limits(peak=least_peak(PROBLEM))))
     if thriftiest.predicted.peak < least_peak(PROBLEM):
-        assert solve_sharply(PROBLEM, Limits(peak=thriftiest.predicted.peak)) == thriftiest
+        assert solve_refined(PROBLEM, Limits(peak=thriftiest.predicted.peak)) == thriftiest
     with pytest.raises(BudgetError, match="no plan fits"):
-        solve_sharply(PROBLEM, Limits(peak=1 << 20))
+        solve_refined(PROBLEM, Limits(peak=1 << 20))

@@ -23,7 +23,7 @@ from .device_memory import device_memory
 from .per_batch import BatchSize, MadePlan, PlanBook
 from .problem import Limits
 from .ranks import from_rank, largest, needs_agreement
-from .sharpen import solve_sharply
+from .refine import solve_refined
 from .solve import least_peak, solve
 from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
@@ -51,7 +51,7 @@ class PlannedLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lesson:
+class PendingMeasurement:
     """A batch run to learn its ledger: its size, what was in memory before its forward, and what is still to come."""
 
     size: BatchSize
@@ -63,7 +63,7 @@ class _Lesson:
     taught: bool
 
 
-class Conductor:
+class BatchPlanner:
     """Keeps a model within a budget, one plan a batch size.
 
     ``layers`` are in forward order. ``optimizer`` (itself, or its ``TrainingArguments.optim`` name) says what state is
@@ -101,7 +101,7 @@ class Conductor:
         #: What the latest plan was made from.
         self.problem: Problem | None = None
         self._settled = False
-        self._lesson: _Lesson | None = None
+        self._pending: PendingMeasurement | None = None
         self._hooks: tuple[RemovableHandle, ...] = ()
         self._meter = call_meter(model)
         self._sizeless = False
@@ -137,7 +137,7 @@ class Conductor:
         return True
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._lesson = None
+        self._pending = None
         if torch.compiler.is_compiling() or not module.training or self._is_repeated() or not torch.is_grad_enabled():
             return
         size = self._meter.size(args, kwargs)
@@ -151,10 +151,10 @@ class Conductor:
         if choice.plan is not self.current or choice.settled != self._settled:
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
-            lesson = self._new_lesson(size, own=mine.totals == size.totals)
-            self._lesson = lesson if lesson.taught else None
+            pending = self._new_measurement(size, own=mine.totals == size.totals)
+            self._pending = pending if pending.taught else None
             if choice.plan is None:
-                self.head.be_thrifty(size.head_tokens, self._room(lesson))
+                self.head.chunk_until_planned(size.head_tokens, self._room(pending))
 
     def _is_repeated(self) -> bool:
         """Whether a checkpoint around the whole model runs a forward again, which has to save what it saved.
@@ -175,8 +175,8 @@ class Conductor:
         self._sizeless = True
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
-        lesson, self._lesson = self._lesson, None
-        if lesson is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
         ledgers = [layer.engine.ledger() for layer in self.layers]
         if all(ledger is None for ledger in ledgers):
@@ -186,11 +186,11 @@ class Conductor:
             ledgers,
             self.rates,
             gradients=grown,
-            heads=self.head.options(lesson.size.head_tokens),
+            heads=self.head.options(pending.size.head_tokens),
             **self._other_gradients(grown),
             offload=self.offload,
         )
-        solution = self._solve(self.problem, lesson)
+        solution = self._solve(self.problem, pending)
         writes = tuple(
             RecomputeLayer() if ledger is None else plan_of(ledger, plan.kept, plan.offloaded)
             for ledger, plan in zip(ledgers, solution.layers, strict=True)
@@ -199,10 +199,10 @@ class Conductor:
         whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == kinds[i].everything)
         plan = MadePlan(solution, writes, frozenset(whole))
         if self._agree:
-            plan = from_rank(plan, mine=lesson.own, device=self._device)
-        self.book.add(lesson.size, plan)
+            plan = from_rank(plan, mine=pending.own, device=self._device)
+        self.book.add(pending.size, plan)
 
-    def _new_lesson(self, size: BatchSize, *, own: bool) -> _Lesson:
+    def _new_measurement(self, size: BatchSize, *, own: bool) -> PendingMeasurement:
         """Note what is in memory, the same on all ranks that must agree."""
         memory, state = self.memory(self._device), static_state(self.model, self.optimizer)
         to_come = state.to_come + max(gathered_bytes(layer.module) for layer in self.layers)
@@ -210,27 +210,27 @@ class Conductor:
             to_come -= max(0, state.gradients - state.gradients_now)
         if self._agree:
             used, to_come, taught = largest([memory.used, to_come, int(own)], self._device)
-            return _Lesson(size, DeviceMemory(memory.total, used), to_come, own, bool(taught))
-        return _Lesson(size, memory, to_come, own, taught=own)
+            return PendingMeasurement(size, DeviceMemory(memory.total, used), to_come, own, bool(taught))
+        return PendingMeasurement(size, memory, to_come, own, taught=own)
 
-    def _solve(self, problem: Problem, lesson: _Lesson) -> Solution:
+    def _solve(self, problem: Problem, pending: PendingMeasurement) -> Solution:
         """The plan within the budget; ``auto`` tries the thriftiest one where the model says that nothing fits."""
         try:
-            limits = limits_of(self.budget, problem, lesson.memory, lesson.to_come)
+            limits = limits_of(self.budget, problem, pending.memory, pending.to_come)
             if limits.peak is not None:
                 spared = limits.peak - int(limits.peak * self.book.factor)
                 limits = replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
-            return solve_sharply(problem, limits)
+            return solve_refined(problem, limits)
         except BudgetError as error:
-            if not isinstance(self.budget, AutoBudget) or lesson.memory.total is None:
+            if not isinstance(self.budget, AutoBudget) or pending.memory.total is None:
                 raise
             _log.warning("trying the thriftiest plan: %s", error)
             return solve(problem, Limits(peak=least_peak(problem)))
 
-    def _room(self, lesson: _Lesson) -> int | None:
+    def _room(self, pending: PendingMeasurement) -> int | None:
         """Bytes for activations under this budget, before any ledger is known; None when nothing says."""
-        total = self.budget.nbytes if isinstance(self.budget, PeakBudget) else lesson.memory.total
-        return None if total is None else total - lesson.memory.used - lesson.to_come
+        total = self.budget.nbytes if isinstance(self.budget, PeakBudget) else pending.memory.total
+        return None if total is None else total - pending.memory.used - pending.to_come
 
     def _other_gradients(self, grown: Sequence[int] | None) -> dict[str, int]:
         """Gradients outside the layers: those of the embeddings come last, the head's before any layer's."""
