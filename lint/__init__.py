@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .analysis.check_file import InternalError as InternalError
     from .api import check_paths as check_paths
     from .api import check_source as check_source
     from .finding import Applicability as Applicability
@@ -18,16 +19,15 @@ if TYPE_CHECKING:
     from .finding import Note as Note
     from .finding import Severity as Severity
     from .finding import Span as Span
-    from .session import InternalError as InternalError
-    from .settings import Settings as Settings
-    from .settings import SettingsError as SettingsError
+    from .project.settings import Settings as Settings
+    from .project.settings import SettingsError as SettingsError
 
 _PLACES = {
     "check_source": ".api",
     "check_paths": ".api",
-    "InternalError": ".session",
-    "Settings": ".settings",
-    "SettingsError": ".settings",
+    "InternalError": ".analysis.check_file",
+    "Settings": ".project.settings",
+    "SettingsError": ".project.settings",
     **dict.fromkeys(("Applicability", "Edit", "Finding", "Fix", "Note", "Severity", "Span"), ".finding"),
 }
 __all__ = [

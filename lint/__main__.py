@@ -68,11 +68,11 @@ def _run(arguments: list[str]) -> int:
     paths = [argument for argument in rest if not argument.startswith("-")]
     options = [argument for argument in rest if argument.startswith("-")]
     if paths and all(option in _PLAIN_OPTIONS for option in options) and not _is_command(arguments[0]):
-        from .command import run
-        from .options import Options
+        from .cli.command import run
+        from .cli.options import Options
 
         return run(Options(paths=tuple(paths), force_exclude="--force-exclude" in options))
-    from .cli import run_cli
+    from .cli.parser import run_cli
 
     return run_cli(arguments)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .discover import discover
-from .parallel import Job
-from .parallel import check_paths as check_jobs
-from .session import InternalError, check_text
-from .settings import Settings, find_settings
-from .source import Source
+from .analysis.check_file import InternalError, check_text
+from .analysis.check_files import Job
+from .analysis.check_files import check_paths as check_jobs
+from .project.discover import discover
+from .project.settings import Settings, find_settings
+from .sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.origin import origin, setting_span
 from ..facts.program import read_program
 from ..finding import Finding, Severity, Span
-from ..local_modules import LocalModules
 from ..model.run import Run
 from ..model.versions import Versions
-from ..prefilter import candidates
-from ..project_versions import versions_of
+from ..prefilter.candidates import candidates
+from ..project.library_versions import versions_of
+from ..project.local_modules import LocalModules
 from ..rules import load_rules
-from ..source import SourceError, line_starts, read_source
+from ..sources.source import SourceError, line_starts, read_source
 from . import PROGRAM, is_config
 from .command_line import join_command_line, read_command
 from .findings import settings_findings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..facts.walk import Program
     from ..model.report import Report
     from ..rules import Rule
-    from ..source import Source
+    from ..sources.source import Source
     from .document import Document
     from .kinds import Config
     from .runs import RunFiles
@@ -97,7 +97,7 @@ def _of_code(proposed: list[tuple[Rule, Report]], program: Program, reported: Ca
     wanted = [(rule, report) for file, rule, report in files if file is None or reported(file)]
     if not wanted:
         return []
-    from ..confirm import confirm
+    from ..analysis.confirm import confirm
 
     return confirm(wanted, program)
 

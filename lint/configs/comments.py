@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from ..source import line_starts, split_lines
-from ..suppress import NOTHING, Logical, Suppressions, covered, directives, may_suppress
+from ..sources.source import line_starts, split_lines
+from ..suppressions.comments import NOTHING, Logical, Suppressions, covered, directives, may_suppress
 from . import is_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..source import Source
+    from ..sources.source import Source
 
 
 def comments_of(source: Source) -> Suppressions:

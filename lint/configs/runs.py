@@ -10,8 +10,8 @@ from . import is_config, is_launch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..parallel import Job
-    from ..settings import Settings
+    from ..analysis.check_files import Job
+    from ..project.settings import Settings
 
 
 class RunFiles(NamedTuple):
@@ -37,7 +37,7 @@ def in_runs(
 
     Second, a sentence for each of ``configs`` that is none.
     """
-    from ..parallel import Job
+    from ..analysis.check_files import Job
 
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}
@@ -72,7 +72,7 @@ def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
 
 def _problem(config: str) -> Iterator[str]:
     """Why a file that was named as a configuration is none, in a sentence; an invalid one is a finding."""
-    from ..source import SourceError, read_source
+    from ..sources.source import SourceError, read_source
     from .kinds import load_kinds
     from .nodes import ConfigError
     from .reading import read_config

@@ -7,8 +7,8 @@ import tokenize
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..apply import offsets
-from ..source import line_starts
+from ..sources.source import line_starts
+from .apply import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

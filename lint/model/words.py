@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TypeAlias
 
-from ..words import TRL, WHOLE
+from ..prefilter.words import TRL, WHOLE
 
 #: A text, or texts that must all be there.
 Trigger: TypeAlias = "str | tuple[str, ...]"

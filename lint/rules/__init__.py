@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Severity
-from ..rule_files import rule_files
+from ..prefilter.rule_files import rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

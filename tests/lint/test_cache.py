@@ -5,11 +5,11 @@ import os
 import random
 
 import pytest
-from hf_ckpt.lint import parallel
-from hf_ckpt.lint.cache import Cache
-from hf_ckpt.lint.project_versions import project_ranges
-from hf_ckpt.lint.session import FileResult
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.analysis import check_files
+from hf_ckpt.lint.analysis.cache import Cache
+from hf_ckpt.lint.analysis.check_file import FileResult
+from hf_ckpt.lint.project.library_versions import project_ranges
+from hf_ckpt.lint.project.settings import Settings
 
 TEXTS = (
     "x = 1\n",
@@ -28,7 +28,7 @@ HELPERS = tuple(
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parallel, "CACHE_FROM", 0)
+    monkeypatch.setattr(check_files, "CACHE_FROM", 0)
     for number in range(10):
         (tmp_path / f"{number}.py").write_text(TEXTS[number % len(TEXTS)])
     return tmp_path
@@ -37,11 +37,11 @@ def project(tmp_path, monkeypatch):
 def check(project, folder, **settings):
     project_ranges.cache_clear()
     jobs = [
-        parallel.Job(name, Settings(root=str(project), **settings))
+        check_files.Job(name, Settings(root=str(project), **settings))
         for name in sorted(os.listdir(project))
         if name.endswith(".py")
     ]
-    return parallel.check_paths(jobs, folder)
+    return check_files.check_paths(jobs, folder)
 
 
 def test_random_changes_never_show_an_old_result(project):
@@ -73,7 +73,7 @@ def test_a_change_in_an_imported_file_counts(project):
 def test_a_warm_run_analyses_nothing(project, monkeypatch):
     cold = check(project, "cache")
     assert any(result.findings for result in cold)
-    monkeypatch.setattr(parallel, "sift", lambda *_: pytest.fail("looked at a file again"))
+    monkeypatch.setattr(check_files, "gate", lambda *_: pytest.fail("looked at a file again"))
     assert check(project, "cache") == cold
 
 
@@ -109,7 +109,7 @@ def test_another_version_of_the_linter_starts_anew(project):
 
 
 def test_a_failed_analysis_is_tried_again(project, monkeypatch):
-    from hf_ckpt.lint import check as core
+    from hf_ckpt.lint.analysis import check_text as core
 
     def fail(*_, **__):
         raise RuntimeError

@@ -333,25 +333,25 @@ def test_pythons_remarks_on_the_code_are_not_printed(project):
 
 
 def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
-    from hf_ckpt.lint import parallel
-    from hf_ckpt.lint.settings import Settings
+    from hf_ckpt.lint.analysis import check_files
+    from hf_ckpt.lint.project.settings import Settings
 
     for number in range(20):
         (project / f"bad{number}.py").write_text("\n" * number + MISTAKE)
     (project / "broken.py").write_text(BROKEN)
     (project / "latin.py").write_bytes(b"# utils.checkpoint\nx = '\xfc'\n")
     monkeypatch.chdir(project)
-    jobs = [parallel.Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
-    alone = parallel.check_paths(jobs)
-    monkeypatch.setattr(parallel, "POOL_FROM", 0)
+    jobs = [check_files.Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
+    alone = check_files.check_paths(jobs)
+    monkeypatch.setattr(check_files, "POOL_FROM", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert parallel.check_paths(jobs) == alone
+    assert check_files.check_paths(jobs) == alone
     assert sum(len(result.findings) for result in alone) == 23
 
 
 def test_an_internal_error_is_one_line_and_the_other_files_go_on(project, monkeypatch, capsys):
-    from hf_ckpt.lint import check
     from hf_ckpt.lint.__main__ import _run
+    from hf_ckpt.lint.analysis import check_text as check
 
     real = check.check_source
 

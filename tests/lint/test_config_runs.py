@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from hf_ckpt.lint import check_source
-from hf_ckpt.lint.cli import run_cli
+from hf_ckpt.lint.cli.parser import run_cli
 
 ACCELERATE = """\
 compute_environment: LOCAL_MACHINE

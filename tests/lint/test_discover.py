@@ -1,8 +1,8 @@
 import os
 
 import pytest
-from hf_ckpt.lint.discover import discover, excluded
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.project.discover import discover, excluded
+from hf_ckpt.lint.project.settings import Settings
 
 
 @pytest.fixture

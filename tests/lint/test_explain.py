@@ -6,8 +6,8 @@ import sys
 import textwrap
 
 import pytest
-from hf_ckpt.lint.explain import explain
-from hf_ckpt.lint.explain_files import as_text
+from hf_ckpt.lint.explain.files import as_text
+from hf_ckpt.lint.explain.run import explain
 from test_notebook import notebook
 
 PREAMBLE = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from hf_ckpt.lint.explain import explain
-from hf_ckpt.lint.explain_files import as_text
+from hf_ckpt.lint.explain.files import as_text
+from hf_ckpt.lint.explain.run import explain
 from hf_ckpt.lint.facts.local import LocalModule
 
 ARGUMENTS = """

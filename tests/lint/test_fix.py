@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from hf_ckpt.lint.apply import apply_edits
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.fix.apply import apply_edits
 
 
 def fixed(code: str) -> str:

@@ -12,12 +12,12 @@ import tokenize
 
 import libcst as cst
 import pytest
-from hf_ckpt.lint.apply import apply_edits
-from hf_ckpt.lint.catalogue import all_rules
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.catalogue.rules import all_rules
 from hf_ckpt.lint.finding import Applicability
-from hf_ckpt.lint.fix_files import fix_bytes
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.fix.apply import apply_edits
+from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.project.settings import Settings
 
 TRY = "try:\n{0}\nfinally:\n    pass\n"
 

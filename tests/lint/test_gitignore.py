@@ -7,8 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-from hf_ckpt.lint.discover import discover
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.project.discover import discover
+from hf_ckpt.lint.project.settings import Settings
 
 FILES = (
     "a.py",

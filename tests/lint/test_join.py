@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from hf_ckpt.lint import parallel
-from hf_ckpt.lint.baseline import compare
-from hf_ckpt.lint.discover import discover
-from hf_ckpt.lint.parallel import Job, check_paths
-from hf_ckpt.lint.project_versions import project_ranges
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.analysis import check_files
+from hf_ckpt.lint.analysis.check_files import Job, check_paths
+from hf_ckpt.lint.project.baseline import compare
+from hf_ckpt.lint.project.discover import discover
+from hf_ckpt.lint.project.library_versions import project_ranges
+from hf_ckpt.lint.project.settings import Settings
 
 #: Under FSDP, several reentrant checkpoints in one unit are a mistake (CKPT302); alone they are none.
 MODEL = """\
@@ -43,7 +43,7 @@ from model import Net
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parallel, "CACHE_FROM", 0)
+    monkeypatch.setattr(check_files, "CACHE_FROM", 0)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "model.py").write_text(MODEL)
     (tmp_path / "src" / "train.py").write_text(TRAIN)
@@ -129,7 +129,7 @@ def test_a_baseline_knows_it(project):
 
 def test_processes_change_nothing(project, monkeypatch):
     alone = check("src")
-    monkeypatch.setattr(parallel, "POOL_FROM", 0)
+    monkeypatch.setattr(check_files, "POOL_FROM", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert check("src") == alone
 

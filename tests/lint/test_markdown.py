@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hf_ckpt.lint.fix_files import fix_bytes
-from hf_ckpt.lint.markdown import read_markdown
-from hf_ckpt.lint.session import check_bytes
-from hf_ckpt.lint.settings import Settings
+from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.project.settings import Settings
+from hf_ckpt.lint.sources.markdown import read_markdown
 from test_cli import lint
 
 CODE = "from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(f, x)\n"

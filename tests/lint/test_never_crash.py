@@ -10,13 +10,13 @@ import random
 from importlib.util import find_spec
 
 import pytest
-from hf_ckpt.lint.catalogue import all_rules
-from hf_ckpt.lint.fix_files import fix_bytes
-from hf_ckpt.lint.output import render
-from hf_ckpt.lint.report import build_report
-from hf_ckpt.lint.session import check_bytes
-from hf_ckpt.lint.settings import Settings
-from hf_ckpt.lint.source import split_lines
+from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.catalogue.rules import all_rules
+from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.output.formats import render
+from hf_ckpt.lint.output.report import build_report
+from hf_ckpt.lint.project.settings import Settings
+from hf_ckpt.lint.sources.source import split_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

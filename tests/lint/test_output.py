@@ -7,8 +7,8 @@ from importlib import resources
 import jsonschema
 import pytest
 from hf_ckpt.lint.finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
-from hf_ckpt.lint.output import formats, render
-from hf_ckpt.lint.report import Report
+from hf_ckpt.lint.output.formats import formats, render
+from hf_ckpt.lint.output.report import Report
 
 TEXT = """\
 from torch.utils.checkpoint import checkpoint

@@ -4,11 +4,11 @@ import os
 from importlib.util import find_spec
 
 import pytest
-from hf_ckpt.lint import check as core
-from hf_ckpt.lint.catalogue import all_rules
+from hf_ckpt.lint.analysis import check_text as core
+from hf_ckpt.lint.catalogue.rules import all_rules
+from hf_ckpt.lint.prefilter.file_gate import gate, may_have_findings
+from hf_ckpt.lint.project.settings import Settings
 from hf_ckpt.lint.rules import load_rules
-from hf_ckpt.lint.settings import Settings
-from hf_ckpt.lint.sift import may_have_findings, sift
 
 #: Packages whose sources are real uses of the libraries the rules know.
 PACKAGES = ("accelerate", "peft", "trl")
@@ -117,5 +117,5 @@ def test_patching_counts_where_the_layers_of_a_model_are_read(read, counts):
 def test_a_configuration_stands_for_a_program_with_arguments(tmp_path):
     text = b"gradient_checkpointing_kwargs:\n  use_reentrant: 'no'\n"
     settings = Settings(root=str(tmp_path))
-    assert sift("args.yaml", text, settings).needed
-    assert not sift("args.py", text, settings).needed
+    assert gate("args.yaml", text, settings).needed
+    assert not gate("args.py", text, settings).needed

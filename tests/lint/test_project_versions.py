@@ -1,5 +1,5 @@
 import pytest
-from hf_ckpt.lint.project_versions import project_ranges, versions_of
+from hf_ckpt.lint.project.library_versions import project_ranges, versions_of
 
 
 def ranges(folder, text="", **files):

@@ -6,7 +6,7 @@ import re
 import textwrap
 
 import pytest
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.facts.program import read_program
 from hf_ckpt.lint.model.events import Checkpoint, HfEnable, TrainerArgs, TrainerBuild
 from hf_ckpt.lint.model.hf import args_of, is_enabled, overriding_trainer, trainer_reentrant

@@ -1,5 +1,5 @@
 import pytest
-from hf_ckpt.lint.settings import Settings, SettingsError, describe, find_settings, load_settings
+from hf_ckpt.lint.project.settings import Settings, SettingsError, describe, find_settings, load_settings
 
 
 def write(path, text):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hf_ckpt.lint.source import split_lines
+from hf_ckpt.lint.sources.source import split_lines
 
 #: Heavy, or only needed once something was found.
 FORBIDDEN = {
@@ -36,7 +36,7 @@ def test_a_clean_file_imports_only_what_it_needs(tmp_path, text):
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{PATH_FINDERS}{code}"]
     process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = set(split_lines(process.stdout))
-    assert "hf_ckpt.lint.session" in loaded
+    assert "hf_ckpt.lint.analysis.check_file" in loaded
     assert not loaded & FORBIDDEN
     if text is NO_API:
         assert not loaded & {"ast", "hf_ckpt.lint.rules", "hf_ckpt.lint.model.events"}

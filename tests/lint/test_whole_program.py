@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.facts.local import LocalModule
-from hf_ckpt.lint.local_modules import LocalModules, unchanged
+from hf_ckpt.lint.project.local_modules import LocalModules, unchanged
 
 MODEL = """
     import torch.nn as nn

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hf_ckpt.lint.check import check_source
+from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.rules import load_rules
 
 FOLDER = Path(__file__).parents[2] / "examples" / "mistakes"

@@ -1,0 +1,1 @@
+"""From bytes to findings: one text, one file, many files, many files as one project."""

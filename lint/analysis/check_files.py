@@ -1,0 +1,143 @@
+"""Many files: what is known already is looked up, one process checks few, several check many.
+
+Results always come in the order of the files, and are the same whatever was chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..prefilter.file_gate import gate
+from .check_file import FileResult, check_bytes, check_path
+from .garbage import collection_paused
+
+if TYPE_CHECKING:
+    from ..project.settings import Settings
+    from .cache import Cache
+
+#: Bytes of text that must be parsed from which on a pool of processes pays for its start (about 100 ms).
+POOL_FROM = 2_000_000
+#: Number of files from which on looking up old results pays for reading and writing them.
+CACHE_FROM = 50
+
+
+class Job(NamedTuple):
+    """A file to check."""
+
+    path: str
+    settings: Settings
+
+
+class _Candidate(NamedTuple):
+    """A file that has to be analysed."""
+
+    position: int
+    job: Job
+    data: bytes
+    key: str
+
+
+def check_paths(jobs: list[Job], cache_folder: str | None = None) -> list[FileResult]:
+    """Check each file, as a part of the runs that the others start.
+
+    With ``cache_folder``, what was found there before is not looked for again.
+    """
+    results = _check_each(jobs, cache_folder)
+    if any(result.elsewhere for result in results):
+        from .cross_file import merge_cross_file
+
+        return merge_cross_file(jobs, results)
+    return results
+
+
+def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
+    reported = frozenset(os.path.abspath(job.path) for job in jobs)
+    cache = _open_cache(cache_folder) if cache_folder is not None and len(jobs) >= CACHE_FROM else None
+    results: list[FileResult] = []
+    candidates: list[_Candidate] = []
+    for job in jobs:
+        try:
+            with open(job.path, "rb") as file:
+                data = file.read()
+        except OSError as error:
+            results.append(FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}"))
+            continue
+        key = cache.key(job.path, data, job.settings) if cache else ""
+        result = cache.get(key, job.path, reported) if cache else None
+        if result is None:
+            gated = gate(job.path, data, job.settings)
+            result = FileResult(job.path, consulted=gated.consulted)
+            if gated.needed or job.settings.runs:
+                candidates.append(_Candidate(len(results), job, data, key))
+            elif cache:
+                cache.put(key, result, reported)
+        results.append(result)
+    for candidate, result in zip(candidates, _analyse(candidates, reported), strict=True):
+        results[candidate.position] = result
+        if cache:
+            cache.put(candidate.key, result, reported)
+    if cache:
+        cache.save()
+    return results
+
+
+def _open_cache(folder: str) -> Cache:
+    from .cache import Cache
+
+    return Cache(folder)
+
+
+def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[FileResult]:
+    processes = min(os.cpu_count() or 1, len(candidates))
+    if processes < 2 or sum(len(candidate.data) for candidate in candidates) < POOL_FROM:
+        with collection_paused() as pause:
+            results = []
+            for _, job, data, _ in candidates:
+                results.append(check_bytes(job.path, data, job.settings, reported))
+                pause.analysed(len(data))
+            return results
+    import multiprocessing
+
+    # A fork starts ten times faster, but only Linux's is safe beside system libraries that use threads.
+    method = "fork" if sys.platform == "linux" else "spawn"
+    jobs = [candidate.job for candidate in candidates]
+    if method == "fork":
+        _import_for_workers()
+    with multiprocessing.get_context(method).Pool(processes, _start_worker, (reported,)) as pool:
+        return pool.starmap(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
+
+
+def _import_for_workers() -> None:
+    """Import once what each of them would import."""
+    from ..facts import program  # noqa: F401
+    from ..model import run, versions  # noqa: F401
+    from ..project import local_modules  # noqa: F401
+    from ..rules import load_rules
+
+    load_rules()
+
+
+#: Of a worker: the files that are checked in this run, sent once and not with every file.
+_reported: frozenset[str] = frozenset()
+#: Of a worker: from its start to its end.
+_pause = collection_paused()
+
+
+def _start_worker(reported: frozenset[str]) -> None:
+    import gc
+    import signal
+
+    # Interrupts are left to the parent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    global _reported
+    _reported = reported
+    gc.freeze()
+    _pause.__enter__()
+
+
+def _check_in_worker(path: str, settings: Settings) -> FileResult:
+    result = check_path(path, settings, _reported)
+    _pause.analysed(os.path.getsize(path) if os.path.exists(path) else 0)
+    return result

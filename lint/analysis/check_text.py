@@ -1,0 +1,98 @@
+"""From text to findings: prefilter, facts, events, rules, confirmation. Pure: nothing is read from disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..prefilter.candidates import candidates, mentions_api
+from ..prefilter.file_gate import starts_run
+from .garbage import collection_paused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..facts.local import FindModule
+    from ..facts.walk import Program
+    from ..finding import Finding
+    from ..model.report import Report
+    from ..rules import Rule
+
+__all__ = ["check_source", "mentions_api"]
+
+
+def check_source(
+    text: str,
+    filename: str = "<string>",
+    *,
+    select: Callable[[str], bool] | None = None,
+    versions: Mapping[str, str] | None = None,
+    find_module: FindModule | None = None,
+    reported: Callable[[str], bool] | None = None,
+) -> list[Finding]:
+    """The findings in Python source ``text``, sorted by place; one finding when it is no Python.
+
+    ``select`` tells for a code whether its rule runs (default: every rule that is on by default); ``versions`` maps a
+    library to the range it is used in, as in ``{"transformers": ">=5.0"}``; ``find_module`` gives the project's modules
+    that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
+    whether findings that lie in it, but belong to the run of this text, are wanted (default: none).
+    """
+    rules = candidates(text, select is not None)
+    if not rules and (find_module is None or not starts_run(text)):
+        return []
+    with collection_paused():
+        return _check(text, filename, rules, select, versions, find_module, reported or _nowhere_else)
+
+
+def _nowhere_else(imported: str) -> bool:
+    return False
+
+
+def _check(
+    text: str,
+    filename: str,
+    rules: list[Rule],
+    select: Callable[[str], bool] | None,
+    versions: Mapping[str, str] | None,
+    find_module: FindModule | None,
+    reported: Callable[[str], bool],
+) -> list[Finding]:
+    from ..facts.program import read_program
+    from ..model.run import Run
+    from ..model.versions import Versions
+
+    try:
+        program = read_program(text, filename, find_module)
+    except SyntaxError as error:
+        return [_unparsable(error, filename)]
+    run = Run(program, Versions(versions or {}))
+    if program.texts:
+        # What makes a rule speak may stand in a module that the file imports.
+        rules = candidates("\n".join((text, *program.texts.values())), select is not None)
+    admitted = [rule for rule in rules if run.versions.admit(rule.versions)]
+    wanted = [rule for rule in admitted if (rule.default if select is None else select(rule.code))]
+    return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, reported)
+
+
+def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, reported: Callable[[str], bool]) -> list[Finding]:
+    wanted = [(rule, report) for rule, report in proposed if _is_wanted(report, reported)]
+    if not wanted:
+        return []
+    # libcst takes longer to import than a clean file to check.
+    from .confirm import confirm
+
+    return confirm(wanted, program)
+
+
+def _is_wanted(report: Report, reported: Callable[[str], bool]) -> bool:
+    from ..facts.origin import origin
+
+    imported = origin(report.node)
+    return imported is None or reported(imported)
+
+
+def _unparsable(error: SyntaxError, filename: str) -> Finding:
+    from ..finding import Finding, Severity, Span
+
+    line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+    message = f"not valid Python ({error.msg}), so nothing in this file was checked"
+    return Finding("CKPT903", "unparsable-file", Severity.ERROR, message, filename, Span(line, column, line, column))

@@ -1,0 +1,97 @@
+"""The last word before a report becomes a finding: what it is about must stand in the libcst tree.
+
+libcst cannot read all that is Python. There the place that Python itself tells must do, and no fix is offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from ..facts.origin import origin, setting_span
+from ..finding import Finding, Note, Span
+from ..fix.build import build
+from ..fix.places import Places
+from ..fix.tree import Tree
+from ..model.report import Remark
+
+if TYPE_CHECKING:
+    import ast
+
+    from ..facts.walk import Program
+    from ..model.report import Report
+    from ..rules import Rule
+
+
+def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Finding]:
+    """The findings of ``proposed`` that the tree of their file confirms, one a rule and place, sorted by place."""
+    trees = _Trees(program)
+    found: dict[tuple[str, str, Span], Finding] = {}
+    for rule, report in proposed:
+        tree = trees.of(origin(report.node))
+        place = tree.place(report.node)
+        if place is not None:
+            finding = _finding(rule, report, trees, tree, place)
+            found.setdefault((rule.code, finding.filename, finding.span), finding)
+    return sorted(found.values(), key=lambda finding: (finding.filename, finding.span, finding.code))
+
+
+class _Trees:
+    """The libcst trees of a program's files, each parsed when it is first needed; Places where libcst cannot."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._parsed: dict[str | None, Tree | Places] = {}
+
+    def of(self, filename: str | None) -> Tree | Places:
+        if filename not in self._parsed:
+            text = self.program.text if filename is None else self.program.texts[filename]
+            try:
+                self._parsed[filename] = Tree(text, filename)
+            except cst.ParserSyntaxError:
+                self._parsed[filename] = Places(text, filename)
+        return self._parsed[filename]
+
+    def name(self, tree: Tree | Places) -> str:
+        return tree.filename or self.program.filename
+
+    def note(self, remark: Remark) -> Note:
+        place = setting_span(remark.node)
+        if place is not None:
+            return Note(origin(remark.node) or self.program.filename, place, remark.text)
+        tree = self.of(origin(remark.node))
+        place = tree.place(remark.node)
+        if place is not None:
+            return Note(self.name(tree), place, remark.text)
+        line = getattr(remark.node, "lineno", 1)
+        return Note(origin(remark.node) or self.program.filename, Span(line, 1, line, 1), remark.text)
+
+
+def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree | Places, place: Span) -> Finding:
+    notes = tuple(trees.note(remark) for remark in report.notes)
+    if tree.filename is not None and all(note.filename != trees.program.filename for note in notes):
+        notes = (*notes, trees.note(Remark(_entrance(report.node, trees.program), "this run comes to it from here")))
+    versions = report.versions or ", ".join(f"{library}{spec}" for library, spec in rule.versions.items()) or None
+    return Finding(
+        rule.code,
+        rule.name,
+        report.severity or rule.severity,
+        report.message,
+        trees.name(tree),
+        place,
+        notes,
+        build(report.fix, tree) if report.fix is not None and isinstance(tree, Tree) else None,
+        versions,
+    )
+
+
+def _entrance(node: ast.AST, program: Program) -> ast.AST:
+    """Where the checked file comes to ``node`` of a module: the call that leads there, or else the import."""
+    for call in program.calls:
+        if call.node is node and call.place.stack and origin(call.place.stack[0]) is None:
+            return call.place.stack[0]
+    filename = origin(node)
+    modules = (module for module in program.modules.values() if module is not None)
+    found = (module.node for module in modules if origin(module.scope.node) == filename and module.node is not None)
+    return next(found, program.tree)

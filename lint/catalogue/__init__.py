@@ -1,0 +1,1 @@
+"""The rules as data for their users: codes, names and pages."""

@@ -1,0 +1,1 @@
+"""The language server: diagnostics and quick fixes in the editor."""

@@ -1,0 +1,1 @@
+"""``ckpt-lint explain``: which checkpointing holds in a run, line by line."""

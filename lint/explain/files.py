@@ -1,0 +1,127 @@
+"""Files to explanations, printed; a file that cannot be read or parsed is one line, the others go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..output.print_report import CLEAN, FAILURE
+from ..project.library_versions import versions_of
+from ..project.local_modules import LocalModules
+from ..project.settings import SettingsError, find_settings
+from ..sources.source import SourceError, read_source
+from .run import explain, explain_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..sources.notebook import Notebook
+    from .state import Explanation, Verdict, Where
+
+
+def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, ...] = ()) -> int:
+    """Print the explanation of each file, run with ``configs``, and return the exit status."""
+    explained: list[tuple[Explanation, Notebook | None]] = []
+    status = CLEAN
+    for path in paths:
+        try:
+            explained.append(_explain_file(path, configs))
+        except (OSError, SourceError, SettingsError) as error:
+            print(f"error: {path}: {error}", file=sys.stderr)
+            status = FAILURE
+        except SyntaxError as error:
+            print(f"error: {path}:{error.lineno}: not valid Python ({error.msg})", file=sys.stderr)
+            status = FAILURE
+    if output_format == "json":
+        import json
+
+        print(json.dumps([as_record(explanation, notebook) for explanation, notebook in explained], indent=2))
+    else:
+        print("\n\n".join(as_text(explanation, notebook) for explanation, notebook in explained))
+    return status
+
+
+def _explain_file(path: str, configs: tuple[str, ...]) -> tuple[Explanation, Notebook | None]:
+    with open(path, "rb") as file:
+        source = read_source(path, file.read())
+    settings = find_settings(os.path.dirname(path) or ".", {})
+    versions = {**versions_of(source.text, path), **dict(settings.versions)}
+    if configs:
+        from ..configs.check import read_run
+        from ..configs.runs import RunFiles
+
+        return explain_program(read_run(source, RunFiles(path, configs)).program, versions), source.notebook
+    return explain(source.text, path, versions, LocalModules(path)), source.notebook
+
+
+def as_text(explanation: Explanation, notebook: Notebook | None = None) -> str:
+    """The explanation for people: line by line, then what holds."""
+    name = explanation.filename
+    if not explanation.steps:
+        return f"{name}: nothing in this file has to do with activation checkpointing."
+    places = [_short(step.where, notebook) for step in explanation.steps]
+    width = max(map(len, places))
+    parts = [f"{name}\n"]
+    for place, step in zip(places, explanation.steps, strict=True):
+        parts.append(f"  {place:>{width}} | {step.code}\n  {'':>{width}} = {step.effect}\n")
+    parts += [_verdict_text(name, verdict, notebook) for verdict in explanation.verdicts]
+    return "\n".join(parts)
+
+
+def _verdict_text(name: str, verdict: Verdict, notebook: Notebook | None) -> str:
+    text = f"{verdict.model}: {verdict.state}"
+    known = verdict.state.on is not None
+    if verdict.decided is not None:
+        text += f"; {'decided' if known else 'left open'} by {_long(verdict.decided, name, notebook)}"
+    if verdict.overwritten and known:
+        text += f", overwrites {', '.join(_long(where, name, notebook) for where in verdict.overwritten)}"
+    return f"{text}\n  but {verdict.caveat}" if verdict.caveat else text
+
+
+def _short(where: Where, notebook: Notebook | None) -> str:
+    cell, row = _cell_and_row(where, notebook)
+    file = f"{where.file}:" if where.file is not None else ""
+    return f"{file}{row}" if cell is None else f"cell {cell}:{row}"
+
+
+def _long(where: Where, name: str, notebook: Notebook | None) -> str:
+    short = _short(where, notebook)
+    return short if where.file is not None else f"{name}:{short}"
+
+
+def _cell_and_row(where: Where, notebook: Notebook | None) -> tuple[int | None, int]:
+    """A line of the analysed text as the user counts it: within its cell in a notebook."""
+    if notebook is None or where.file is not None:
+        return None, where.line
+    from ..sources.notebook import cell_at
+
+    cell = cell_at(notebook, where.line)
+    return cell.number, where.line - cell.start
+
+
+def as_record(explanation: Explanation, notebook: Notebook | None = None) -> dict[str, Any]:
+    """The explanation as a JSON object."""
+
+    def place(where: Where) -> dict[str, Any]:
+        cell, row = _cell_and_row(where, notebook)
+        return {"filename": where.file or explanation.filename, "cell": cell, "row": row}
+
+    return {
+        "filename": explanation.filename,
+        "steps": [
+            {"location": place(step.where), "code": step.code, "effect": step.effect} for step in explanation.steps
+        ],
+        "models": [
+            {
+                "model": verdict.model,
+                "on": verdict.state.on,
+                "reentrant": verdict.state.reentrant,
+                "state": str(verdict.state),
+                "caveat": verdict.caveat or None,
+                "decided": None if verdict.decided is None else place(verdict.decided),
+                "overwritten": [place(where) for where in verdict.overwritten],
+            }
+            for verdict in explanation.verdicts
+        ],
+    }

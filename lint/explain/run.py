@@ -1,0 +1,220 @@
+"""``ckpt-lint explain``: the checkpointing that will really hold in a run, and which line decides it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..facts.origin import origin
+from ..facts.program import read_program
+from ..facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
+from ..model import events as e
+from ..model.hf import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
+from ..model.modes import Modes
+from ..model.run import Run
+from ..model.types import class_names, is_hf_model, unwrapped
+from ..model.variant import hf_kwargs_reentrant
+from ..model.versions import Versions
+from .state import Explanation, Model, State, Step, Where, variant
+from .wording import Asked, asked, code, condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..facts.calls import Call
+    from ..facts.local import FindModule
+    from ..facts.values import Value
+    from ..facts.walk import Program
+
+_FSDP_PLUGIN = "accelerate.FullyShardedDataParallelPlugin"
+_ASKS = "asks the Trainer for: "
+_WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
+_EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
+
+
+def explain(
+    text: str, filename: str, versions: Mapping[str, str], find_module: FindModule | None = None
+) -> Explanation:
+    """What every line of ``text`` does to checkpointing, in program order, and what holds in the end.
+
+    ``find_module`` gives the project's modules that it imports. Raises SyntaxError.
+    """
+    return explain_program(read_program(text, filename, find_module), versions)
+
+
+def explain_program(program: Program, versions: Mapping[str, str]) -> Explanation:
+    """The same for a script that was read already, together with the configurations it runs with."""
+    run = Run(program, Versions(versions))
+    story = _Story(run)
+    for order, event in sorted(_moments(run), key=lambda moment: moment[0]):
+        story.tell(order, event)
+    steps = [*story.steps, *_writes(run)]
+    unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
+    verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
+    return Explanation(program.filename, tuple(unique), verdicts)
+
+
+def _moments(run: Run) -> Iterator[tuple[int, e.Event | Call]]:
+    """What happens in the run, by its order: events, and the calls of accelerate that wrap layers."""
+    yield from ((event.order, event) for event in run.events)
+    wrapping = [call for call in run.calls_to(_FSDP_PLUGIN) if _checkpoints(call.keyword("activation_checkpointing"))]
+    for call in run.method_calls("prepare") if wrapping else ():
+        if "accelerate.Accelerator" in class_names(call.receiver):
+            yield call.order, call
+    yield from ((call.order, call) for call in wrapping)
+
+
+def _checkpoints(switch: Value) -> bool:
+    return equals(switch, True, "true") is True
+
+
+class _Story:
+    """The run, told event by event."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.models: list[Model] = []
+        self.steps: list[tuple[int, Step]] = []
+        self._plugin: ast.AST | None = None
+
+    def tell(self, order: int, event: e.Event | Call) -> None:
+        """Note what ``event`` does."""
+        effect = self._effect(event)
+        if effect:
+            self.steps.append((order, _step(event.node, effect)))
+
+    def _effect(self, event: e.Event | Call) -> str:
+        place, when = _where(event.node), condition(event.place)
+        match event:
+            case e.HfEnable():
+                state = State(True, enable_reentrant(self.run, event))
+                return self._model(event.model, event.node).change(place, state, when)
+            case e.HfDisable():
+                return self._model(event.model, event.node).change(place, State(False), when)
+            case e.KbitPrepare():
+                return self._model(event.model, event.node).change(place, _prepared(event), when)
+            case e.TrainerArgs():
+                return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
+            case e.TrainerBuild():
+                return self._train(event, when)
+            case e.ApplyCheckpointing():
+                changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
+                return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"
+            case e.CheckpointWrap():
+                return _under(when, f"wraps a module, {variant(event.reentrant)}")
+            case e.Checkpointing():
+                return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
+            case e.Event():
+                return ""
+        return self._accelerate(event, when)
+
+    def _accelerate(self, call: Call, when: str) -> str:
+        if call.method != "prepare":
+            self._plugin = call.node
+            return _under(when, f"asks accelerate for: {_WRAPPED}")
+        models = [value for value in call.args if _is_model(value)]
+        for value in models:
+            self._model(value, call.node).change(_where(self._plugin or call.node), State(True, False), when)
+        return _WRAPPED if models else ""
+
+    def _train(self, trainer: e.TrainerBuild, when: str) -> str:
+        model = self._model(trainer.model, trainer.node)
+        known = [(args, value) for value in options(trainer.args) if (args := args_of(value)) is not None]
+        if len(known) < len(options(trainer.args)):
+            model.change(_where(trainer.node), State(None), "")
+            return "what it turns on is not known: its arguments do not come from this file"
+        wishes = [(args, asked(self.run, args, value)) for args, value in known]
+        # What a parser fills is no call of the class, so it has no step of its own yet.
+        parsed = [
+            (args.order, _step(args.node, f"{_ASKS}{wanted.state}")) for args, wanted in wishes if wanted.is_option
+        ]
+        self.steps += parsed
+        args, wanted = wishes[0]
+        if any(other.state != wanted.state for _, other in wishes):
+            wanted = Asked(State(None))
+        wrapping = _wraps_layers(args)
+        if wrapping is not None:
+            model.change(_where(wrapping), State(True, False), when)
+            return f"{_WRAPPED} (from {_words(wrapping)})"
+        if wanted.state.on is False:
+            return f"leaves the model as it is: {model.state}"
+        replaced = "; replaces what was asked for before" if model.history and wanted.state.on else ""
+        said = model.change(_where(args.node), wanted.or_else(model.state), when)
+        return f"{said} (from {_words(args.node)}){replaced}"
+
+    def _model(self, value: Value, node: ast.Call) -> Model:
+        inner = unwrapped(value)
+        for model in self.models:
+            if same(inner, model.value):
+                return model
+        self.models.append(Model(inner, _name(node)))
+        return self.models[-1]
+
+
+def _prepared(event: e.KbitPrepare) -> State:
+    enables = True if is_absent(event.enables) else truth(event.enables)
+    # It passes a dict of its own even when none is given, and an empty one means torch's default.
+    return State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
+
+
+def _wraps_layers(args: e.TrainerArgs) -> ast.AST | None:
+    """What in the FSDP settings of the Trainer makes accelerate wrap the layers; None when nothing does."""
+    settings = args.call.keyword("fsdp_config")
+    names = ("activation_checkpointing", "fsdp_activation_checkpointing")
+    if not isinstance(settings, Dict):
+        return None
+    asking = [settings.get(name) for name in names if _checkpoints(settings.get(name))]
+    return where(asking[0], args.node) if asking else None
+
+
+def _is_model(value: Value) -> bool:
+    """Whether what accelerate prepares is a model, not an optimizer or loader."""
+    return is_hf_model(value) or "torch.nn.Module" in class_names(unwrapped(value))
+
+
+def _caveat(run: Run, model: Model) -> str:
+    """Why a model on which checkpointing is on does not use it in the training loop of the file; empty if it does."""
+    value = model.value
+    if not isinstance(value, Result) or not value.call.name.endswith(".from_pretrained"):
+        return ""
+    trains_itself = any(run.method_calls("backward")) and not any(run.of(e.TrainerBuild))
+    switched = any(run.method_calls("train")) or Modes(run, value).escapes
+    return _EVAL if trains_itself and not switched else ""
+
+
+def _writes(run: Run) -> Iterator[tuple[int, Step]]:
+    """Settings written after the arguments were built: since transformers 5.23 the old names are not read any more."""
+    for write in run.writes:
+        if write.field not in (*SWITCHES, *KWARGS) or not is_args(write.obj):
+            continue
+        old_name = write.field.startswith("gradient_")
+        dead = old_name and not run.versions.may_be("transformers", "<5.23")
+        effect = "no effect: the Trainer reads the new name only" if dead else "changes what the Trainer is asked for"
+        yield write.order, _step(write.node, effect)
+
+
+def _step(node: ast.AST, effect: str) -> Step:
+    return Step(_where(node), code(node), effect)
+
+
+def _under(when: str, effect: str) -> str:
+    return f"when {when}: {effect}" if when else effect
+
+
+def _words(node: ast.AST) -> str:
+    where = _where(node)
+    return f"line {where.line}" if where.file is None else f"{where.file}:{where.line}"
+
+
+def _where(node: ast.AST) -> Where:
+    return Where(getattr(node, "lineno", 1), origin(node))
+
+
+def _name(call: ast.Call) -> str:
+    """How the code calls the model that ``call`` is about."""
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == "model"), None)
+    if given is None and call.args and not isinstance(call.args[0], ast.Dict):
+        given = call.args[0]
+    if given is None and isinstance(call.func, ast.Attribute):
+        given = call.func.value
+    return code(given) if given is not None else "the model"

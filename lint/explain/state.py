@@ -1,0 +1,100 @@
+"""What an explanation is made of: lines and what they do, models and what holds for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..facts.values import Value
+
+UNDECIDED = "not decided in this file"
+
+
+class State(NamedTuple):
+    """Checkpointing of a model. None stands for what the file does not decide."""
+
+    on: bool | None
+    reentrant: bool | None = None
+    #: What decides where the file alone does not, in words: "on, reentrant when `args.save`, otherwise off".
+    said: str = ""
+
+    def __str__(self) -> str:
+        if self.said:
+            return self.said
+        if not self.on:
+            return "off" if self.on is False else UNDECIDED
+        return f"on, {variant(self.reentrant)}"
+
+
+def variant(reentrant: bool | None) -> str:
+    """How torch calls the variant."""
+    return {True: "reentrant", False: "non-reentrant", None: f"variant {UNDECIDED}"}[reentrant]
+
+
+class Where(NamedTuple):
+    """A line; ``file`` is None in the explained file itself, a path in a module it imports."""
+
+    line: int
+    file: str | None
+
+
+class Step(NamedTuple):
+    """A line that has to do with checkpointing, and what it does."""
+
+    where: Where
+    code: str
+    effect: str
+
+
+class Verdict(NamedTuple):
+    """What holds in the end for one model."""
+
+    model: str
+    state: State
+    #: The line that decides; None when no line does.
+    decided: Where | None
+    #: Lines whose settings are replaced.
+    overwritten: tuple[Where, ...]
+    #: Why checkpointing that is on is not used all the same; empty otherwise.
+    caveat: str = ""
+
+
+class Explanation(NamedTuple):
+    """All of a file."""
+
+    filename: str
+    steps: tuple[Step, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+class Model:
+    """A model of the run, with what happened to it so far."""
+
+    def __init__(self, value: Value, name: str) -> None:
+        self.value = value
+        self.name = name
+        self.history: list[tuple[Where, State]] = []
+
+    @property
+    def state(self) -> State:
+        """What holds now."""
+        return self.history[-1][1] if self.history else State(False)
+
+    def change(self, where: Where, state: State, condition: str) -> str:
+        """Set the state; under a ``condition`` it may also stay as it is. Returns what to say."""
+        old = self.state
+        if not condition or state == old:
+            self.history.append((where, state))
+            return str(state)
+        before = "as before" if old.said else str(old)
+        said = f"{state} when {condition}, otherwise {before}"
+        reentrant = old.reentrant if old.reentrant == state.reentrant else None
+        self.history.append((where, State(old.on if old.on == state.on else None, reentrant, said)))
+        return f"when {condition}: {state}"
+
+    def verdict(self, caveat: str) -> Verdict:
+        """What holds in the end."""
+        places = [where for where, _ in self.history]
+        last = places[-1] if places else None
+        earlier = tuple(where for where in dict.fromkeys(places[:-1]) if where != last)
+        return Verdict(self.name, self.state, last, earlier, caveat if self.state.on is not False else "")

@@ -1,0 +1,72 @@
+"""The end of a run: print the report, say what failed, choose the exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from ..analysis.check_file import FileResult
+    from ..cli.options import Options
+    from .report import Report
+
+CLEAN, FINDINGS, FAILURE = 0, 1, 2
+
+
+def finish(
+    results: list[FileResult],
+    options: Options,
+    contents: tuple[tuple[str, bytes], ...] = (),
+    fixed: int = 0,
+    stream: TextIO | None = None,
+) -> int:
+    """Print what came out of all files and return the exit status.
+
+    ``contents`` are texts that cannot be read again from disk, ``fixed`` the number of fixes applied.
+    """
+    stream = stream or sys.stdout
+    say_failures(results)
+    found = any(result.findings for result in results)
+    failed = any(result.failure for result in results)
+    if not (found or failed or fixed or options.statistics) and options.output_format in (None, "full", "concise"):
+        # The clean path: no format is loaded to say one sentence.
+        write("All checks passed!\n" if results else "", stream)
+        return CLEAN
+    from .report import build_report
+
+    report = build_report(results, contents)._replace(fixed=fixed)
+    text = _rendered(report, options, _use_color(stream))
+    write(f"{text}\n" if text else "", stream)
+    return FAILURE if failed else FINDINGS if found and not options.exit_zero else CLEAN
+
+
+def say_failures(results: list[FileResult]) -> None:
+    """One line on standard error for each file that could not be checked or fixed."""
+    for result in results:
+        if result.failure:
+            print(f"error: {result.failure}", file=sys.stderr)
+
+
+def _rendered(report: Report, options: Options, color: bool) -> str:
+    if options.statistics:
+        from .statistics import render_statistics
+
+        return render_statistics(report, as_json=options.output_format == "json")
+    from .formats import DEFAULT_FORMAT, render
+
+    return render(report, options.output_format or DEFAULT_FORMAT, color)
+
+
+def _use_color(stream: TextIO) -> bool:
+    """Colours on a terminal, unless ``NO_COLOR`` is set; ``FORCE_COLOR`` everywhere (the two common conventions)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def write(text: str, stream: TextIO | None = None) -> None:
+    """Print ``text`` as it is, at once."""
+    stream = stream or sys.stdout
+    stream.write(text)
+    stream.flush()

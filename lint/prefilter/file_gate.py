@@ -1,0 +1,149 @@
+"""Which files must be analysed: a search through their text, far cheaper than parsing."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..configs import PROGRAM, is_settings
+from ..facts.local import is_worth_reading
+from ..facts.naming import from_outside, is_library
+from ..sources.source import MARKDOWN_SUFFIXES, UTF_16
+from . import triggers
+from .rule_files import rule_files
+from .words import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..facts.local import FindModule, LocalModule
+    from ..project.settings import Settings
+
+#: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.
+STARTS = (
+    "Trainer(",
+    ".backward(",
+    "FullyShardedDataParallel",
+    "fully_shard",
+    "DistributedDataParallel",
+    "get_peft_model",
+    "functional_call",
+    "torch.compile(",
+    ".generate(",
+    ".eval(",
+    "sdpa_kernel",
+    "__main__",
+)
+_STARTS = tuple(word.encode() for word in STARTS)
+_IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))"
+_NAME = rb"([.\w]+|\*)(?:[ \t]+as[ \t]+\w+)?"
+
+
+class GateResult(NamedTuple):
+    """Whether a file must be analysed, and the other files that answer depends on (``LocalModules.consulted``)."""
+
+    needed: bool
+    consulted: tuple[tuple[str, str | None], ...] = ()
+
+
+def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
+    """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
+    every = settings.select is not None
+    if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
+        return GateResult(True)
+    if (data.startswith(UTF_16) or filename.endswith(".ipynb")) and _is_unreadable(filename, data):
+        return GateResult(True)
+    if not any(word in data for word in _STARTS):
+        return GateResult(False)
+    from ..project.local_modules import LocalModules
+
+    find = LocalModules(filename)
+    texts = list(_texts(data, find))
+    needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)), every)
+    return GateResult(needed, tuple(find.consulted.items()))
+
+
+def _is_unreadable(filename: str, data: bytes) -> bool:
+    """Whether the beginning and the end of ``data`` look like no Python or no notebook; reading it must decide."""
+    if filename.endswith(".ipynb"):
+        return not data[-100:].rstrip().endswith(b"}") or re.search(rb'"cells"\s*:\s*\[', data) is None
+    # The other kinds of files may well be written like that.
+    return not is_settings(filename) and not filename.endswith(MARKDOWN_SUFFIXES)
+
+
+def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
+    """The modules that ``data`` imports, and of a package those that it takes the imported names from."""
+    for imported in _imports(data):
+        for name, module in _modules(imported, find):
+            text = module.text.encode()
+            if is_worth_reading(module.text):
+                yield text
+            if module.filename.endswith("__init__.py"):
+                handed_on = [inner for inner in _imports(text) if _shares(imported.names, inner.names)]
+                inner_modules = {from_outside(name, inner.source): None for inner in handed_on}
+                held = [inner.text for inner in map(find, inner_modules) if inner is not None]
+                yield from (inner.encode() for inner in held if is_worth_reading(inner))
+
+
+def may_have_findings(data: bytes, every: bool = True) -> bool:
+    """The prefilter: False only when no rule can have anything to say about ``data`` alone.
+
+    ``every`` counts the rules too that are off by default.
+    """
+    # Triggers and codes are ASCII, which is the same in every encoding Python reads.
+    text = data.decode("latin-1")
+    if names_us(text):
+        return True
+    if rule_files() != triggers.FILES:
+        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
+        from ..analysis.check_text import mentions_api
+
+        return mentions_api(text)
+    words = Words(text)
+    return any(words.contains(trigger) for trigger in (triggers.ALL if every else triggers.ON))
+
+
+def names_us(text: str) -> bool:
+    """Whether a comment in ``text`` may name one of our codes."""
+    return "ckpt-lint:" in text or ("noqa" in text and "CKPT" in text)
+
+
+def starts_run(text: str) -> bool:
+    """Whether ``text`` may use modules in a way that makes a mistake of what they hold."""
+    return any(word in text for word in STARTS)
+
+
+def _modules(imported: _Import, find: FindModule) -> Iterator[tuple[str, LocalModule]]:
+    """What the statement names that is a module of the project: its source, or modules in that package."""
+    if is_library(imported.source):
+        return
+    separator = "" if imported.source.endswith(".") else "."
+    inner = [f"{imported.source}{separator}{name}" for name in imported.names if name != "*"]
+    holder = find(imported.source) if imported.source.strip(".") else None
+    if holder is not None:
+        yield imported.source, holder
+    if holder is None or holder.filename.endswith("__init__.py"):
+        yield from ((name, module) for name in inner if (module := find(name)) is not None)
+
+
+def _shares(wanted: tuple[str, ...], given: tuple[str, ...]) -> bool:
+    return "*" in wanted or "*" in given or any(name in wanted for name in given)
+
+
+class _Import(NamedTuple):
+    """``from source import names``, or ``import source`` without names."""
+
+    source: str
+    names: tuple[str, ...] = ()
+
+
+def _imports(data: bytes) -> Iterator[_Import]:
+    """The import statements in Python source ``data``, as far as a search finds them."""
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    for match in re.finditer(_IMPORT, data):
+        source, names, modules = match.groups()
+        if source is None:
+            yield from (_Import(name.decode()) for name in re.findall(_NAME, modules))
+        else:
+            yield _Import(source.decode(), tuple(name.decode() for name in re.findall(_NAME, names)))

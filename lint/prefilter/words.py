@@ -1,0 +1,73 @@
+"""Looking for triggers in a text."""
+
+from __future__ import annotations
+
+import re
+
+#: A statement that imports trl, not the mention in a text or an interactive example.
+TRL = "import trl"
+#: What a word ends with that is the end of a dotted name.
+WHOLE = "\\b"
+#: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
+_IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b"
+
+
+class Words:
+    """What stands in one text; each word is looked for once, for all triggers."""
+
+    __slots__ = ("_known", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[str, bool] = {}
+
+    def contains(self, trigger: str | tuple[str, ...]) -> bool:
+        """Whether the text has ``trigger``, or all of its parts."""
+        known = self._known
+        for word in (trigger,) if isinstance(trigger, str) else trigger:
+            found = known.get(word)
+            if found is None:
+                found = known[word] = self._has(word)
+            if not found:
+                return False
+        return True
+
+    def _has(self, word: str) -> bool:
+        if word in self._text:
+            return True
+        if word.endswith(WHOLE):
+            return _has_whole(self._text, word.removesuffix(WHOLE))
+        if word == TRL:
+            return _imports(self._text, "trl")
+        # An import of the module `checkpoint` from a package `utils` counts as its dotted name.
+        imports = word == "utils.checkpoint" and "utils import" in self._text
+        return imports and re.search(_IMPORTS_CHECKPOINT, self._text) is not None
+
+
+def _has_whole(text: str, word: str) -> bool:
+    """Whether ``word`` stands in ``text`` where no dotted name goes on."""
+    end = text.find(word) + len(word)
+    while end >= len(word):
+        if end == len(text) or not (text[end].isalnum() or text[end] in "_."):
+            return True
+        end = text.find(word, end) + len(word)
+    return False
+
+
+def _imports(text: str, library: str) -> bool:
+    """Whether a line may be a statement that imports ``library``; a line of an interactive example is none."""
+    position = text.find(library)
+    while position >= 0:
+        start = max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
+        if _may_import(text, start, position):
+            return True
+        position = text.find(library, position + 1)
+    return False
+
+
+def _may_import(text: str, start: int, end: int) -> bool:
+    """Whether an import statement can have the name at ``end`` on the line from ``start``."""
+    if text.find("import", start, end) < 0 and text.find("from", start, end) < 0:
+        # `import torch, \` may stand before.
+        return text[max(start - 3, 0) : start].rstrip("\r\n").endswith("\\")
+    return not text[start:end].lstrip().startswith(">>>")

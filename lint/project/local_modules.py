@@ -1,0 +1,86 @@
+"""Finding on disk the modules of a project that a file imports."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from ..facts.local import LocalModule
+from ..sources.source import SourceError, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Larger files are data or generated.
+_LARGEST = 100_000
+
+
+class LocalModules:
+    """Finds what the names imported by the file at ``filename`` mean next to it, and remembers where it looked."""
+
+    __slots__ = ("_folder", "_top", "_unsaved", "consulted")
+
+    def __init__(self, filename: str, unsaved: Mapping[str, bytes] | None = None) -> None:
+        #: Contents that hold instead of those on disk, by absolute path.
+        self._unsaved = unsaved or {}
+        self._folder = os.path.dirname(os.path.abspath(filename))
+        self._top = _import_root(self._folder)
+        #: Every path looked at: a hash of what stood there, None for nothing.
+        self.consulted: dict[str, str | None] = {}
+
+    def __call__(self, name: str) -> LocalModule | None:
+        """The module called ``name`` in the file, leading dots included; None when it is not the project's."""
+        stripped = name.lstrip(".")
+        level = len(name) - len(stripped)
+        parts = stripped.split(".")
+        if level:
+            return self._load(os.path.join(_parent(self._folder, level - 1), *parts))
+        # A script finds its neighbours, a module of a package what its distribution holds.
+        return self._load(os.path.join(self._folder, *parts)) or self._load(os.path.join(self._top, *parts))
+
+    def _load(self, stem: str) -> LocalModule | None:
+        for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+            data = self._unsaved.get(path) or _read(path)
+            self.consulted[path] = _digest(data)
+            if data is not None:
+                try:
+                    return LocalModule(os.path.relpath(path), read_source(path, data).text)
+                except (SourceError, ValueError):
+                    return None
+        return None
+
+
+def unchanged(consulted: Mapping[str, str | None]) -> bool:
+    """Whether everything a ``LocalModules`` looked at is as it was."""
+    return all(_digest(_read(path)) == digest for path, digest in consulted.items())
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except (OSError, ValueError):
+        return None
+    return data if len(data) <= _LARGEST else None
+
+
+def _digest(data: bytes | None) -> str | None:
+    # hashlib would cost a third of what a whole file costs to check.
+    return None if data is None else f"{len(data)}-{crc32(data):08x}"
+
+
+def _import_root(folder: str) -> str:
+    """The folder from which the package that holds ``folder`` is imported."""
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            break
+        folder = above
+    return folder
+
+
+def _parent(folder: str, levels: int) -> str:
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder

@@ -1,0 +1,189 @@
+"""``[tool.ckpt-lint]`` in ``pyproject.toml``: found, read, checked and merged with the command line."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..configs.runs import RunFiles
+
+_SECTION = b"ckpt-lint"
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; ``str()`` says what is wrong, where, and what to do."""
+
+
+class Settings(NamedTuple):
+    """What decides which files are read and which findings are reported."""
+
+    #: Codes, code prefixes or names; None means every rule that is on by default.
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    #: Pairs of a path pattern and what to ignore in files that match it.
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = ()
+    #: Excludes hold for files named on the command line too.
+    force_exclude: bool = False
+    #: Folders are searched for Markdown too; a document that is named is read anyway.
+    markdown: bool = False
+    #: What git ignores is not looked at in folders.
+    respect_gitignore: bool = True
+    #: Library to version range, as in ``{"transformers": ">=5.23"}``.
+    versions: tuple[tuple[str, str], ...] = ()
+    #: The directory that patterns are relative to.
+    root: str = "."
+    #: The file the settings were read from; None for the defaults.
+    origin: str | None = None
+    #: The runs that the file belongs to: not a setting of the project, but said on the command line.
+    runs: tuple[RunFiles, ...] = ()
+
+
+_CLAUSE = r"(?:[<>]=?|[!=~]=|===)\s*[0-9][\w.*+!-]*"
+#: Clauses with commas between; nothing, or a star, for any version.
+_RANGE = rf"\*?|{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*,?"
+#: The keys of the section and the type each must have.
+_KEYS: dict[str, str] = {
+    "select": "list",
+    "ignore": "list",
+    "exclude": "list",
+    "per-file-ignores": "lists",
+    "versions": "strings",
+    "force-exclude": "bool",
+    "markdown": "bool",
+    "respect-gitignore": "bool",
+}
+
+
+def load_settings(path: str) -> Settings:
+    """Read the settings in the TOML file ``path``: its ``[tool.ckpt-lint]``, or the whole file if it has no ``[tool]``.
+
+    Raises SettingsError.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    table = _parse(path, data)
+    tool = table.get("tool")
+    section = tool.get("ckpt-lint", {}) if isinstance(tool, dict) else table
+    if not isinstance(section, dict):
+        raise SettingsError(f"{path}: `tool.ckpt-lint` must be a table")
+    return _from_table(path, section)
+
+
+def find_settings(directory: str, known: dict[str, Settings]) -> Settings:
+    """The settings for files in ``directory``: those of the nearest ``pyproject.toml`` with our section.
+
+    ``known`` remembers the answer for every directory on the way, so each is looked at once. Raises SettingsError.
+    """
+    directory = os.path.abspath(directory)
+    found = known.get(directory)
+    if found is None:
+        path = os.path.join(directory, "pyproject.toml")
+        if _has_section(path):
+            found = load_settings(path)
+        else:
+            parent = os.path.dirname(directory)
+            found = Settings(root=os.getcwd()) if parent == directory else find_settings(parent, known)
+        known[directory] = found
+    return found
+
+
+def _has_section(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return False
+    # The TOML parser is loaded only for a file that mentions us outside a list of dependencies.
+    return _SECTION in data and b"tool" in data and "ckpt-lint" in _parse(path, data).get("tool", {})
+
+
+def _parse(path: str, data: bytes) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+
+
+def _from_table(path: str, section: dict[str, Any]) -> Settings:
+    for key, value in section.items():
+        kind = _KEYS.get(key)
+        if kind is None:
+            raise SettingsError(f"{path}: unknown key `{key}` in [tool.ckpt-lint]{_suggestion(key, _KEYS)}")
+        _check_kind(path, key, kind, value)
+    _check_ranges(path, section.get("versions", {}))
+    return Settings(
+        select=tuple(section["select"]) if "select" in section else None,
+        ignore=tuple(section.get("ignore", ())),
+        per_file_ignores=tuple((k, tuple(v)) for k, v in section.get("per-file-ignores", {}).items()),
+        exclude=tuple(section.get("exclude", ())),
+        force_exclude=section.get("force-exclude", False),
+        markdown=section.get("markdown", False),
+        respect_gitignore=section.get("respect-gitignore", True),
+        versions=tuple(section.get("versions", {}).items()),
+        root=os.path.dirname(os.path.abspath(path)),
+        origin=path,
+    )
+
+
+def _check_kind(path: str, key: str, kind: str, value: object) -> None:
+    def is_list(item: object) -> bool:
+        return isinstance(item, list) and all(isinstance(entry, str) for entry in item)
+
+    match kind:
+        case "list":
+            good, wanted = is_list(value), "a list of strings"
+        case "lists":
+            good = isinstance(value, dict) and all(map(is_list, value.values()))
+            wanted = 'a table of lists, such as {"tests/**" = ["CKPT4"]}'
+        case "strings":
+            good = isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values())
+            wanted = 'a table of version ranges, such as {transformers = ">=5.23"}'
+        case _:
+            good, wanted = isinstance(value, bool), "true or false"
+    if not good:
+        raise SettingsError(f"{path}: `{key}` in [tool.ckpt-lint] must be {wanted}, not {value!r}")
+
+
+def _check_ranges(path: str, versions: dict[str, str]) -> None:
+    import re
+
+    for library, spec in versions.items():
+        if not re.fullmatch(_RANGE, spec.strip()):
+            raise SettingsError(
+                f"{path}: `versions.{library}` in [tool.ckpt-lint] must be a version range, "
+                f'such as ">=4.40,<5" or "==4.40.*", not "{spec}"'
+            )
+
+
+def _suggestion(word: str, known: dict[str, str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(known)}"
+
+
+def describe(settings: Settings, found: Mapping[str, str]) -> str:
+    """The settings as ``--show-settings`` prints them; ``found`` are the versions said by the project's files."""
+    versions = {**found, **dict(settings.versions)}
+    rows = {
+        "read from": settings.origin or "defaults (no [tool.ckpt-lint] found)",
+        "root": settings.root,
+        "select": "default rules" if settings.select is None else ", ".join(settings.select),
+        "ignore": ", ".join(settings.ignore) or "nothing",
+        "per-file-ignores": "; ".join(f"{k}: {', '.join(v)}" for k, v in settings.per_file_ignores) or "nothing",
+        "exclude": ", ".join(settings.exclude) or "nothing beyond the defaults",
+        "force-exclude": "true" if settings.force_exclude else "false",
+        "markdown": "true" if settings.markdown else "false",
+        "respect-gitignore": "true" if settings.respect_gitignore else "false",
+        "versions": ", ".join(f"{k}{v}" for k, v in versions.items()) or "the newest: the project's files say none",
+    }
+    return "\n".join(f"{key}: {value}" for key, value in rows.items())

@@ -1,0 +1,1 @@
+"""What is read: bytes, encodings, notebooks and Markdown, to the Python text that is analysed and back."""

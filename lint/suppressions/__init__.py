@@ -1,0 +1,1 @@
+"""Comments that silence findings: read from a file, and written into it."""
