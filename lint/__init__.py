@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .analysis.check_file import InternalError as InternalError
+    from .analysis.result import InternalError as InternalError
     from .api import check_paths as check_paths
     from .api import check_source as check_source
     from .finding import Applicability as Applicability
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "check_source": ".api",
     "check_paths": ".api",
-    "InternalError": ".analysis.check_file",
+    "InternalError": ".analysis.result",
     "Settings": ".project.settings",
     "SettingsError": ".project.settings",
     **dict.fromkeys(("Applicability", "Edit", "Finding", "Fix", "Note", "Severity", "Span"), ".finding"),

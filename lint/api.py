@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .analysis.check_file import InternalError, check_text
-from .analysis.check_files import Job
+from .analysis.check_file import check_loaded
 from .analysis.check_files import check_paths as check_jobs
+from .analysis.job import Job
+from .analysis.result import InternalError
 from .project.discover import discover
 from .project.settings import Settings, find_settings
 from .sources.source import Source
@@ -37,7 +38,7 @@ def check_source(
         ignore=tuple(ignore),
         versions=tuple((versions or {}).items()),
     )
-    result = check_text(Source(filename, text), settings)
+    result = check_loaded(Source(filename, text), Job(filename, settings)).result
     if result.failure:
         raise InternalError(result.failure)
     return list(result.findings)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
-from .check_file import FileResult
+from .result import FileResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection

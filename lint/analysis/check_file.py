@@ -4,94 +4,92 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..configs import is_config, is_launch, is_settings
 from ..prefilter.file_gate import gate, names_us
-from ..sources.source import Source, SourceError, read_source
+from ..sources.error import SourceError
+from ..sources.source import Source, read_source
+from .result import Checked, FileResult, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ..facts.local import FindModule
     from ..finding import Finding, Span
+    from ..project.local_modules import LocalModules
     from ..project.settings import Settings
+    from .job import Job
 
 UNPARSABLE_CODE, UNPARSABLE_NAME = "CKPT903", "unparsable-file"
 
 
-class FileResult(NamedTuple):
-    """What came out of one file."""
-
-    filename: str
-    findings: tuple[Finding, ...] = ()
-    #: Why the file could not be checked though it is fine: a fault of ours or of the file system; None otherwise.
-    failure: str | None = None
-    #: The other files that the findings depend on, the items of ``LocalModules.consulted``.
-    consulted: tuple[tuple[str, str | None], ...] = ()
-    #: What the run that this file starts makes a mistake in modules it imports, their suppressions not applied.
-    elsewhere: tuple[Finding, ...] = ()
-
-
-class InternalError(Exception):
-    """The analysis itself failed on a file; ``str()`` is one line for the user."""
-
-
-def check_path(path: str, settings: Settings, reported: Collection[str] = ()) -> FileResult:
-    """Check the file at ``path``; the findings in modules it imports count for those in ``reported`` (absolute)."""
+def check_path(job: Job, reported: Collection[str] = ()) -> FileResult:
+    """Check the file of ``job``; the findings in modules it imports count for those in ``reported`` (absolute)."""
     try:
-        with open(path, "rb") as file:
+        with open(job.path, "rb") as file:
             data = file.read()
     except OSError as error:
-        return FileResult(path, failure=f"{path}: cannot be read: {error.strerror or error}")
-    return check_bytes(path, data, settings, reported)
+        return FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}")
+    return check_bytes(job, data, reported).result
 
 
-def check_bytes(filename: str, data: bytes, settings: Settings, reported: Collection[str] = ()) -> FileResult:
-    """Check ``data``, the content of ``filename``; positions are those a user counts (per cell in a notebook)."""
-    gated = gate(filename, data, settings)
-    if not gated.needed and not settings.runs:
-        return FileResult(filename, consulted=gated.consulted)
+def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checked:
+    """Check ``data``, the content of the file of ``job``. A failure is in the result, nothing is raised."""
+    gated = gate(job.path, data, job.settings)
+    if not gated.needed and not job.runs:
+        return Checked(FileResult(job.path, consulted=gated.consulted))
     try:
-        source = read_source(filename, data)
+        source = read_source(job.path, data)
     except SourceError as error:
-        codes = _enabled(filename, settings)
-        return FileResult(filename, (_unreadable(filename, error),) if UNPARSABLE_CODE in codes else ())
+        codes = _enabled(job.path, job.settings)
+        return Checked(FileResult(job.path, (_unreadable(job.path, error),) if UNPARSABLE_CODE in codes else ()))
     from ..project.local_modules import LocalModules
 
-    modules = LocalModules(filename)
-    result = check_text(source, settings, modules, reported)
-    return result._replace(consulted=tuple(modules.consulted.items()))
+    return check_loaded(source, job, LocalModules(job.path), reported)
 
 
-def check_text(
-    source: Source, settings: Settings, find_module: FindModule | None = None, reported: Collection[str] = ()
-) -> FileResult:
-    """Check a text that is read already; ``find_module`` gives the modules of the project that it imports."""
+def check_loaded(
+    source: Source, job: Job, modules: LocalModules | None = None, reported: Collection[str] = ()
+) -> Checked:
+    """Check a text that is read already; ``modules`` finds the modules of the project that it imports.
+
+    A failure of the analysis is in the result.
+    """
     try:
-        found = _analyse(source, settings, find_module, reported)
+        found = _analyse(source, job, modules, reported)
     except InternalError as error:
-        return FileResult(source.filename, failure=str(error))
+        return Checked(FileResult(source.filename, failure=str(error)), source)
     here = tuple(finding for finding in found if finding.filename == source.filename)
     elsewhere = tuple(finding for finding in found if finding.filename != source.filename)
-    left = _selected(source, settings, here)
-    if source.notebook is not None:
-        from ..sources.notebook import notes_to_cells, to_cell
+    if source.notebook is not None and elsewhere:
+        from ..sources.notebook import notes_to_cells
 
-        left = [to_cell(source.notebook, finding) for finding in left]
         elsewhere = tuple(notes_to_cells(source.notebook, source.filename, finding) for finding in elsewhere)
-    return FileResult(source.filename, tuple(left), elsewhere=elsewhere)
+    consulted = tuple(modules.consulted.items()) if modules is not None else ()
+    return _reported(source, job, here, FileResult(source.filename, consulted=consulted, elsewhere=elsewhere))
 
 
-def check(
-    source: Source, settings: Settings, find_module: FindModule | None = None, more: Iterable[Finding] = ()
-) -> list[Finding]:
-    """The findings of one source, selected and not suppressed, in its own coordinates. Raises InternalError.
+def with_more(checked: Checked, job: Job, more: Iterable[Finding]) -> Checked:
+    """``checked`` with what only the runs of other files show in it; nothing is analysed again."""
+    if checked.source is None:
+        return checked
+    together = {(finding.code, finding.span): finding for finding in (*more, *checked.analysed)}
+    return _reported(checked.source, job, tuple(together.values()), checked.result)
 
-    ``more`` are findings in it that only the run of another file shows.
-    """
-    found = [*_analyse(source, settings, find_module), *more]
-    return _selected(source, settings, {(finding.code, finding.span): finding for finding in reversed(found)}.values())
+
+def _reported(source: Source, job: Job, analysed: tuple[Finding, ...], result: FileResult) -> Checked:
+    """``result`` with those of ``analysed`` that are selected and not silenced by a comment."""
+    findings = tuple(_selected(source, job.settings, analysed))
+    shown = findings
+    if source.notebook is not None and findings:
+        from ..sources.notebook import to_cell
+
+        shown = tuple(to_cell(source.notebook, finding) for finding in findings)
+        # A fix that reaches into another cell is not offered.
+        pairs = zip(findings, shown, strict=True)
+        findings = tuple(finding if cell.fix is not None else finding._replace(fix=None) for finding, cell in pairs)
+    return Checked(result._replace(findings=shown), source, analysed, findings)
 
 
 def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -> list[Finding]:
@@ -118,9 +116,7 @@ def _has_selectors(settings: Settings) -> bool:
     return settings.select is not None or bool(settings.ignore or settings.per_file_ignores)
 
 
-def _analyse(
-    source: Source, settings: Settings, find_module: FindModule | None, reported: Collection[str] = ()
-) -> list[Finding]:
+def _analyse(source: Source, job: Job, find_module: FindModule | None, reported: Collection[str]) -> list[Finding]:
     from ..project.library_versions import versions_of
     from .check_text import check_source
 
@@ -128,13 +124,14 @@ def _analyse(
         return os.path.abspath(imported) in reported
 
     try:
+        settings = job.settings
         versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
         # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
         select = None if settings.select is None else _enabled(source.filename, settings).__contains__
-        if settings.runs or is_config(source.filename):
+        if job.runs or is_config(source.filename):
             from ..configs.check import check_in_runs
 
-            return check_in_runs(source, settings.runs, select, dict(settings.versions), is_reported)
+            return check_in_runs(source, job.runs, select, dict(settings.versions), is_reported)
         if is_launch(source.filename):
             return []  # by itself, as an editor gives it, it names files that nobody read
         check_it = partial(

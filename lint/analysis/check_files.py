@@ -10,24 +10,18 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..prefilter.file_gate import gate
-from .check_file import FileResult, check_bytes, check_path
+from .check_file import check_bytes, check_path
 from .garbage import collection_paused
+from .result import FileResult
 
 if TYPE_CHECKING:
-    from ..project.settings import Settings
     from .cache import Cache
+    from .job import Job
 
 #: Bytes of text that must be parsed from which on a pool of processes pays for its start (about 100 ms).
 POOL_FROM = 2_000_000
 #: Number of files from which on looking up old results pays for reading and writing them.
 CACHE_FROM = 50
-
-
-class Job(NamedTuple):
-    """A file to check."""
-
-    path: str
-    settings: Settings
 
 
 class _Candidate(NamedTuple):
@@ -69,7 +63,7 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
         if result is None:
             gated = gate(job.path, data, job.settings)
             result = FileResult(job.path, consulted=gated.consulted)
-            if gated.needed or job.settings.runs:
+            if gated.needed or job.runs:
                 candidates.append(_Candidate(len(results), job, data, key))
             elif cache:
                 cache.put(key, result, reported)
@@ -95,7 +89,7 @@ def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[Fil
         with collection_paused() as pause:
             results = []
             for _, job, data, _ in candidates:
-                results.append(check_bytes(job.path, data, job.settings, reported))
+                results.append(check_bytes(job, data, reported).result)
                 pause.analysed(len(data))
             return results
     import multiprocessing
@@ -106,7 +100,7 @@ def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[Fil
     if method == "fork":
         _import_for_workers()
     with multiprocessing.get_context(method).Pool(processes, _start_worker, (reported,)) as pool:
-        return pool.starmap(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
+        return pool.map(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
 
 
 def _import_for_workers() -> None:
@@ -137,7 +131,7 @@ def _start_worker(reported: frozenset[str]) -> None:
     _pause.__enter__()
 
 
-def _check_in_worker(path: str, settings: Settings) -> FileResult:
-    result = check_path(path, settings, _reported)
-    _pause.analysed(os.path.getsize(path) if os.path.exists(path) else 0)
+def _check_in_worker(job: Job) -> FileResult:
+    result = check_path(job, _reported)
+    _pause.analysed(os.path.getsize(job.path) if os.path.exists(job.path) else 0)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..prefilter.candidates import candidates, mentions_api
+from ..prefilter.candidates import candidates
 from ..prefilter.file_gate import starts_run
 from .garbage import collection_paused
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..finding import Finding
     from ..model.report import Report
     from ..rules import Rule
-
-__all__ = ["check_source", "mentions_api"]
 
 
 def check_source(

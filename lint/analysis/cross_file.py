@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..sources.source import SourceError, read_source
-from .check_file import FileResult, InternalError, check
+from ..sources.error import SourceError
+from ..sources.source import read_source
+from .check_file import check_loaded, with_more
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..finding import Finding
-    from .check_files import Job
+    from .job import Job
+    from .result import FileResult
 
 
 def merge_cross_file(jobs: list[Job], results: list[FileResult]) -> list[FileResult]:
@@ -55,7 +57,7 @@ def _checked_again(job: Job, result: FileResult, more: Iterable[Finding]) -> Fil
     try:
         with open(job.path, "rb") as file:
             source = read_source(job.path, file.read())
-        findings = check(source, job.settings, LocalModules(job.path), more)
-    except (OSError, SourceError, InternalError) as error:
+    except (OSError, SourceError) as error:
         return result._replace(failure=f"{job.path}: {error}")
-    return result._replace(findings=tuple(findings))
+    checked = with_more(check_loaded(source, job, LocalModules(job.path)), job, more).result
+    return result._replace(findings=checked.findings, failure=checked.failure)

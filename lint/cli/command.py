@@ -6,7 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ..analysis.check_files import Job, check_paths
+from ..analysis.check_files import check_paths
+from ..analysis.job import Job
 from ..configs import is_launch
 from ..output.print_report import CLEAN, FAILURE, FINDINGS, finish, say_failures, write
 from ..project.discover import discover
@@ -16,7 +17,7 @@ from .options import Options, settings_resolver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..analysis.check_file import FileResult
+    from ..analysis.result import FileResult
     from ..project.settings import Settings
 
     Jobs = list[Job]
@@ -86,7 +87,7 @@ def _mode(options: Options) -> Callable[[Jobs, Options], Outcome]:
 
 def _check(jobs: Jobs, options: Options) -> Outcome:
     # What is known of a file does not say which files it ran with.
-    uncached = options.no_cache or any(job.settings.runs for job in jobs)
+    uncached = options.no_cache or any(job.runs for job in jobs)
     results = check_paths(jobs, None if uncached else _CACHE_FOLDER)
     if options.baseline is not None:
         from ..project.baseline import compare
@@ -96,10 +97,10 @@ def _check(jobs: Jobs, options: Options) -> Outcome:
 
 
 def _fix(jobs: Jobs, options: Options) -> Outcome:
-    from ..fix.files import unified_diff
-    from ..fix.project import fix_all
+    from ..fix.files import rewrite_all, unified_diff
+    from ..fix.transforms import fixing
 
-    fixed = fix_all(jobs, options.unsafe_fixes, store=not options.diff)
+    fixed = rewrite_all(jobs, fixing(options.unsafe_fixes), store=not options.diff)
     results = [item.result for item in fixed]
     if not options.diff:
         return finish(results, options, fixed=sum(item.applied.total() for item in fixed)), results
@@ -110,9 +111,10 @@ def _fix(jobs: Jobs, options: Options) -> Outcome:
 
 
 def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
-    from ..fix.project import ignore_all
+    from ..fix.files import rewrite_all
+    from ..fix.transforms import ignoring
 
-    ignored = ignore_all(jobs, options.add_ignore or "")
+    ignored = rewrite_all(jobs, ignoring(options.add_ignore or ""), store=True)
     count = sum(item.applied.total() for item in ignored)
     files = sum(bool(item.applied) for item in ignored)
     print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)
@@ -122,14 +124,15 @@ def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
 
 def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> int:
     from ..analysis.check_file import check_bytes
-    from ..fix.files import fix_bytes, unified_diff
+    from ..fix.files import rewrite_bytes, unified_diff
+    from ..fix.transforms import fixing
 
     filename = options.stdin_filename or _STDIN
     data = sys.stdin.buffer.read()
-    settings = settings_for(_directory(filename))
+    job = Job(filename, settings_for(_directory(filename)))
     if not (options.fix or options.diff):
-        return finish([check_bytes(filename, data, settings)], options, ((filename, data),))
-    fixed = fix_bytes(filename, data, settings, options.unsafe_fixes)
+        return finish([check_bytes(job, data).result], options, ((filename, data),))
+    fixed = rewrite_bytes(job, data, fixing(options.unsafe_fixes))
     if options.diff:
         write(unified_diff(filename, fixed.before, fixed.after))
         return _diff_status([fixed.result], fixed.before != fixed.after, options)

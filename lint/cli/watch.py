@@ -14,7 +14,7 @@ from ..project.local_modules import unchanged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..analysis.check_file import FileResult
+    from ..analysis.result import FileResult
     from ..project.settings import Settings
 
     #: Time of change (ns) and size (bytes) by path; None for a file that is not there.

@@ -13,7 +13,9 @@ from ..prefilter.candidates import candidates
 from ..project.library_versions import versions_of
 from ..project.local_modules import LocalModules
 from ..rules import load_rules
-from ..sources.source import SourceError, line_starts, read_source
+from ..sources.error import SourceError
+from ..sources.lines import line_starts
+from ..sources.source import read_source
 from . import PROGRAM, is_config
 from .command_line import join_command_line, read_command
 from .findings import settings_findings
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from ..sources.source import Source
     from .document import Document
     from .kinds import Config
-    from .runs import RunFiles
+    from .run_files import RunFiles
 
 
 class Parts(NamedTuple):
@@ -51,7 +53,7 @@ def check_in_runs(
 
     ``reported`` tells for the file name of a module that a script imports whether findings in it are wanted.
     """
-    from .runs import RunFiles
+    from .run_files import RunFiles
 
     if is_config(source.filename):
         try:

@@ -14,7 +14,7 @@ from .shell import read_commands
 
 if TYPE_CHECKING:
     from ..facts.walk import Program
-    from .runs import RunFiles
+    from .run_files import RunFiles
     from .shell import Word
 
 _SWITCHES = ("gradient_checkpointing", "activation_checkpointing", "ddp_find_unused_parameters")

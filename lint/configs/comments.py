@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from ..sources.source import line_starts, split_lines
+from ..sources.lines import line_starts, split_lines
 from ..suppressions.comments import NOTHING, Logical, Suppressions, covered, directives, may_suppress
 from . import is_launch
 

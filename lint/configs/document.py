@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.origin import mark_setting, setting_line, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
 from ..finding import Span
-from ..sources.source import line_starts
+from ..sources.lines import line_starts
 
 if TYPE_CHECKING:
     from .nodes import Entry, Mapping, Node

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ..analysis.job import Job
 from . import is_config, is_launch
+from .run_files import RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..analysis.check_files import Job
     from ..project.settings import Settings
-
-
-class RunFiles(NamedTuple):
-    """The files of one run."""
-
-    #: The script that trains; None when there are only configurations.
-    script: str | None
-    configs: tuple[str, ...]
-    #: The launch script that starts it, and which of its commands does.
-    launch: str | None = None
-    command: int = 0
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """All of them."""
-        return tuple(file for file in (self.script, *self.configs, self.launch) if file is not None)
 
 
 def in_runs(
@@ -37,8 +22,6 @@ def in_runs(
 
     Second, a sentence for each of ``configs`` that is none.
     """
-    from ..analysis.check_files import Job
-
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}
     runs = [_renamed(run, names) for run in runs_of([job.path for job in jobs], configs)]
@@ -52,7 +35,7 @@ def _with_runs(job: Job, runs: list[RunFiles]) -> Job:
     if any(run.script is not None for run in own):
         # With the script more is known than without.
         own = tuple(run for run in own if run.script is not None)
-    return job._replace(settings=job.settings._replace(runs=own))
+    return job._replace(runs=own)
 
 
 def _is_in(path: str, runs: list[RunFiles]) -> bool:
@@ -72,7 +55,8 @@ def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
 
 def _problem(config: str) -> Iterator[str]:
     """Why a file that was named as a configuration is none, in a sentence; an invalid one is a finding."""
-    from ..sources.source import SourceError, read_source
+    from ..sources.error import SourceError
+    from ..sources.source import read_source
     from .kinds import load_kinds
     from .nodes import ConfigError
     from .reading import read_config

@@ -10,13 +10,15 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
 from ... import __version__
-from ..analysis.check_file import InternalError, check
+from ..analysis.check_file import check_loaded
+from ..analysis.job import Job
 from ..finding import Applicability, Severity, Span
 from ..fix.apply import compatible
 from ..project.library_versions import project_ranges
 from ..project.local_modules import LocalModules
 from ..project.settings import SettingsError, find_settings
-from ..sources.source import Source, split_lines
+from ..sources.lines import split_lines
+from ..sources.source import Source
 from ..suppressions.add_ignore import ignore_edits
 
 if TYPE_CHECKING:
@@ -72,13 +74,16 @@ def _check(server: LanguageServer, document: TextDocument) -> Checked:
     """The findings in the text of the editor; a failure of ours is written to its log, not shown in the text."""
     path = to_fs_path(document.uri) or document.uri
     source = Source(path, document.source)
+    project_ranges.cache_clear()
     try:
-        project_ranges.cache_clear()
-        settings = find_settings(os.path.dirname(path) or ".", {})
-        return Checked(source, tuple(check(source, settings, LocalModules(source.filename))))
-    except (InternalError, SettingsError) as error:
-        server.window_log_message(types.LogMessageParams(types.MessageType.Error, f"ckpt-lint: {error}"))
-        return Checked(source, ())
+        job = Job(path, find_settings(os.path.dirname(path) or ".", {}))
+        checked = check_loaded(source, job, LocalModules(path))
+        problem = checked.result.failure
+    except SettingsError as error:
+        checked, problem = None, str(error)
+    if problem is not None:
+        server.window_log_message(types.LogMessageParams(types.MessageType.Error, f"ckpt-lint: {problem}"))
+    return Checked(source, checked.findings if checked is not None else ())
 
 
 def _publish(server: LanguageServer, document: TextDocument) -> None:

@@ -10,7 +10,8 @@ from ..output.print_report import CLEAN, FAILURE
 from ..project.library_versions import versions_of
 from ..project.local_modules import LocalModules
 from ..project.settings import SettingsError, find_settings
-from ..sources.source import SourceError, read_source
+from ..sources.error import SourceError
+from ..sources.source import read_source
 from .run import explain, explain_program
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _explain_file(path: str, configs: tuple[str, ...]) -> tuple[Explanation, Not
     versions = {**versions_of(source.text, path), **dict(settings.versions)}
     if configs:
         from ..configs.check import read_run
-        from ..configs.runs import RunFiles
+        from ..configs.run_files import RunFiles
 
         return explain_program(read_run(source, RunFiles(path, configs)).program, versions), source.notebook
     return explain(source.text, path, versions, LocalModules(path)), source.notebook

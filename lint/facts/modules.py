@@ -86,8 +86,6 @@ def _module(walk: Walk, name: str, node: ast.AST) -> Module | None:
 
 
 def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
-    from .statements import execute
-
     program = walk.program
     assert program.find_module is not None
     found = program.find_module(name)
@@ -100,7 +98,7 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     scope = Scope(tree, None, has_walrus=":=" in found.text)
     program.importing = True
     try:
-        execute(Walk(program, scope, Place(), walk.engine), tree.body)
+        walk.engine.execute(Walk(program, scope, Place(), walk.engine), tree.body)
     finally:
         program.importing = False
     return Module(name, scope, node)

@@ -276,4 +276,4 @@ def _bind_given(walk: Walk, function: Function, call: Call, receiver: Value | No
         names[arguments.kwarg.arg] = Dict(rest, call.open_kwargs, arguments.kwarg, walk.place)
 
 
-_ENGINE = Engine(evaluate, _follow)
+_ENGINE = Engine(evaluate, _follow, execute)

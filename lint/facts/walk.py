@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .calls import Call
     from .local import FindModule
@@ -96,11 +96,13 @@ class Program:
 
 
 class Engine(NamedTuple):
-    """The two recursions of a walk, handed down so that no module needs to import its caller."""
+    """The recursions of a walk, handed down so that no module needs to import its caller."""
 
     evaluate: Callable[[Walk, ast.AST | None], Value]
     #: Walks the body of a called function of the file and gives what it returns.
     follow: Callable[[Walk, Function, Call, Value | None], Value]
+    #: Walks a block; whether control leaves it for good.
+    execute: Callable[[Walk, Sequence[ast.stmt]], bool]
 
 
 class Walk:

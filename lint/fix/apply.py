@@ -8,8 +8,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import is_config, is_launch
-from ..finding import Applicability, Edit, Finding, Fix, Span
-from ..sources.source import Source, SourceError, line_starts, newline_of, with_edits
+from ..finding import Applicability, Edit, Finding, Fix
+from ..sources.error import SourceError
+from ..sources.source import Source, with_edits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,29 +29,6 @@ class FixResult(NamedTuple):
     applied: Counter[str]
     #: Why the file was left as it was, though it has fixes; None otherwise.
     problem: str | None = None
-
-
-def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """``text`` with ``edits`` applied; they must not overlap. New lines get the line end the text uses."""
-    starts = line_starts(text)
-    newline = newline_of(text)
-    pieces: list[str] = []
-    position = 0
-    for edit in sorted(set(edits), key=lambda edit: edit.span):
-        begin, end = offsets(text, starts, edit.span)
-        content = edit.content.replace("\r\n", "\n")
-        pieces += [text[position:begin], content.replace("\n", newline) if newline != "\n" else content]
-        position = end
-    return "".join([*pieces, text[position:]])
-
-
-def offsets(text: str, starts: list[int], span: Span) -> tuple[int, int]:
-    """The character offsets of ``span``; places outside the text are moved to its end."""
-
-    def offset(line: int, column: int) -> int:
-        return min(starts[line - 1] + column - 1, len(text)) if line <= len(starts) else len(text)
-
-    return offset(span.line, span.column), offset(span.end_line, span.end_column)
 
 
 def applicable(finding: Finding, unsafe: bool) -> Fix | None:

@@ -7,8 +7,8 @@ import tokenize
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..sources.source import line_starts
-from .apply import offsets
+from ..sources.edits import offsets
+from ..sources.lines import line_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,136 +1,146 @@
-"""Fixes to files on disk: replaced atomically and completely, or left exactly as they were."""
+"""One way to rewrite files, for ``--fix`` and ``--add-ignore``: a checked file is handed on, not analysed again.
+
+In each file first what it shows by itself is changed, then what the runs of the other files show in it.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..analysis.check_file import FileResult, InternalError, check, check_bytes
+from ..analysis.check_file import check_bytes, check_loaded, with_more
+from ..analysis.cross_file import findings_from_elsewhere
+from ..analysis.result import Checked, FileResult
 from ..project.local_modules import LocalModules
-from ..sources.source import Source, SourceError, read_source
-from .apply import fix_source
+from ..sources.error import SourceError
+from ..sources.source import Source, encode, read_source
+from .replace import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+    from ..analysis.job import Job
     from ..finding import Finding
-    from ..project.settings import Settings
+    from .transforms import Recheck, Transform
 
 
-class Fixed(NamedTuple):
-    """One file after ``--fix``."""
+class Rewritten(NamedTuple):
+    """One file after its rewrite."""
 
-    #: What is left to report.
-    result: FileResult
+    #: What is left in it.
+    checked: Checked
     before: bytes
-    #: Equal to ``before`` when nothing was fixed.
+    #: Equal to ``before`` when nothing was changed.
     after: bytes
+    #: How many findings of each code were dealt with.
     applied: Counter[str]
 
+    @property
+    def result(self) -> FileResult:
+        """What is left to report."""
+        return self.checked.result
 
-def fix_bytes(filename: str, data: bytes, settings: Settings, unsafe: bool, reported: Collection[str] = ()) -> Fixed:
-    """The fixed content of ``filename`` and the findings that are left in it. Touches no disk.
 
-    Of ``reported`` modules the result says what the file makes a mistake in them.
-    """
+def rewrite_all(jobs: list[Job], transform: Transform, store: bool) -> list[Rewritten]:
+    """Rewrite each file; with ``store`` write it back. Failures are in the results, nothing is raised."""
+    reported = frozenset(os.path.abspath(job.path) for job in jobs)
+    items = [_rewrite_path(job, transform, store, reported) for job in jobs]
+    for position, news in findings_from_elsewhere([item.result for item in items]).items():
+        first = items[position]
+        again = _Project(jobs, items, position).rewritten(news, transform)
+        if store:
+            again = _stored(again, first.checked, transform)
+        items[position] = again._replace(before=first.before, applied=first.applied + again.applied)
+    return items
 
-    def check_again(source: Source) -> list[Finding]:
-        return check(source, settings, LocalModules(filename))
 
-    before = check_bytes(filename, data, settings, reported)
-    if before.failure or not any(finding.fix for finding in before.findings):
-        return Fixed(before, data, data, Counter())
+def rewrite_bytes(job: Job, data: bytes, transform: Transform, reported: Collection[str] = ()) -> Rewritten:
+    """The rewritten content of the file of ``job`` and the findings that are left in it. Touches no disk."""
+    return _rewritten(check_bytes(job, data, reported), data, transform, _recheck(job, reported))
+
+
+def _recheck(job: Job, reported: Collection[str]) -> Recheck:
+    return lambda source: check_loaded(source, job, LocalModules(job.path), reported)
+
+
+def _rewrite_path(job: Job, transform: Transform, store: bool, reported: Collection[str]) -> Rewritten:
     try:
-        outcome = fix_source(read_source(filename, data), check_again, unsafe)
-    except (SourceError, InternalError) as error:
-        return Fixed(before._replace(failure=f"{filename}: not fixed: {error}"), data, data, Counter())
-    if outcome.problem:
-        return Fixed(before._replace(failure=f"{filename}: not fixed: {outcome.problem}"), data, data, Counter())
+        with open(job.path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        result = FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}")
+        return Rewritten(Checked(result), b"", b"", Counter())
+    checked = check_bytes(job, data, reported)
+    item = _rewritten(checked, data, transform, _recheck(job, reported))
+    return _stored(item, checked, transform) if store else item
+
+
+def _rewritten(checked: Checked, data: bytes, transform: Transform, recheck: Recheck) -> Rewritten:
+    unchanged = Rewritten(checked, data, data, Counter())
+    if checked.result.failure or checked.source is None or not checked.findings:
+        return unchanged
+    outcome = transform.apply(checked, checked.source, recheck)
+    if outcome.problem is not None:
+        return _failed(unchanged, transform, outcome.problem)
     if outcome.data is None:
-        return Fixed(before, data, data, Counter())
-    return Fixed(check_bytes(filename, outcome.data, settings, reported), data, outcome.data, outcome.applied)
+        return unchanged
+    return Rewritten(outcome.checked, data, outcome.data, outcome.applied)
 
 
-def fix_path(path: str, settings: Settings, unsafe: bool, store: bool, reported: Collection[str] = ()) -> Fixed:
-    """Fix the file at ``path``; with ``store`` write it back. A failure is in the result, nothing is raised."""
+def _failed(item: Rewritten, transform: Transform, problem: object) -> Rewritten:
+    """``item`` as it was, with the cause."""
+    result = item.result._replace(failure=f"{item.result.filename}: {transform.undone}: {problem}")
+    return Rewritten(item.checked._replace(result=result), item.before, item.before, Counter())
+
+
+def _stored(item: Rewritten, before: Checked, transform: Transform) -> Rewritten:
+    """``item`` after it was written back; as the file was (``before``), with the cause, when that failed."""
+    if item.after == item.before:
+        return item
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        replace_file(item.result.filename, item.before, item.after)
     except OSError as error:
-        result = FileResult(path, failure=f"{path}: cannot be read: {error.strerror or error}")
-        return Fixed(result, b"", b"", Counter())
-    fixed = fix_bytes(path, data, settings, unsafe, reported)
-    return stored(fixed, settings, reported) if store else fixed
+        return _failed(item._replace(checked=before), transform, error)
+    return item
 
 
-def stored(fixed: Fixed, settings: Settings, reported: Collection[str] = ()) -> Fixed:
-    """``fixed`` after it was written back; as the file was, with the cause, when that failed."""
-    path = fixed.result.filename
-    if fixed.after == fixed.before:
-        return fixed
-    try:
-        replace_file(path, fixed.before, fixed.after)
-    except OSError as error:
-        unfixed = check_bytes(path, fixed.before, settings, reported)
-        return Fixed(unfixed._replace(failure=f"{path}: not fixed: {error}"), fixed.before, fixed.before, Counter())
-    return fixed
+class _Project:
+    """The file at ``position`` among the others, all as they are after their own rewrite."""
 
+    def __init__(self, jobs: list[Job], items: list[Rewritten], position: int) -> None:
+        self._job = jobs[position]
+        self._item = items[position]
+        self._path = os.path.abspath(self._job.path)
+        self._others = [(job, item.after) for job, item in zip(jobs, items, strict=True) if self._is_in(item.result)]
 
-def ignore_path(path: str, settings: Settings, reason: str, reported: Collection[str] = ()) -> Fixed:
-    """Silence the findings in the file at ``path`` by comments in it. A failure is in the result."""
-    from ..suppressions.add_ignore import add_ignores
+    def _is_in(self, result: FileResult) -> bool:
+        return any(os.path.abspath(finding.filename) == self._path for finding in result.elsewhere)
 
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        result = check_bytes(path, data, settings, reported)
-        if not result.findings:
-            return Fixed(result, data, data, Counter())
-        source = read_source(path, data)
-        after = add_ignores(source, check(source, settings, LocalModules(path)), reason)
-        left = check_bytes(path, after, settings, reported)
-        silenced = _codes(result) - _codes(left)
-        if not silenced:
-            return Fixed(result, data, data, Counter())
-        replace_file(path, data, after)
-    except (OSError, SourceError) as error:
-        return Fixed(FileResult(path, failure=f"{path}: not changed: {error}"), b"", b"", Counter())
-    return Fixed(left, data, after, silenced)
+    def rewritten(self, news: list[Finding], transform: Transform) -> Rewritten:
+        """The file after the rewrite for ``news``, which other files show in it. Touches no disk."""
+        data = self._item.after
+        unchanged = Rewritten(self._item.checked, data, data, Counter())
+        try:
+            checked = self._item.checked
+            if checked.source is None:
+                checked = self._alone(read_source(self._job.path, data))
+            return _rewritten(with_more(checked, self._job, news), data, transform, self._check)
+        except SourceError as error:
+            return _failed(unchanged, transform, error)
 
+    def _alone(self, source: Source) -> Checked:
+        return check_loaded(source, self._job, LocalModules(self._job.path))
 
-def _codes(result: FileResult) -> Counter[str]:
-    return Counter(finding.code for finding in result.findings)
+    def _check(self, source: Source) -> Checked:
+        return with_more(self._alone(source), self._job, list(self._shown_by_others(source)))
 
-
-def replace_file(path: str, before: bytes, after: bytes) -> None:
-    """Store ``after`` in ``path`` if that still holds ``before``. Raises OSError, and the file is then as it was.
-
-    The new content is written beside the file, flushed, given the file's permissions and owner, and renamed over it; a
-    symbolic link stays one.
-    """
-    target = os.path.realpath(path)
-    with open(target, "rb") as file:
-        if file.read() != before:
-            raise OSError("it changed while it was checked")
-        status = os.fstat(file.fileno())
-    handle, temporary = tempfile.mkstemp(prefix=".ckpt-lint-", dir=os.path.dirname(target))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(OSError, AttributeError):  # only root may give files away, and Windows has no owners
-            os.chown(temporary, status.st_uid, status.st_gid)
-        shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    def _shown_by_others(self, source: Source) -> Iterator[Finding]:
+        unsaved = {self._path: encode(source, source.text)}
+        for job, data in self._others:
+            other = read_source(job.path, data)
+            result = check_loaded(other, job, LocalModules(job.path, unsaved), {self._path}).result
+            yield from (finding._replace(filename=self._job.path) for finding in result.elsewhere)
 
 
 def unified_diff(filename: str, before: bytes, after: bytes) -> str:

@@ -6,7 +6,7 @@ import ast
 
 from ..facts.origin import origin
 from ..finding import Span
-from ..sources.source import split_lines
+from ..sources.lines import split_lines
 
 _PLACED = ast.stmt | ast.expr | ast.keyword | ast.arg | ast.excepthandler
 

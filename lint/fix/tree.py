@@ -10,7 +10,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ..facts.origin import origin
 from ..finding import Span
-from ..sources.source import split_lines
+from ..sources.lines import split_lines
 from .places import characters
 
 if TYPE_CHECKING:

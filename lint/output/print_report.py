@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from ..analysis.check_file import FileResult
+    from ..analysis.result import FileResult
     from ..cli.options import Options
     from .report import Report
 

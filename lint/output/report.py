@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..sources.source import SourceError, read_source, split_lines
+from ..sources.error import SourceError
+from ..sources.lines import split_lines
+from ..sources.source import read_source
 
 if TYPE_CHECKING:
-    from ..analysis.check_file import FileResult
+    from ..analysis.result import FileResult
     from ..finding import Finding
 
 

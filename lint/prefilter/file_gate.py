@@ -96,7 +96,7 @@ def may_have_findings(data: bytes, every: bool = True) -> bool:
         return True
     if rule_files() != triggers.FILES:
         # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
-        from ..analysis.check_text import mentions_api
+        from .candidates import mentions_api
 
         return mentions_api(text)
     words = Words(text)

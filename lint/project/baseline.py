@@ -16,7 +16,7 @@ from .settings import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..analysis.check_file import FileResult
+    from ..analysis.result import FileResult
     from ..finding import Finding
 
 _VERSION = 1

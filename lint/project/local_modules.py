@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ..facts.local import LocalModule
-from ..sources.source import SourceError, read_source
+from ..sources.error import SourceError
+from ..sources.source import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

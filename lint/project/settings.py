@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..configs.runs import RunFiles
 
 _SECTION = b"ckpt-lint"
 
@@ -38,8 +37,6 @@ class Settings(NamedTuple):
     root: str = "."
     #: The file the settings were read from; None for the defaults.
     origin: str | None = None
-    #: The runs that the file belongs to: not a setting of the project, but said on the command line.
-    runs: tuple[RunFiles, ...] = ()
 
 
 _CLAUSE = r"(?:[<>]=?|[!=~]=|===)\s*[0-9][\w.*+!-]*"

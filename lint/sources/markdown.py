@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .error import SourceError
+from .lines import split_lines
 from .notebook import as_python, parses
-from .source import SourceError, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -103,7 +104,7 @@ def _within(block: Block, finding: Finding) -> Finding:
 
 def edited(markdown: Markdown, edits: Iterable[Edit]) -> Markdown:
     """The document with ``edits`` made in its blocks. Raises SourceError when a block would not be Python any more."""
-    from ..fix.apply import apply_edits
+    from .edits import apply_edits
 
     after = read_markdown(apply_edits(markdown.text, edits))
     if len(after.blocks) != len(markdown.blocks):

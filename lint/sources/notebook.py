@@ -11,7 +11,8 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .source import SourceError, split_lines
+from .error import SourceError
+from .lines import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -182,7 +183,7 @@ def _shift(span: Span, lines: int) -> Span:
 
 def edit_notebook(notebook: Notebook, edits: Iterable[Edit]) -> bytes:
     """The notebook's bytes with ``edits`` (in coordinates of the joined text) applied to the cells they stand in."""
-    from ..fix.apply import apply_edits
+    from .edits import apply_edits
 
     by_cell: dict[Cell, list[Edit]] = {}
     for edit in edits:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .error import SourceError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,16 +26,6 @@ _BOM = b"\xef\xbb\xbf"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: PEP 263: the declaration must stand in a comment on the first or second line.
 _COOKIE = rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)"
-_NEWLINE = r"\r\n|\r|\n"
-
-
-class SourceError(Exception):
-    """The bytes are not a text that can be analysed; ``str()`` is one sentence for the user."""
-
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message)
-        self.line = line
-        self.column = column
 
 
 class Source(NamedTuple):
@@ -124,23 +116,7 @@ def with_edits(source: Source, edits: Iterable[Edit]) -> tuple[Source, bytes]:
 
         markdown = edited(source.markdown, edits)
         return source._replace(text=markdown.python, markdown=markdown), encode(source, markdown.text)
-    from ..fix.apply import apply_edits
+    from .edits import apply_edits
 
     text = apply_edits(source.text, edits)
     return source._replace(text=text), encode(source, text)
-
-
-def line_starts(text: str) -> list[int]:
-    """The offset at which each line starts; Python's line ends (``\\n``, ``\\r\\n``, ``\\r``) and no others."""
-    return [0, *(match.end() for match in re.finditer(_NEWLINE, text))]
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines of ``text`` without their ends."""
-    return re.split(_NEWLINE, text)
-
-
-def newline_of(text: str) -> str:
-    """The line end the text uses (that of its first line), ``\\n`` when it has one line only."""
-    match = re.search(_NEWLINE, text)
-    return match.group() if match else "\n"

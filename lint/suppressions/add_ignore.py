@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..configs import is_settings
 from ..configs.comments import comments_of, row_behind
 from ..finding import Edit, Span
-from ..sources.source import split_lines, with_edits
+from ..sources.lines import split_lines
 from .comments import comment_row, read_suppressions
 
 if TYPE_CHECKING:
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from ..finding import Finding
     from ..sources.source import Source
     from .comments import Suppression
-
-
-def add_ignores(source: Source, findings: Iterable[Finding], reason: str) -> bytes:
-    """The bytes of ``source`` with ``# ckpt-lint: ignore[...]`` for ``findings`` (in coordinates of its text).
-
-    Raises SourceError when the encoding of ``source`` cannot hold ``reason``.
-    """
-    return with_edits(source, ignore_edits(source, findings, reason))[1]
 
 
 def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> list[Edit]:

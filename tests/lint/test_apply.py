@@ -5,9 +5,11 @@ import stat
 
 import pytest
 from hf_ckpt.lint.finding import Applicability, Edit, Finding, Fix, Severity, Span
-from hf_ckpt.lint.fix.apply import MAX_ROUNDS, apply_edits, compatible, fix_source
+from hf_ckpt.lint.fix.apply import MAX_ROUNDS, compatible, fix_source
 from hf_ckpt.lint.fix.files import replace_file, unified_diff
-from hf_ckpt.lint.sources.source import Source, encode, line_starts, read_source, split_lines
+from hf_ckpt.lint.sources.edits import apply_edits
+from hf_ckpt.lint.sources.lines import line_starts, split_lines
+from hf_ckpt.lint.sources.source import Source, encode, read_source
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,8 @@ import random
 import pytest
 from hf_ckpt.lint.analysis import check_files
 from hf_ckpt.lint.analysis.cache import Cache
-from hf_ckpt.lint.analysis.check_file import FileResult
+from hf_ckpt.lint.analysis.job import Job
+from hf_ckpt.lint.analysis.result import FileResult
 from hf_ckpt.lint.project.library_versions import project_ranges
 from hf_ckpt.lint.project.settings import Settings
 
@@ -37,7 +38,7 @@ def project(tmp_path, monkeypatch):
 def check(project, folder, **settings):
     project_ranges.cache_clear()
     jobs = [
-        check_files.Job(name, Settings(root=str(project), **settings))
+        Job(name, Settings(root=str(project), **settings))
         for name in sorted(os.listdir(project))
         if name.endswith(".py")
     ]

@@ -334,6 +334,7 @@ def test_pythons_remarks_on_the_code_are_not_printed(project):
 
 def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
     from hf_ckpt.lint.analysis import check_files
+    from hf_ckpt.lint.analysis.job import Job
     from hf_ckpt.lint.project.settings import Settings
 
     for number in range(20):
@@ -341,7 +342,7 @@ def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
     (project / "broken.py").write_text(BROKEN)
     (project / "latin.py").write_bytes(b"# utils.checkpoint\nx = '\xfc'\n")
     monkeypatch.chdir(project)
-    jobs = [check_files.Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
+    jobs = [Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
     alone = check_files.check_paths(jobs)
     monkeypatch.setattr(check_files, "POOL_FROM", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)

@@ -11,8 +11,8 @@ import pytest
 from hf_ckpt.lint import check_paths, check_source
 from hf_ckpt.lint.configs.check import check_in_runs
 from hf_ckpt.lint.configs.reading import parses, read_config
-from hf_ckpt.lint.fix.apply import apply_edits
 from hf_ckpt.lint.project.discover import LARGEST_CONFIG
+from hf_ckpt.lint.sources.edits import apply_edits
 from hf_ckpt.lint.sources.source import Source
 
 ROOT = Path(__file__).parents[2]

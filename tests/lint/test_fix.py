@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.fix.apply import apply_edits
+from hf_ckpt.lint.sources.edits import apply_edits
 
 
 def fixed(code: str) -> str:

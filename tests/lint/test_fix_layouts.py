@@ -13,11 +13,13 @@ import tokenize
 import libcst as cst
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.analysis.job import Job
 from hf_ckpt.lint.catalogue.rules import all_rules
 from hf_ckpt.lint.finding import Applicability
-from hf_ckpt.lint.fix.apply import apply_edits
-from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.fix.files import rewrite_bytes
+from hf_ckpt.lint.fix.transforms import fixing
 from hf_ckpt.lint.project.settings import Settings
+from hf_ckpt.lint.sources.edits import apply_edits
 
 TRY = "try:\n{0}\nfinally:\n    pass\n"
 
@@ -133,13 +135,13 @@ def test_a_fix_means_the_same_in_every_layout(plain, layout):
 def test_all_fixes_converge_in_a_file(plain, layout, mark, newline):
     data = mark + layout(plain).encode().replace(b"\n", newline)
     settings = Settings(select=("ALL",))
-    fixed = fix_bytes("example.py", data, settings, unsafe=True)
+    fixed = rewrite_bytes(Job("example.py", settings), data, fixing(unsafe=True))
     assert fixed.result.failure is None
     assert fixed.after.startswith(mark)
     assert not fixed.after[len(mark) :].startswith(codecs.BOM_UTF8)
     assert fixed.after.count(b"\n") == fixed.after.count(newline)
     ast.parse(fixed.after)
-    assert fix_bytes("example.py", fixed.after, settings, unsafe=True).after == fixed.after
+    assert rewrite_bytes(Job("example.py", settings), fixed.after, fixing(unsafe=True)).after == fixed.after
 
 
 def calls_beside_a_dict():
@@ -166,7 +168,9 @@ def keywords(text):
 
 @pytest.mark.parametrize("text", list(calls_beside_a_dict()))
 def test_no_keyword_is_added_beside_options_that_may_hold_it(text):
-    fixed = fix_bytes("example.py", text.encode(), Settings(select=("ALL",)), unsafe=True).after.decode()
+    fixed = rewrite_bytes(
+        Job("example.py", Settings(select=("ALL",))), text.encode(), fixing(unsafe=True)
+    ).after.decode()
     for before, after in zip(keywords(text), keywords(fixed), strict=True):
         assert after <= before
 
@@ -175,7 +179,7 @@ def test_no_keyword_is_added_beside_options_that_may_hold_it(text):
 def test_lone_carriage_returns_stay_the_line_ends(plain):
     settings = Settings(select=("ALL",))
     expected, fixed = (
-        fix_bytes("example.py", plain.encode().replace(b"\n", newline), settings, unsafe=True)
+        rewrite_bytes(Job("example.py", settings), plain.encode().replace(b"\n", newline), fixing(unsafe=True))
         for newline in (b"\n", b"\r")
     )
     assert fixed.result == expected.result

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 from hf_ckpt.lint.analysis import check_files
-from hf_ckpt.lint.analysis.check_files import Job, check_paths
+from hf_ckpt.lint.analysis.check_files import check_paths
+from hf_ckpt.lint.analysis.job import Job
 from hf_ckpt.lint.project.baseline import compare
 from hf_ckpt.lint.project.discover import discover
 from hf_ckpt.lint.project.library_versions import project_ranges

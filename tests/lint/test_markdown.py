@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hf_ckpt.lint.analysis.check_file import check_bytes
-from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.analysis.job import Job
+from hf_ckpt.lint.fix.files import rewrite_bytes
+from hf_ckpt.lint.fix.transforms import fixing
 from hf_ckpt.lint.project.settings import Settings
 from hf_ckpt.lint.sources.markdown import read_markdown
 from test_cli import lint
@@ -14,7 +16,10 @@ DOCUMENT = f"# Title\n\nText with `checkpoint(f, x)`.\n\n```python\n{CODE}```\n\
 
 
 def check(text: str):
-    return [(f.span.line, f.span.column, f.code) for f in check_bytes("a.md", text.encode(), Settings()).findings]
+    return [
+        (f.span.line, f.span.column, f.code)
+        for f in check_bytes(Job("a.md", Settings()), text.encode()).result.findings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_a_comment_outside_of_blocks_is_text():
 def test_fixes_change_nothing_but_the_block(newline, indent):
     text = "".join(f"{indent}{line}" if line.strip() else line for line in DOCUMENT.splitlines(keepends=True))
     data = text.replace("\n", newline).encode()
-    fixed = fix_bytes("a.md", data, Settings(), unsafe=True)
+    fixed = rewrite_bytes(Job("a.md", Settings()), data, fixing(unsafe=True))
     expected = text.replace("y = checkpoint(f, x)", "y = checkpoint(f, x, use_reentrant=False)")
     assert fixed.after == expected.replace("\n", newline).encode()
     assert fixed.result.findings == ()
@@ -101,7 +106,7 @@ def test_a_fix_stays_in_its_block():
         "# T\n\n```python\nfrom transformers import TrainingArguments\n"
         'args = TrainingArguments("o", gradient_checkpointing=True)\nargs.gradient_checkpointing = False\n```\n'
     )
-    fixed = fix_bytes("a.md", text.encode(), Settings(), unsafe=True)
+    fixed = rewrite_bytes(Job("a.md", Settings()), text.encode(), fixing(unsafe=True))
     assert fixed.result.failure is None
     assert fixed.after.decode().startswith("# T\n\n```python\n")
     assert fixed.after.decode().endswith("\n```\n")
@@ -139,6 +144,6 @@ def test_any_text_can_be_read():
 )
 def test_what_stands_further_left_than_its_fence_keeps_its_columns(code):
     text = f"- item\n  ```python\n{code}  ```\n"
-    result = fix_bytes("a.md", text.encode(), Settings(), unsafe=True)
+    result = rewrite_bytes(Job("a.md", Settings()), text.encode(), fixing(unsafe=True))
     assert result.applied["CKPT101"] == 1
     assert result.after.decode() == text.replace(")\n", ", use_reentrant=False)\n")

@@ -11,12 +11,14 @@ from importlib.util import find_spec
 
 import pytest
 from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.analysis.job import Job
 from hf_ckpt.lint.catalogue.rules import all_rules
-from hf_ckpt.lint.fix.files import fix_bytes
+from hf_ckpt.lint.fix.files import rewrite_bytes
+from hf_ckpt.lint.fix.transforms import fixing
 from hf_ckpt.lint.output.formats import render
 from hf_ckpt.lint.output.report import build_report
 from hf_ckpt.lint.project.settings import Settings
-from hf_ckpt.lint.sources.source import split_lines
+from hf_ckpt.lint.sources.lines import split_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,9 +45,9 @@ WORDS = (
 def holds(text):
     """Check ``text`` and fix it; assert what must hold for every text."""
     data = text.encode("utf-8", "surrogatepass")
-    result = check_bytes("x.py", data, EVERYTHING)
+    result = check_bytes(Job("x.py", EVERYTHING), data).result
     assert result.failure is None or "RecursionError" in result.failure, result.failure
-    fixed = fix_bytes("x.py", data, EVERYTHING, unsafe=True)
+    fixed = rewrite_bytes(Job("x.py", EVERYTHING), data, fixing(unsafe=True))
     if fixed.after != data:
         ast.parse(fixed.after)
     lines = split_lines(text)
@@ -129,7 +131,7 @@ def test_words_in_any_order(text):
 def test_any_bytes(data):
     text = b"# checkpoint gradient_checkpointing torch.utils.checkpoint\n" + data
     for name in ("x.py", "x.ipynb"):
-        assert check_bytes(name, text, EVERYTHING).failure is None
+        assert check_bytes(Job(name, EVERYTHING), text).result.failure is None
 
 
 def test_mutated_scripts():
@@ -170,4 +172,4 @@ class Net(nn.Module):
     def forward(self, x):
         return checkpoint(self.layers[0], x, use_reentrant=True)
 """
-    assert check_bytes("a.py", code.encode(), Settings(select=("ALL",))).failure is None
+    assert check_bytes(Job("a.py", Settings(select=("ALL",))), code.encode()).result.failure is None

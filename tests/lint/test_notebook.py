@@ -3,8 +3,8 @@ import json
 
 import pytest
 from hf_ckpt.lint.finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
+from hf_ckpt.lint.sources.error import SourceError
 from hf_ckpt.lint.sources.notebook import edit_notebook, parse_notebook, to_cell, unparsable_cells
-from hf_ckpt.lint.sources.source import SourceError
 
 
 def notebook(*cells, indent=1, language="python", as_list=True):

@@ -5,7 +5,7 @@ from hf_ckpt.lint import check_source, generate
 from hf_ckpt.lint.catalogue.pages import as_json, page
 from hf_ckpt.lint.catalogue.pitfalls import PITFALLS
 from hf_ckpt.lint.catalogue.rules import all_rules, find_rule
-from hf_ckpt.lint.fix.apply import apply_edits
+from hf_ckpt.lint.sources.edits import apply_edits
 
 HINT = "run `python -m hf_ckpt.lint.generate`"
 

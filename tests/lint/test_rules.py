@@ -13,9 +13,10 @@ from hf_ckpt.lint.configs import PROGRAM, is_config, is_settings
 from hf_ckpt.lint.configs.check import check_in_runs
 from hf_ckpt.lint.configs.reading import parses
 from hf_ckpt.lint.configs.yaml_text import comments_in
-from hf_ckpt.lint.fix.apply import MAX_ROUNDS, apply_edits, compatible
+from hf_ckpt.lint.fix.apply import MAX_ROUNDS, compatible
 from hf_ckpt.lint.prefilter.candidates import mentions_api
 from hf_ckpt.lint.rules import load_rules
+from hf_ckpt.lint.sources.edits import apply_edits
 from hf_ckpt.lint.sources.source import Source
 from rule_pages import Example, examples, page
 

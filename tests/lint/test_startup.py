@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hf_ckpt.lint.sources.source import split_lines
+from hf_ckpt.lint.sources.lines import split_lines
 
 #: Heavy, or only needed once something was found.
 FORBIDDEN = {

@@ -2,7 +2,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.finding import Finding, Severity, Span
-from hf_ckpt.lint.fix.apply import apply_edits
+from hf_ckpt.lint.sources.edits import apply_edits
 from hf_ckpt.lint.suppressions.comments import comment_row, read_suppressions, suppress, unused
 
 RULES = frozenset({"CKPT101", "some-name", "CKPT102", "other-name"})

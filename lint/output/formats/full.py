@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...finding import Applicability, Severity
-from ...fix.apply import apply_edits
+from ...sources.edits import apply_edits
 from ..report import Excerpts
 from ._style import Style, place, summary
 

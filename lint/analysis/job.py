@@ -1,0 +1,18 @@
+"""What is to be checked, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..configs.run_files import RunFiles
+    from ..project.settings import Settings
+
+
+class Job(NamedTuple):
+    """A file to check."""
+
+    path: str
+    settings: Settings
+    #: The runs that the file belongs to, as the command line says; empty when it is checked by itself.
+    runs: tuple[RunFiles, ...] = ()

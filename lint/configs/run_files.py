@@ -1,0 +1,21 @@
+"""Which files make one run, as data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RunFiles(NamedTuple):
+    """The files of one run."""
+
+    #: The script that trains; None when there are only configurations.
+    script: str | None
+    configs: tuple[str, ...]
+    #: The launch script that starts it, and which of its commands does.
+    launch: str | None = None
+    command: int = 0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(file for file in (self.script, *self.configs, self.launch) if file is not None)

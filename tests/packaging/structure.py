@@ -1,0 +1,101 @@
+"""How the code hangs together, counted: ``python tests/packaging/structure.py``.
+
+Prints the files at lint's root, the import circles (imports for types counted), the imports inside functions, and the
+files of each folder.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def modules_of(wing: str) -> dict[tuple[str, ...], Path]:
+    """Every module below ``wing`` (a folder of the repository), by its dotted name as a tuple."""
+    found = {}
+    for path in sorted((ROOT / wing).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[parts[:-1] if parts[-1] == "__init__" else parts] = path
+    return found
+
+
+def imports_of(wing: str) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """For every module of ``wing`` the others of it that it imports, wherever the import stands."""
+    modules = modules_of(wing)
+    return {name: set(_imported(name, path, modules)) - {name} for name, path in modules.items()}
+
+
+def _imported(name: tuple[str, ...], path: Path, modules: dict[tuple[str, ...], Path]):
+    package = name if path.name == "__init__.py" else name[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(package):
+            base = (*package[: len(package) - node.level + 1], *(node.module or "").split(".") * bool(node.module))
+            for alias in node.names:
+                yield from [found for found in ((*base, alias.name), base) if found in modules][:1]
+
+
+def circles(wing: str) -> list[list[str]]:
+    """Groups of modules of ``wing`` that import each other, directly or by way of others, the largest first."""
+    edges = imports_of(wing)
+    reach = {name: _reachable(name, edges) for name in edges}
+    groups = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in edges if name in reach[name]
+    }
+    return sorted(
+        (sorted(".".join(name) for name in group) for group in groups), key=lambda group: (-len(group), group)
+    )
+
+
+def _reachable(start: tuple[str, ...], edges: dict[tuple[str, ...], set[tuple[str, ...]]]) -> set[tuple[str, ...]]:
+    found: set[tuple[str, ...]] = set()
+    waiting = [*edges[start]]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += edges[name]
+    return found
+
+
+def imports_in_functions(wing: str) -> Counter[str]:
+    """How many import statements stand inside functions, by file."""
+    counts: Counter[str] = Counter()
+    for path in modules_of(wing).values():
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                own = [node for node in _own_nodes(function) if isinstance(node, ast.Import | ast.ImportFrom)]
+                counts[str(path.relative_to(ROOT))] += len(own)
+    return +counts
+
+
+def _own_nodes(function: ast.AST):
+    """The nodes of a function without those of the functions in it."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+            yield from _own_nodes(node)
+
+
+def files_by_folder(wing: str) -> Counter[str]:
+    """How many modules each folder holds."""
+    return Counter(str(path.parent.relative_to(ROOT)) for path in modules_of(wing).values())
+
+
+def main() -> None:
+    """Print the figures."""
+    print(f"files at lint's root: {files_by_folder('lint')['lint']}")
+    for wing in ("lint", "hf_ckpt"):
+        print(f"\n{wing}: {sum(imports_in_functions(wing).values())} imports inside functions")
+        found = circles(wing)
+        print(f"{wing}: circles of {', '.join(str(len(group)) for group in found) or 'no'} modules")
+        for group in found:
+            print(f"  {' '.join(group)}")
+        for folder, count in sorted(files_by_folder(wing).items()):
+            print(f"  {count:4} {folder}")
+
+
+if __name__ == "__main__":
+    main()
