@@ -1,0 +1,135 @@
+"""Holds ckpt-lint's findings against what programs really do: precision and recall by rule, against executed truth.
+
+python -m tests.truth.judge --programs 2000 --disagreements FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from hf_ckpt.lint import check_source
+
+from .grammar import Program, write_program
+from .outcome import Effect, Run, effects_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: What a finding of each hundred of codes claims. A program that raises never gets to where it would show anything
+#: else. Advice (CKPT4xx, 5xx and the codes of ADVICE) claims none of these.
+CLAIMS = {
+    "1": frozenset({Effect.WRONG, Effect.RAISES}),
+    "2": frozenset({Effect.NO_EFFECT, Effect.WRONG, Effect.RAISES}),
+    "3": frozenset({Effect.RAISES}),
+}
+#: Rules about what a program leaves open or says by mistake, which no run of it shows.
+ADVICE = frozenset({"CKPT101", "CKPT102", "CKPT103", "CKPT124", "CKPT133", "CKPT202", "CKPT205", "CKPT215"})
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One program: what it does (None: cannot be told), and the codes that ckpt-lint reports."""
+
+    program: Program
+    effects: frozenset[Effect] | None
+    codes: tuple[str, ...]
+    error: str
+    #: Whether no backward pass recomputed anything, asked for or not: a setting had no effect.
+    is_idle: bool
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The reported codes that claim something a run shows."""
+        return tuple(code for code in self.codes if code[4] in CLAIMS and code not in ADVICE)
+
+    @property
+    def untrue(self) -> tuple[str, ...]:
+        """The reported codes whose claim the run refutes."""
+        shown = self.effects or frozenset()
+        if self.is_idle:
+            shown |= {Effect.NO_EFFECT}
+        return tuple(code for code in self.claims if not CLAIMS[code[4]] & shown)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether something goes wrong and no code says anything of it."""
+        return bool(self.effects) and not self.codes
+
+
+def judge(programs: Iterable[Program]) -> Iterator[Judged]:
+    """Run and check every program."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    environment |= {"ACCELERATE_USE_CPU": "true", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "tests.truth.execute"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for program in programs:
+            process.stdin.write(json.dumps(program.text) + "\n")
+            process.stdin.flush()
+            record = json.loads(process.stdout.readline())
+            written, plain = Run.of(record["written"]), Run.of(record["plain"])
+            codes = tuple(finding.code for finding in check_source(program.text, "program.py"))
+            error = written.error or (f"without checkpoints: {plain.error}" if plain.error else "")
+            yield Judged(program, effects_of(written, plain), codes, error, not any(written.replays))
+        process.stdin.close()
+
+
+def table(judged: list[Judged]) -> str:
+    """Precision by rule and recall over all programs, as Markdown."""
+    told = [one for one in judged if one.effects is not None]
+    said = Counter(code for one in told for code in one.claims)
+    untrue = Counter(code for one in told for code in one.untrue)
+    wrong = [one for one in told if one.effects]
+    missed = [one for one in wrong if one.is_missed]
+    lines = ["| rule | findings | true | precision |", "|---|---:|---:|---:|"]
+    for code, count in sorted(said.items()):
+        lines.append(f"| {code} | {count} | {count - untrue[code]} | {1 - untrue[code] / count:.3f} |")
+    total = sum(said.values())
+    if total:
+        lines.append(f"| all | {total} | {total - sum(untrue.values())} | {1 - sum(untrue.values()) / total:.3f} |")
+    found = len(wrong) - len(missed)
+    lines += ["", f"{len(told)} of {len(judged)} programs can be told; in {len(wrong)} something goes wrong, "
+              f"ckpt-lint reports {found} of these (recall {found / max(1, len(wrong)):.3f})."]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _keep(one: Judged, folder: Path) -> None:
+    kind = "untrue_" + "_".join(one.untrue) if one.untrue else "missed"
+    effects = ", ".join(sorted(one.effects or ()))
+    header = f"# {effects or 'nothing goes wrong'}; reported: {', '.join(one.codes) or 'nothing'}\n# {one.error}\n"
+    header += f"# {'; '.join(one.program.ingredients)}\n".replace("\n", " ").rstrip() + "\n"
+    (folder / f"{kind}_{one.program.seed}.py").write_text(header + one.program.text)
+
+
+@click.command()
+@click.option("--programs", default=200, show_default=True, help="How many programs to write and run.")
+@click.option("--seed", type=int, default=None, help="The first program's seed; drawn anew and printed by default.")
+@click.option("--disagreements", type=click.Path(path_type=Path), help="Folder for programs that are judged otherwise.")
+def main(programs: int, seed: int | None, disagreements: Path | None) -> None:
+    """Write programs, run them, and compare ckpt-lint's findings with what happens."""
+    first = random.randrange(10**9) if seed is None else seed
+    click.echo(f"seed {first}")
+    judged = []
+    for one in judge(write_program(first + number) for number in range(programs)):
+        judged.append(one)
+        if disagreements is not None and one.effects is not None and (one.untrue or one.is_missed):
+            disagreements.mkdir(parents=True, exist_ok=True)
+            _keep(one, disagreements)
+    click.echo(table(judged))
+
+
+if __name__ == "__main__":
+    main()
