@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_ckpt.errors import ConflictError, PolicyError
 from hf_ckpt.policies.budget import BudgetPolicy
-from hf_ckpt.policies.dots_saveable import DotsSaveable
-from hf_ckpt.policies.dots_with_no_batch_dims_saveable import DotsWithNoBatchDimsSaveable
-from hf_ckpt.policies.nothing_saveable import NothingSaveable
-from hf_ckpt.policies.save_only_these_names import SaveOnlyTheseNames
+from hf_ckpt.policies.ops import DotsSaveable, DotsWithNoBatchDimsSaveable, NothingSaveable, SaveOnlyTheseNames
 from hf_ckpt.policies.segments import Segments
 from hf_ckpt.policy.compose import parts_of
 

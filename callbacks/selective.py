@@ -15,14 +15,14 @@ from hf_ckpt import apply
 from hf_ckpt._undo import AttributeChange
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.install import Engine, parse_engine
+from hf_ckpt.measuring.clock import StepClock
+from hf_ckpt.measuring.report import Report, to_metrics
+from hf_ckpt.measuring.table import head_line
+from hf_ckpt.measuring.verdict import check_effect, unseen
 from hf_ckpt.planner.budget import parse_budget
 from hf_ckpt.planner.out_of_memory import TighteningStep
 from hf_ckpt.policies.budget import BudgetPolicy
 from hf_ckpt.policy import parse_policy
-from hf_ckpt.proof.clock import StepClock
-from hf_ckpt.proof.report import Report, to_metrics
-from hf_ckpt.proof.table import head_line
-from hf_ckpt.proof.verdict import check_effect, unseen
 
 from .arguments import check_compiled, check_fsdp_plugin, is_compiled
 from .guard import GuardedStep

@@ -38,11 +38,11 @@ from transformers import (
 
 import hf_ckpt
 from hf_ckpt import SelectiveCkpt
-from hf_ckpt.proof.peak import PeakMeter
-from hf_ckpt.proof.table import as_table
+from hf_ckpt.measuring.peak import PeakMeter
+from hf_ckpt.measuring.table import as_table
 
 if TYPE_CHECKING:
-    from hf_ckpt.proof.report import Report
+    from hf_ckpt.measuring.report import Report
 
 SEED = 17
 SMALL_LLAMA = LlamaConfig(

@@ -5,26 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._undo import AttributeChange
 from .anatomy import read_anatomy
-from .anatomy.stacks import iter_checkpointing_models
+from .compat.checkpointing import PolicySwitch, checkpointing_models
+from .compat.kv_cache import disable_kv_cache
+from .compat.prefix_tuning import check_prefix_tuning
 from .conflicts import check_conflicts
 from .engine.offload import check_can_offload
 from .errors import PolicyError
 from .handle import Handle
 from .head.install import install as install_head
 from .install import Engine, Installation, install, parse_engine
-from .keeper import SwitchKeeper
-from .kv_cache import disable_kv_cache
 from .planner.batch_planner import BatchPlanner, PlannedLayer
 from .planner.calibrate import calibration
-from .policies.budget import BudgetPolicy
+from .policies.budget import BudgetPolicy, OffloadPolicy
 from .policies.head import HeadPolicy
-from .policies.offload import OffloadPolicy
 from .policy import decide, parse_policy
 from .policy.compose import parts_of
 from .policy.decision import Keep
-from .prefix_tuning import check_prefix_tuning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,9 +100,8 @@ def _check_offload(offload: OffloadPolicy | None, budget: BudgetPolicy | None, m
 
 
 def _keep_switched(model: nn.Module, handle: Handle) -> None:
-    for owner in iter_checkpointing_models(model):
-        keeper = SwitchKeeper(owner, handle)
-        handle.installation.changes.append(AttributeChange(owner, "_set_gradient_checkpointing", keeper))
+    for owner in checkpointing_models(model):
+        handle.installation.changes.append(PolicySwitch.put_on(owner, handle))
 
 
 def _chunk_head(model: nn.Module, head: HeadPolicy | None, installation: Installation) -> HeadHandle | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-_ABSENT = object()
-
 
 class Change(Protocol):
     """Something done to a model."""
@@ -20,12 +18,13 @@ class AttributeChange:
     def __init__(self, owner: Any, name: str, value: Any) -> None:
         self.owner = owner
         self.name = name
-        self.before = vars(owner).get(name, _ABSENT)
+        self.was_there = name in vars(owner)
+        self.before = vars(owner).get(name)
         vars(owner)[name] = value
 
     def undo(self) -> None:
         """Restore the instance dictionary as it was."""
-        if self.before is _ABSENT:
-            vars(self.owner).pop(self.name, None)
-        else:
+        if self.was_there:
             vars(self.owner)[self.name] = self.before
+        else:
+            vars(self.owner).pop(self.name, None)

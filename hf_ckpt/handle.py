@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .proof.head import MeasuredHead
-from .proof.meter import Meter
-from .proof.report import Report, make_report
+from .head.measured import MeasuredHead
+from .measuring.meter import Meter
+from .measuring.report import Report, make_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

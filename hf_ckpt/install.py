@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.checkpoint import noop_context_fn
 
 from ._undo import AttributeChange, Change
+from .compat.checkpointing import containers_with_switch, set_checkpointing, supports_checkpointing
 from .errors import PolicyError
-from .keeper import has_switch, set_switch
 from .policy.decision import (
     Decision,
     Keep,
@@ -77,15 +77,19 @@ def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision
             _install_layer(layer, decision, installation)
     for members in _segments(anatomy, decisions):
         _install_segment(members, installation)
-    for container in _flagged_containers(model, anatomy):
+    for container in containers_with_switch(model, {id(layer.module) for layer in anatomy.layers}):
         # It would checkpoint the layers below it a second time, in models that do so from their loop over the layers.
         installation.switches.append((container, None))
-        installation.changes.extend(set_switch(container, True, None))
+        installation.changes.extend(set_checkpointing(container, True, None))
     return installation
 
 
 def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
-    return engine is Engine.TRACED and has_switch(layer.module) and not isinstance(decision, Keep | RecomputeSegment)
+    return (
+        engine is Engine.TRACED
+        and supports_checkpointing(layer.module)
+        and not isinstance(decision, Keep | RecomputeSegment)
+    )
 
 
 def _check(layer: DecoderLayer, decision: Decision, engine: Engine) -> None:
@@ -94,7 +98,7 @@ def _check(layer: DecoderLayer, decision: Decision, engine: Engine) -> None:
         check_names(rule)
     mixed = isinstance(decision, RecomputeUnion) and len(rules) < len(decision.parts)
     if mixed and not _is_traced(layer, decision, engine):
-        remedy = "use engine `traced`, or " if has_switch(layer.module) else ""
+        remedy = "use engine `traced`, or " if supports_checkpointing(layer.module) else ""
         raise PolicyError(
             f"{layer.info.name} would keep op outputs and rebuild a whole sublayer, which torch's checkpoint cannot "
             f"do in one layer: {remedy}give each its own layers with @, for example "
@@ -106,14 +110,6 @@ def _rules(decision: Decision) -> tuple[SaveableOps, ...]:
     """The rules about op outputs in a decision."""
     parts = decision.parts if isinstance(decision, RecomputeUnion) else (decision,)
     return tuple(part.saveable for part in parts if isinstance(part, RecomputeExcept))
-
-
-def _flagged_containers(model: nn.Module, anatomy: Anatomy) -> Iterable[nn.Module]:
-    layers = {id(layer.module) for layer in anatomy.layers}
-    for module in model.modules():
-        flagged = hasattr(module, "gradient_checkpointing") and id(module) not in layers
-        if flagged and any(id(child) in layers for child in module.modules()):
-            yield module
 
 
 def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
@@ -142,7 +138,7 @@ def _trace(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
 
 
 def _whole(layer: DecoderLayer, context_fn: Any, into: Installation) -> None:
-    if not has_switch(layer.module):
+    if not supports_checkpointing(layer.module):
         _replace_forward(layer, layer.module, context_fn, into)
         return
     region = LayerRegion(layer.info.name, context_fn)
@@ -151,9 +147,9 @@ def _whole(layer: DecoderLayer, context_fn: Any, into: Installation) -> None:
 
 
 def _switch(layer: DecoderLayer, function: Any, into: Installation) -> None:
-    if has_switch(layer.module):
+    if supports_checkpointing(layer.module):
         into.switches.append((layer.module, function))
-        into.changes.extend(set_switch(layer.module, True, function))
+        into.changes.extend(set_checkpointing(layer.module, True, function))
 
 
 def _replace_forward(layer: DecoderLayer, module: nn.Module, context_fn: Any, into: Installation) -> None:

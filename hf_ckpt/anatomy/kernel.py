@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..compat.models import attention_implementation
 from ..policy.decision import Role
 from .roles import sublayers_by_role
 
@@ -19,8 +20,7 @@ def attention_kernel(layer: nn.Module, config: Any) -> str:
     """
     for name in sublayers_by_role(layer).get(Role.ATTENTION, ()):
         for module in layer.get_submodule(name).modules():
-            kernel = getattr(getattr(module, "config", None), "_attn_implementation", None)
-            if isinstance(kernel, str):
+            kernel = attention_implementation(getattr(module, "config", None))
+            if kernel is not None:
                 return kernel
-    kernel = getattr(config, "_attn_implementation", None)
-    return kernel if isinstance(kernel, str) else "eager"
+    return attention_implementation(config) or "eager"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel
-
+from ..compat.models import owner_of
+from ..compat.wrappers import base_class_name, clean_name
 from ..errors import ModelStructureError
 from ..policy.decision import Layer, Stack, Tower
 from .kernel import attention_kernel
-from .names import clean_name
 from .roles import sublayers_by_role
 from .stacks import find_stacks
 from .towers import tower_of
@@ -72,28 +71,11 @@ def _layer_info(index: int, name: str, module: nn.Module) -> Layer:
     return Layer(index, clean_name(name), base_class_name(module), sublayers_by_role(module))
 
 
-def base_class_name(module: nn.Module) -> str:
-    """The layer's own class name: FSDP2's ``fully_shard`` gives a module a subclass named ``FSDP<Class>``."""
-    cls = type(module)
-    return cls.__mro__[1].__name__ if cls.__name__ == f"FSDP{cls.__mro__[1].__name__}" else cls.__name__
-
-
 def _stack(model: nn.Module, name: str, infos: list[Layer], first: nn.Module) -> Stack:
-    owner = _owner(model, name)
+    owner = owner_of(model, name)
     config: Any = getattr(owner, "config", None)
     tower = tower_of(clean_name(name), type(owner).__name__, infos[0].class_name)
     return Stack(clean_name(name), tower, tuple(infos), attention_kernel(first, config))
-
-
-def _owner(model: nn.Module, name: str) -> nn.Module:
-    """The nearest PreTrainedModel above a stack, or the root."""
-    parts = name.split(".")
-    for end in range(len(parts) - 1, -1, -1):
-        module = model.get_submodule(".".join(parts[:end]))
-        is_owner = isinstance(module, PreTrainedModel)
-        if is_owner:
-            return module
-    return model
 
 
 def _mark_primary(stacks: list[Stack]) -> tuple[Stack, ...]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..compat.checkpointing import supports_checkpointing
+from ..compat.wrappers import unwrap
 from .roles import sublayers_by_role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def find_stacks(model: nn.Module) -> dict[str, list[tuple[str, nn.Module]]]:
@@ -33,16 +29,8 @@ def _layers_of(name: str, modules: nn.ModuleList) -> list[tuple[str, nn.Module]]
     return layers if layers and all(_is_layer(layer) for _, layer in layers) else []
 
 
-def unwrap(name: str, module: nn.Module) -> tuple[str, nn.Module]:
-    """The module below FSDP1, checkpoint and torch.compile wrappers, and its full name."""
-    for inner in ("_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"):
-        if inner in module._modules:
-            return unwrap(f"{name}.{inner}", module._modules[inner])  # type: ignore[arg-type]
-    return name, module
-
-
 def _is_layer(module: nn.Module) -> bool:
-    if isinstance(module, GradientCheckpointingLayer):
+    if supports_checkpointing(module):
         return True
     # A lone attention, MLP or norm in a list is a sublayer, not a layer: it takes attention next to something else.
     roles = sublayers_by_role(module)
@@ -51,8 +39,3 @@ def _is_layer(module: nn.Module) -> bool:
 
 def _holds_another(name: str, found: dict[str, list[tuple[str, nn.Module]]]) -> bool:
     return any(other != name and other.startswith(f"{name}.") for other in found)
-
-
-def iter_checkpointing_models(model: nn.Module) -> Iterator[nn.Module]:
-    """Every module through which transformers switches activation checkpointing on and off."""
-    return (m for m in model.modules() if hasattr(type(m), "_set_gradient_checkpointing"))

@@ -16,7 +16,7 @@ from .subject import Subject, subject_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..race import Lap
+    from ..measuring.bench import PolicyTiming
 
 
 @click.command("bench")
@@ -34,7 +34,7 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
 
     import torch
 
-    from ..race import race
+    from ..measuring.bench import bench
     from .model import build_model, token_ids
     from .positions import fit_length
 
@@ -44,7 +44,7 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
     ids = token_ids(subject, model, device)
     with Progress(transient=True) as progress:
         task = progress.add_task("rounds", total=rounds)
-        laps = race(
+        timings = bench(
             model,
             ids,
             parsed,
@@ -52,22 +52,22 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
             engine=engine,
             tick=lambda: progress.advance(task),
         )
-    Console().print(_table(subject, laps))
+    Console().print(_table(subject, timings))
 
 
-def _table(subject: Subject, laps: Sequence[Lap]) -> Table:
+def _table(subject: Subject, timings: Sequence[PolicyTiming]) -> Table:
     table = Table(title=str(subject), title_justify="left")
     table.add_column("policy")
     for heading in ("held after forward", "of none", "peak of a step", "of none", "step time of none"):
         table.add_column(heading, justify="right")
-    base = laps[0]
-    for lap in laps:
+    base = timings[0]
+    for timing in timings:
         table.add_row(
-            lap.policy,
-            decimal(lap.held_bytes),
-            f"{lap.held_bytes / base.held_bytes:.2f}",
-            decimal(lap.peak_bytes),
-            f"{lap.peak_bytes / base.peak_bytes:.2f}",
-            f"{lap.ratio:.3f}",
+            timing.policy,
+            decimal(timing.held_bytes),
+            f"{timing.held_bytes / base.held_bytes:.2f}",
+            decimal(timing.peak_bytes),
+            f"{timing.peak_bytes / base.peak_bytes:.2f}",
+            f"{timing.ratio:.3f}",
         )
     return table

@@ -37,7 +37,7 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     if plot is not None and not plot.parent.is_dir():
         raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
 
-    from ..forecast import as_solution, limits_for
+    from ..measuring.forecast import as_solution, limits_for
     from ..planner.explain import frontier, next_gain
     from .outlook import look_at
 

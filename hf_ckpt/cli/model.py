@@ -13,6 +13,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
 )
 
+from ..compat.models import builds
 from ..errors import CkptError
 from .layers import set_layers
 from .subject import DTYPES
@@ -73,7 +74,7 @@ def _kind(model: str, config: Any) -> Any:
     """The auto class that gives this config a loss on token ids."""
     kinds = (AutoModelForSeq2SeqLM,) if config.is_encoder_decoder else _KINDS
     for kind in kinds:
-        if type(config) in kind._model_mapping:
+        if builds(kind, config):
             return kind
     raise CkptError(
         f"`{model}` is a {type(config).__name__}, which transformers trains on something else than token ids: "

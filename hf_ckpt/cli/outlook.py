@@ -8,9 +8,9 @@ import click
 import torch
 
 from ..anatomy import read_anatomy
-from ..dry_run import dry_ledgers
-from ..forecast import Outlook
 from ..head.shape import head_shape
+from ..measuring.dry_run import dry_ledgers
+from ..measuring.forecast import Outlook
 from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
 from ..planner.calibrate import calibration
 from ..planner.device_memory import device_memory

@@ -16,7 +16,7 @@ from .subject import Subject, subject_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..forecast import Outlook
+    from ..measuring.forecast import Outlook
     from ..planner.problem import Assessment
     from ..policy import Policy
 
@@ -37,7 +37,7 @@ def command(subject: Subject, policies: tuple[str, ...], memory: str | None, opt
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
 
-    from ..forecast import forecast
+    from ..measuring.forecast import forecast
     from .outlook import look_at
 
     subject, outlook = look_at(subject, memory, optimizer)
@@ -51,7 +51,7 @@ def command(subject: Subject, policies: tuple[str, ...], memory: str | None, opt
 
 
 def _forecast(outlook: Outlook, policy: Policy) -> Assessment | CkptError:
-    from ..forecast import forecast
+    from ..measuring.forecast import forecast
 
     try:
         return forecast(outlook, policy)

@@ -12,7 +12,7 @@ from ..policy import parse_policy
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
-    from ..certificate import Certificate
+    from ..measuring.verify import Verification
 
 
 @click.command("verify")
@@ -29,8 +29,8 @@ def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
 
     import torch
 
-    from ..certificate import certify
-    from ..proof.table import as_table
+    from ..measuring.table import as_table
+    from ..measuring.verify import verify
     from .model import build_model, token_ids
     from .positions import fit_length
 
@@ -38,19 +38,19 @@ def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
     torch.manual_seed(seed)
     model = build_model(subject, device)
     subject = fit_length(subject, model)
-    certificate = certify(model, token_ids(subject, model, device), parsed, engine=engine, seed=seed)
+    found = verify(model, token_ids(subject, model, device), parsed, engine=engine, seed=seed)
     console = Console()
-    console.print(as_table(certificate.report))
-    console.print(_verdict(certificate))
-    sys.exit(0 if certificate.holds else 1)
+    console.print(as_table(found.report))
+    console.print(_verdict(found))
+    sys.exit(0 if found.holds else 1)
 
 
-def _verdict(certificate: Certificate) -> str:
-    if not certificate.deterministic:
+def _verdict(found: Verification) -> str:
+    if not found.deterministic:
         return "not proven: two runs without a policy differ already (a nondeterministic kernel)"
-    if certificate.holds:
-        return f"bitwise equal: the loss and {certificate.compared} gradients"
-    worst = sorted(certificate.differences, key=lambda d: -d.error)[:5]
+    if found.holds:
+        return f"bitwise equal: the loss and {found.compared} gradients"
+    worst = sorted(found.differences, key=lambda d: -d.error)[:5]
     lines = "\n".join(f"  {d.parameter}: relative error {d.error:.2e}" for d in worst)
-    loss = "equal" if certificate.same_loss else "different"
-    return f"{len(certificate.differences)} of {certificate.compared} gradients differ (loss {loss}); worst:\n{lines}"
+    loss = "equal" if found.same_loss else "different"
+    return f"{len(found.differences)} of {found.compared} gradients differ (loss {loss}); worst:\n{lines}"

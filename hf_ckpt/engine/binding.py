@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as nn_module
 
+from ..compat.hooks import FOREIGN_ATTRIBUTES, OBSERVING_MODULES
 from .calls import PLAIN_TYPES
 from .slots import Slot, slots_of
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 #: Attributes that only say which layer this is. Layers that differ in nothing else share traces.
 _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "idx", "block_idx"})
 _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
-#: transformers records hidden states and router logits, and our meter who is running, with hooks that only look.
-_OBSERVING_MODULES = ("transformers.utils.output_capturing", "transformers.utils.generic", "hf_ckpt.proof.meter")
+#: Modules whose hooks only look; our meter notes which layer is running.
+_OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
 _FUNCTION_TYPES = (types.FunctionType, types.BuiltinFunctionType)
 _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_flash_sdp_enabled,
@@ -39,8 +40,6 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_cudnn_sdp_enabled,
 )
 _MAX_PLANS = 256
-#: Attributes that hold an object of ours, or of transformers, whose state is none of the layer's.
-_FOREIGN_NAMES = frozenset({"_gradient_checkpointing_func", "_hf_hook"})
 _NOT_STATE = (torch.Tensor, nn.Module, type, types.ModuleType, types.MethodType, functools.partial, *_FUNCTION_TYPES)
 
 
@@ -190,7 +189,7 @@ def _objects(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
     for prefix, module in modules:
         for name, value in module.__dict__.items():
-            if name in _FOREIGN_NAMES or isinstance(value, _NOT_STATE) or id(value) in seen:
+            if name in FOREIGN_ATTRIBUTES or isinstance(value, _NOT_STATE) or id(value) in seen:
                 continue
             if isinstance(getattr(value, "__dict__", None), dict):
                 seen.add(id(value))

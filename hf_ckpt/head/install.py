@@ -14,29 +14,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
-from transformers import PreTrainedModel
-from transformers.loss.loss_utils import ForCausalLMLoss
 
+from .._undo import AttributeChange
+from ..compat.models import output_head, set_loss_function, uses_causal_lm_loss
+from ..compat.wrappers import gathers_parameters
 from ..errors import ConflictError, ModelStructureError, PolicyError
 from .pieces import Head, Loss, Switch
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
+    from transformers import PreTrainedModel
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Installed:
-    """What is on the model now; ``had_loss``: whether the model had an instance-level loss function before."""
+    """What is on the model now."""
 
-    model: PreTrainedModel
     switch: Switch
     head: Head
     loss: Loss
     hooks: tuple[RemovableHandle, ...]
-    had_loss: bool
+    changes: tuple[AttributeChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class HeadHandle:
             return
         for hook in found.hooks:
             hook.remove()
-        _put_back(found.head.module, "forward", found.head.previous)
-        _put_back(found.model, "_loss_function", found.loss.original if found.had_loss else None)
+        for change in found.changes:
+            change.undo()
 
 
 def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
@@ -122,9 +122,8 @@ def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
         owner.register_forward_pre_hook(switch.before, with_kwargs=True),
         owner.register_forward_hook(switch.after, always_call=True),
     )
-    installed = _Installed(owner, switch, head, loss, hooks, had_loss="_loss_function" in vars(owner))
-    module.__dict__["forward"] = head
-    owner.__dict__["_loss_function"] = loss
+    changes = (AttributeChange(module, "forward", head), set_loss_function(owner, loss))
+    installed = _Installed(switch, head, loss, hooks, changes)
     return HeadHandle(chunks, None, installed)
 
 
@@ -145,11 +144,9 @@ def _checked(chunks: int) -> int:
 
 def _find_head(model: torch.nn.Module) -> tuple[PreTrainedModel, torch.nn.Module]:
     """The outermost transformers model that owns output embeddings, and those."""
-    for module in model.modules():
-        if isinstance(module, PreTrainedModel):
-            head = module.get_output_embeddings()
-            if isinstance(head, torch.nn.Module):
-                return module, head
+    found = output_head(model)
+    if found is not None:
+        return found
     raise ModelStructureError(
         f"{type(model).__name__} has no output embeddings: head(chunks) looked for a transformers model whose "
         "get_output_embeddings() is a module (an lm_head); drop head(chunks) from the policy"
@@ -161,18 +158,11 @@ def _reason_against(model: PreTrainedModel, head: torch.nn.Module) -> str | None
     forward = inspect.unwrap(model.forward)
     if (getattr(forward, "__module__", None) or "").startswith("liger_kernel"):
         return "Liger's fused loss computes no logits to begin with"
-    if model.loss_function is not ForCausalLMLoss:
+    if not uses_causal_lm_loss(model):
         name = getattr(model.loss_function, "__name__", type(model.loss_function).__name__)
         return f"its loss is {name}, not the token-wise cross-entropy of causal language models"
     if any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in head.modules()):
         return "its head has dropout, which chunks would draw in another order"
-    if any(isinstance(m, FullyShardedDataParallel | FSDPModule) for m in head.modules()):
+    if any(gathers_parameters(m) for m in head.modules()):
         return "its head is an FSDP unit of its own, whose weights are gone before the loss"
     return None
-
-
-def _put_back(module: torch.nn.Module, name: str, value: object) -> None:
-    if value is None:
-        module.__dict__.pop(name, None)
-    else:
-        module.__dict__[name] = value

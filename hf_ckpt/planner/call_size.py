@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_leaves
-from transformers import PreTrainedModel
 
+from ..compat.models import root_model
 from .per_batch import BatchSize
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class CallMeter:
 
 def call_meter(model: torch.nn.Module) -> CallMeter:
     """The meter for calls of ``model``, which may be wrapped."""
-    for module in model.modules():
-        if isinstance(module, PreTrainedModel):
-            return CallMeter(module.main_input_name, bool(getattr(module.config, "is_encoder_decoder", False)))
-    return CallMeter()
+    root = root_model(model)
+    if root is None:
+        return CallMeter()
+    return CallMeter(root.main_input_name, bool(getattr(root.config, "is_encoder_decoder", False)))
 
 
 def _rows(named: Mapping[str, Any], names: Sequence[str] | Mapping[str, Any]) -> list[torch.Tensor]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import distributed as dist
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
-from torch.distributed.tensor import DTensor
+
+from ..compat.wrappers import gathers_parameters, is_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,7 @@ def needs_agreement(model: torch.nn.Module) -> bool:
     """Whether some module gathers or splits parameters over ranks (FSDP, tensor parallelism); DDP does not."""
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
         return False
-    sharded = any(isinstance(m, FSDPModule | FullyShardedDataParallel) for m in model.modules())
-    return sharded or any(isinstance(p, DTensor) for p in model.parameters())
+    return any(map(gathers_parameters, model.modules())) or any(map(is_sharded, model.parameters()))
 
 
 def from_rank(value: T, *, mine: bool, device: torch.device) -> T:

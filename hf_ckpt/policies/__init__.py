@@ -1,1 +1,1 @@
-"""One policy a file. The registry (`hf_ckpt.policy.registry`) finds them: adding a file is all there is to do."""
+"""The policies, one family a file. The registry (`hf_ckpt.policy.registry`) finds every policy in these files."""

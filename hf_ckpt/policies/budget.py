@@ -1,4 +1,4 @@
-"""``budget=72GiB``: let the planner decide, batch by batch, what fits."""
+"""``budget=72GiB`` and ``offload``: let the planner decide, batch by batch, what fits."""
 
 from __future__ import annotations
 
@@ -43,3 +43,18 @@ class BudgetPolicy(Policy):
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Every layer is the planner's."""
         return {layer.index: Planned() for layer in stack.layers}
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPolicy(Policy):
+    """Beside a budget (``budget=40GiB+offload``): saved tensors may move to pinned host memory and come back in time.
+
+    The copies run on a stream of their own, one layer ahead of backward. On a CPU there is nowhere to offload to.
+    """
+
+    name: ClassVar[str] = "offload"
+    about_layers: ClassVar[bool] = False
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Nothing about any layer: it widens what a budget may choose from."""
+        return {}

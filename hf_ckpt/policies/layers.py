@@ -1,4 +1,4 @@
-"""``layers(0-7,12)``: recompute exactly these decoder layers."""
+"""``full``, ``none``, ``first(n)``, ``last(n)``, ``every(k)``, ``layers(0-7,12)``: recompute whole decoder layers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,84 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import PolicyError
-from ..policy.base import LayerSelector
+from ..policy.base import CountedLayers, LayerSelector, Policy, positive_int
 
 if TYPE_CHECKING:
-    from ..policy.decision import Stack
+    from collections.abc import Mapping
+
+    from ..policy.decision import Decision, Stack
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Full(LayerSelector):
+    """Keep only each layer's inputs. With L layers of which one holds I bytes inside and B at its boundary: L*B + I."""
+
+    name: ClassVar[str] = "full"
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """Every layer."""
+        return frozenset(range(len(stack.layers)))
+
+
+@dataclass(frozen=True, slots=True)
+class NonePolicy(Policy):
+    """No activation checkpointing. Memory: everything; added time: nothing."""
+
+    name: ClassVar[str] = "none"
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """No layer recomputes anything."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class First(CountedLayers):
+    """The first n layers: their saved tensors live longest (they are used last in backward)."""
+
+    name: ClassVar[str] = "first"
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """The first n layers, or all when there are fewer."""
+        return frozenset(range(min(self.n, len(stack.layers))))
+
+
+@dataclass(frozen=True, slots=True)
+class Last(CountedLayers):
+    """The last n layers: they are replayed first in backward, while every other layer still holds its saved tensors."""
+
+    name: ClassVar[str] = "last"
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """The last n layers, or all when there are fewer."""
+        return frozenset(range(max(0, len(stack.layers) - self.n), len(stack.layers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Every(LayerSelector):
+    """Layers 0, k, 2k, ... of the stack are recomputed, the others keep everything.
+
+    This is not segment checkpointing (see ``segments``): with L layers, B bytes at a boundary and I inside a layer it
+    holds ``ceil(L/k) * B + (L - ceil(L/k)) * I``, so a larger k holds *more*. Counting is per tower, so a vision tower
+    never shifts which language layers are chosen.
+    """
+
+    name: ClassVar[str] = "every"
+    k: int
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """One whole number above 0."""
+        return cls(positive_int(cls.name, arguments))
+
+    def arguments(self) -> tuple[str, ...]:
+        """``k``."""
+        return (str(self.k),)
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """Every k-th layer, from the first."""
+        return frozenset(range(0, len(stack.layers), self.k))
 
 
 @dataclass(frozen=True, slots=True)

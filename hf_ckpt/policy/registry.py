@@ -1,4 +1,4 @@
-"""Finds the policies: every module in ``hf_ckpt/policies/`` defines exactly one."""
+"""Finds the policies: every concrete class with a name in the modules of ``hf_ckpt/policies/``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pkgutil import iter_modules
+from typing import TypeGuard
 
 from ..errors import PolicyError
 from .base import Policy
@@ -14,13 +15,15 @@ from .base import Policy
 
 @cache
 def policies() -> dict[str, type[Policy]]:
-    """All policies by name, sorted. Raises TypeError when a file there does not define exactly one."""
+    """All policies by name, sorted. Raises TypeError when a file there defines none, or a name that is taken."""
     from .. import policies as folder
 
-    found = {}
+    found: dict[str, type[Policy]] = {}
     for info in iter_modules(folder.__path__):
-        policy = _policy_in(f"{folder.__name__}.{info.name}")
-        found[policy.name] = policy
+        for policy in _policies_in(f"{folder.__name__}.{info.name}"):
+            if policy.name in found:
+                raise TypeError(f"{policy.__module__} and {found[policy.name].__module__} both define `{policy.name}`")
+            found[policy.name] = policy
     return dict(sorted(found.items()))
 
 
@@ -34,16 +37,13 @@ def policy_class(name: str) -> type[Policy]:
     raise PolicyError(f"there is no policy `{name}`: {hint}")
 
 
-def _policy_in(module_name: str) -> type[Policy]:
-    module = import_module(module_name)
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Policy)
-        and value.__module__ == module_name
-        and not isabstract(value)
-    ]
-    if len(own) != 1:
-        raise TypeError(f"{module_name} must define exactly one policy, but defines {len(own)}")
-    return own[0]
+def _policies_in(module_name: str) -> list[type[Policy]]:
+    found = [value for value in vars(import_module(module_name)).values() if _is_policy_of(module_name, value)]
+    if not found:
+        raise TypeError(f"{module_name} defines no policy: a policy is a subclass of Policy with a `name`")
+    return found
+
+
+def _is_policy_of(module_name: str, value: object) -> TypeGuard[type[Policy]]:
+    own = isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module_name
+    return own and hasattr(value, "name") and not isabstract(value)

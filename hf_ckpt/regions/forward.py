@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.checkpoint import noop_context_fn
-from transformers import Cache
 
+from ..compat.kv_cache import without_cache
 from .region import Region, recompute
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ class ForwardRegion(Region):
         forward = self.inner if self.inner is not None else partial(type(self.module).forward, self.module)
         if not (self.active and self.module.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
-        args = tuple(_without_cache(value) for value in args)
-        kwargs = {name: _without_cache(value) for name, value in kwargs.items()}
+        args = tuple(without_cache(value) for value in args)
+        kwargs = {name: without_cache(value) for name, value in kwargs.items()}
         return recompute(self, forward, args, kwargs, self.context_fn)
-
-
-def _without_cache(value: Any) -> Any:
-    return None if isinstance(value, Cache) else value

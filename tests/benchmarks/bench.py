@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from hf_ckpt.proof.peak import LiveStorages
+from hf_ckpt.measuring.peak import LiveStorages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,11 +29,11 @@ import torch
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, LlamaConfig, Trainer, TrainingArguments
 
 from hf_ckpt.engine import TracedReplay
+from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, PeakBudget
 from hf_ckpt.planner.calibrate import calibration
 from hf_ckpt.policy.decision import RecomputeLayer
-from hf_ckpt.proof.peak import PeakMeter
 
 from .record import add_out, record
 

@@ -27,6 +27,7 @@ from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.engine import ledger_of, select
 from hf_ckpt.head.options import head_option
 from hf_ckpt.head.shape import head_shape
+from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.assemble import assemble, under
 from hf_ckpt.planner.budget import held_without_checkpointing
 from hf_ckpt.planner.calibrate import calibration
@@ -34,7 +35,6 @@ from hf_ckpt.planner.problem import HeadOption, LayerPlan, Limits, assess
 from hf_ckpt.planner.solve import solve
 from hf_ckpt.planner.state import gradient_bytes, late_gradient_bytes
 from hf_ckpt.policy import decide, parse_policy
-from hf_ckpt.proof.peak import PeakMeter
 
 from .record import add_out, record
 

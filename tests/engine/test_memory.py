@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from hf_ckpt.measuring.peak import LiveStorages
 from hf_ckpt.policy.decision import RecomputeExcept, RecomputeLayer, RecomputeSublayers, Role, SaveableOps
-from hf_ckpt.proof.peak import LiveStorages
 
 from .zoo import batch, build, decoder_layers, install, step, uninstall
 

@@ -13,12 +13,12 @@ from hf_ckpt.engine import ledger_of, select
 from hf_ckpt.head.options import head_option
 from hf_ckpt.head.shape import head_shape
 from hf_ckpt.ledger import Source
+from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.assemble import assemble, under
 from hf_ckpt.planner.problem import LayerPlan, assess
 from hf_ckpt.planner.state import gradient_bytes, late_gradient_bytes
 from hf_ckpt.planner.transient import transient_bytes
 from hf_ckpt.policy import decide, parse_policy
-from hf_ckpt.proof.peak import PeakMeter
 
 
 def chain():

@@ -1,0 +1,101 @@
+"""transformers' own activation checkpointing: the switch of a layer, and who turns it.
+
+A ``GradientCheckpointingLayer`` reads two attributes: ``gradient_checkpointing`` says whether, and
+``_gradient_checkpointing_func`` with what it is called (transformers/modeling_layers.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .._undo import AttributeChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+    from ..handle import Handle
+
+
+def supports_checkpointing(layer: nn.Module) -> bool:
+    """Whether transformers can switch activation checkpointing of this layer by itself."""
+    return isinstance(layer, GradientCheckpointingLayer)
+
+
+def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> list[AttributeChange]:
+    """Set transformers' switch of one layer; off when ``function`` is None.
+
+    ``function(call, *args)`` is called with the layer's forward, its keyword arguments bound, and its positional ones.
+    """
+    changes = [AttributeChange(layer, "gradient_checkpointing", enable and function is not None)]
+    if function is not None:
+        changes.append(AttributeChange(layer, "_gradient_checkpointing_func", function))
+    return changes
+
+
+def checkpointing_models(model: nn.Module) -> Iterator[nn.Module]:
+    """Every module through which transformers switches activation checkpointing on and off."""
+    return (m for m in model.modules() if hasattr(type(m), "_set_gradient_checkpointing"))
+
+
+def containers_with_switch(model: nn.Module, layers: set[int]) -> Iterator[nn.Module]:
+    """Modules above the layers (by id) that have a switch too, and would checkpoint the layers a second time."""
+    for module in model.modules():
+        flagged = hasattr(module, "gradient_checkpointing") and id(module) not in layers
+        if flagged and any(id(child) in layers for child in module.modules()):
+            yield module
+
+
+def lost_its_switch(layer: nn.Module) -> bool:
+    """Whether somebody replaced ``forward`` on the layer's class, and with it transformers' switch (5.23 and later)."""
+    wraps_forward = "__init_subclass__" in vars(GradientCheckpointingLayer)
+    return wraps_forward and supports_checkpointing(layer) and not hasattr(type(layer).forward, "__wrapped__")
+
+
+class PolicySwitch:
+    """Keeps a policy in place while others switch activation checkpointing off and on again.
+
+    TRL does so around every generation, PEFT while it prepares a model, users by hand. All of them end up in
+    ``PreTrainedModel._set_gradient_checkpointing`` (transformers 4.35 to 5.x), which overwrites every layer's flag and
+    function. This object stands as that method on one model: it lets that happen, and then puts the policy's own back,
+    or off.
+
+    ``switches`` are the layers whose transformers switch the policy uses, with the function each must have (None: the
+    layer keeps its saved tensors, or its regions sit elsewhere). ``handle`` takes the policy off; None on a copy of the
+    model, which nothing can restore.
+    """
+
+    def __init__(self, model: nn.Module, handle: Handle) -> None:
+        self.model = model
+        self.switches = handle.installation.switches
+        self.regions = handle.installation.regions
+        self.handle: Handle | None = handle
+
+    @classmethod
+    def put_on(cls, model: nn.Module, handle: Handle) -> AttributeChange:
+        """Stand as this model's switch; the change takes it off again."""
+        return AttributeChange(model, "_set_gradient_checkpointing", cls(model, handle))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The handle is of one model, and leads to its trainer: copies and pickles of the model go without.
+        return self.__dict__ | {"handle": None}
+
+    def __call__(self, enable: bool = True, gradient_checkpointing_func: Any = None, **kwargs: Any) -> None:
+        """What transformers does, then the policy again."""
+        switch: Callable[..., None] = type(self.model)._set_gradient_checkpointing  # type: ignore[attr-defined]
+        if gradient_checkpointing_func is not None:
+            kwargs["gradient_checkpointing_func"] = gradient_checkpointing_func
+        switch(self.model, enable=enable, **kwargs)
+        for region in self.regions:
+            region.active = enable
+        for layer, function in self.switches:
+            set_checkpointing(layer, enable, function)
+
+
+def policy_switch(module: nn.Module) -> PolicySwitch | None:
+    """The :class:`PolicySwitch` on this module; None without one."""
+    found = vars(module).get("_set_gradient_checkpointing")
+    return found if isinstance(found, PolicySwitch) else None

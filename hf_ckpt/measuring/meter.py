@@ -1,0 +1,166 @@
+"""Counts, in a real step, the bytes that autograd holds after forward, and what was replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_iter
+
+from ..compat.wrappers import local_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+    from ..anatomy import Anatomy
+    from ..head.measured import HeadReport, MeasuredHead
+    from ..regions import Region
+
+#: Where saved tensors outside every decoder layer are counted: embeddings, final norm, head, loss.
+OUTSIDE = ""
+
+
+@dataclass(slots=True)
+class Held:
+    """Bytes of distinct storages, by the layer that saved them first; parameters never count."""
+
+    by_layer: dict[str, int] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def add(self, layer: str, tensor: torch.Tensor) -> None:
+        """Count the tensor's storage, once."""
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.seen:
+            self.seen.add(storage.data_ptr())
+            self.by_layer[layer] = self.by_layer.get(layer, 0) + storage.nbytes()
+
+
+class Meter:
+    """Measures a model between ``start`` and ``stop``.
+
+    One saved-tensor hook spans each forward of the root module; a layer's own pre-hook and hook say which layer is
+    running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held.
+
+    The hook is global to the thread, so it must not outlive the forward: what a loss outside the model's forward saves
+    (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted, full logits' softmax included.
+    """
+
+    def __init__(
+        self, model: nn.Module, anatomy: Anatomy, regions: list[Region], heads: Sequence[MeasuredHead] = ()
+    ) -> None:
+        self.model = model
+        self.anatomy = anatomy
+        self.regions = regions
+        self.heads = heads
+        #: What each head did that should run in chunks; filled by ``stop``.
+        self.head_reports: tuple[HeadReport, ...] = ()
+        #: Names of the layers whose forward ran with gradients.
+        self.ran: set[str] = set()
+        self.held = Held()
+        self.forwards = 0
+        self.calls: dict[str, int] = {}
+        self.replays: dict[str, int] = {}
+        self._layer = OUTSIDE
+        self._handles: list[RemovableHandle] = []
+        self._context: torch.autograd.graph.saved_tensors_hooks | None = None
+        self._weights: set[int] = set()
+
+    def start(self) -> None:
+        """Register the hooks and reset every region's counters."""
+        self._handles = [
+            self.model.register_forward_pre_hook(self._enter_model, prepend=True),
+            self.model.register_forward_hook(self._leave_model, always_call=True),
+        ]
+        for layer in self.anatomy.layers:
+            self._handles.append(layer.module.register_forward_pre_hook(_SetLayer(self, layer.info.name), prepend=True))
+            self._handles.append(layer.module.register_forward_hook(_SetLayer(self, OUTSIDE), always_call=True))
+        for region in self.regions:
+            region.start_counting()
+            region.observer = self
+
+    def stop(self) -> None:
+        """Remove the hooks and read the counters; calling it again does nothing."""
+        if not self._handles:
+            return
+        self._close()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        for region in self.regions:
+            region.observer = None
+            region.stop_counting()
+            for name in region.layers:
+                self.calls[name] = self.calls.get(name, 0) + region.calls
+                self.replays[name] = self.replays.get(name, 0) + region.replays
+        # Where transformers runs a layer's hooks inside its checkpoint, only the region saw the layer.
+        self.ran |= {name for name, calls in self.calls.items() if calls > 0}
+        self.head_reports = tuple(report for head in self.heads if (report := head.report()) is not None)
+
+    def hold(self, layer: str, values: Iterable[Any]) -> None:
+        """A region keeps these alive by plain reference."""
+        for value in tree_iter(list(values)):
+            if isinstance(value, torch.Tensor):
+                self._count(layer, value)
+
+    def enter_layer(self, name: str) -> None:
+        """Saved tensors belong to this layer from now on."""
+        self._layer = name
+        if name != OUTSIDE and torch.is_grad_enabled():
+            self.ran.add(name)
+
+    def _enter_model(self, module: nn.Module, args: Any) -> None:
+        self._close()
+        if not (module.training and torch.is_grad_enabled()):
+            return
+        self.held = Held()
+        self.forwards += 1
+        self._weights = {
+            local_shard(t).untyped_storage().data_ptr()
+            for t in (*module.parameters(), *module.buffers())
+            if t.device.type != "meta"
+        }
+        self._context = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        self._context.__enter__()
+
+    def _leave_model(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._count(self._layer, tensor)
+        # An output packed as itself would be a reference cycle; autograd reattaches history to what unpack returns.
+        return tensor if tensor.is_leaf else tensor.detach()
+
+    def _count(self, layer: str, tensor: torch.Tensor) -> None:
+        tensor = local_shard(tensor)
+        if tensor.layout is not torch.strided or _is_weight(tensor):
+            return
+        if tensor.untyped_storage().data_ptr() not in self._weights:
+            self.held.add(layer, tensor)
+
+
+def _is_weight(tensor: torch.Tensor) -> bool:
+    """Whether it is a parameter or a view of one; those that FSDP gathers live in storages of their own."""
+    base = tensor if tensor._base is None else tensor._base
+    return isinstance(base, torch.nn.Parameter)
+
+
+def _unpack(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _SetLayer:
+    meter: Meter
+    name: str
+
+    def __call__(self, *_: Any) -> None:
+        self.meter.enter_layer(self.name)

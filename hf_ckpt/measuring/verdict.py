@@ -1,0 +1,62 @@
+"""Decides from a measured step whether a policy took effect, and names the cause when it did not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..compat.checkpointing import lost_its_switch
+from ..errors import NoEffectError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..anatomy import Anatomy
+    from .report import LayerReport, Report
+
+
+def check_effect(report: Report, anatomy: Anatomy) -> None:
+    """Raise NoEffectError unless all that should recompute, and did run, recomputed in the measured step.
+
+    A layer below the lowest trainable parameter has nothing to recompute and may stay silent. Of a layer that did not
+    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks.
+    """
+    if not report.measured:
+        raise NoEffectError(
+            f"policy `{report.policy}` was never seen in a training forward: the model ran in eval mode or without "
+            "gradients, or another copy of the model is being trained; call `model.train()` and pass the trained model"
+        )
+    for layer, known in zip(report.layers, anatomy.layers, strict=True):
+        if layer.recomputes and layer.ran and layer.replays == 0 and _trains(known.module):
+            raise NoEffectError(
+                f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
+            )
+    for head in report.heads:
+        if head.asked and head.problem:
+            raise NoEffectError(f"`head({head.chunks})` of policy `{report.policy}` had no effect: {head.problem}")
+
+
+def unseen(report: Report, anatomy: Anatomy) -> set[str]:
+    """Names of the layers that should recompute and did not run in the measured step."""
+    pairs = zip(report.layers, anatomy.layers, strict=True)
+    return {layer.name for layer, known in pairs if layer.recomputes and not layer.ran and _trains(known.module)}
+
+
+def _trains(module: nn.Module) -> bool:
+    return any(p.requires_grad for p in module.parameters())
+
+
+def _cause(layer: LayerReport, module: nn.Module) -> str:
+    if layer.calls > 0:
+        return "its forward was recorded but backward never reached it; is the loss computed from this model's output?"
+    if not module.training:
+        return (
+            "the layer is in eval mode, where transformers switches activation checkpointing off; call `model.train()`"
+        )
+    if lost_its_switch(module):
+        return (
+            f"`{type(module).__name__}.forward` was replaced on the class, which removes transformers' switch "
+            "(5.23 and later); patch the instance, or patch before the class is first used"
+        )
+    if "forward" in vars(module) and not hasattr(vars(module)["forward"], "replays"):
+        return "somebody replaced the layer's forward after the policy was applied; apply the policy last"
+    return "its forward never went through the policy's region; something switched it off after it was applied"

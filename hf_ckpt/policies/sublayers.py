@@ -1,0 +1,76 @@
+"""``attention``, ``mlp``, ``norm``, ``balanced``: recompute some sublayers of each decoder layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..policy.base import Policy
+from ..policy.decision import Decision, RecomputeLayer, RecomputeSublayers, Role, Stack
+from ..policy.sublayers import recompute_roles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CHEAP_WITH_EAGER = (Role.ATTENTION, Role.NORM)
+_CHEAP_WITH_FUSED = (Role.MLP, Role.EXPERTS, Role.NORM)
+
+
+class _SublayerPolicy(Policy):
+    """Recompute the sublayers of these roles."""
+
+    __slots__ = ()
+    roles: ClassVar[tuple[Role, ...]]
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Every layer that has such a sublayer. Raises PolicyError when none has."""
+        return recompute_roles(stack, *self.roles)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(_SublayerPolicy):
+    """Rebuild what attention saves: q, k, v, rotary products, and with eager attention the softmax matrix.
+
+    With SDPA or flash attention the softmax matrix is never a saved tensor, so this buys little there; with eager
+    attention that matrix is the largest saved tensor of the layer and grows with the square of the sequence.
+    """
+
+    name: ClassVar[str] = "attention"
+    roles: ClassVar[tuple[Role, ...]] = (Role.ATTENTION,)
+
+
+@dataclass(frozen=True, slots=True)
+class Mlp(_SublayerPolicy):
+    """Rebuild what the MLP saves (gate, up, activation, product); in an MoE layer, what router and experts save."""
+
+    name: ClassVar[str] = "mlp"
+    roles: ClassVar[tuple[Role, ...]] = (Role.MLP, Role.EXPERTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Norm(_SublayerPolicy):
+    """Rebuild what the norms save: fp32 intermediates in eager bf16 models, and nearly free to rebuild."""
+
+    name: ClassVar[str] = "norm"
+    roles: ClassVar[tuple[Role, ...]] = (Role.NORM,)
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced(Policy):
+    """Recompute the sublayers that free most bytes for their time.
+
+    With eager attention these are attention (its softmax matrix is the largest saved tensor) and the norms; with SDPA
+    and flash attention, which never store that matrix, the MLP and the norms. Layers without such sublayers are
+    recomputed whole.
+    """
+
+    name: ClassVar[str] = "balanced"
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """By the stack's attention kernel and the sublayers each layer has."""
+        wanted = _CHEAP_WITH_EAGER if stack.kernel == "eager" else _CHEAP_WITH_FUSED
+        decisions: dict[int, Decision] = {}
+        for layer in stack.layers:
+            present = frozenset(role for role in wanted if layer.sublayers.get(role))
+            decisions[layer.index] = RecomputeSublayers(present) if present - {Role.NORM} else RecomputeLayer()
+        return decisions

@@ -1,0 +1,95 @@
+"""Decoder layers, roles, towers and kernels are found on real architectures, whatever wraps them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
+    OPTConfig,
+    Qwen3MoeConfig,
+    SwinConfig,
+    SwinForImageClassification,
+    T5Config,
+    T5ForConditionalGeneration,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+from hf_ckpt.anatomy import read_anatomy
+from hf_ckpt.errors import ModelStructureError
+from hf_ckpt.policy.decision import Role, Tower
+
+from ..models import ARCHITECTURES, build, build_vlm
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_layers_and_roles(name: str) -> None:
+    anatomy = read_anatomy(build(name))
+    assert len(anatomy.layers) == 4
+    sublayers = anatomy.stacks[0].layers[0].sublayers
+    assert sublayers[Role.ATTENTION] in [("self_attn",), ("attn",)]
+    assert sublayers[Role.EXPERTS if name == "mixtral" else Role.MLP] == ("mlp",)
+    assert len(sublayers[Role.NORM]) >= 2
+    assert anatomy.stacks[0].kernel == "sdpa"
+
+
+def test_eager_kernel_is_seen() -> None:
+    assert read_anatomy(build("llama", kernel="eager")).stacks[0].kernel == "eager"
+
+
+def test_lora_layers_keep_their_names() -> None:
+    plain, lora = read_anatomy(build("llama")), read_anatomy(build("llama", lora=True))
+    assert [layer.name for layer in lora.stacks[0].layers] == [layer.name for layer in plain.stacks[0].layers]
+
+
+def test_compiled_and_data_parallel_wrappers_are_seen_through() -> None:
+    model = build("llama")
+    for wrapped in (torch.compile(model), nn.DataParallel(model)):
+        assert read_anatomy(wrapped).stacks[0].layers[0].name == "model.layers.0"
+
+
+def test_vision_tower_is_told_apart() -> None:
+    vision, language = sorted(read_anatomy(build_vlm()).stacks, key=lambda s: s.tower != Tower.VISION)
+    assert (vision.tower, len(vision.layers), vision.primary) == (Tower.VISION, 3, False)
+    assert (language.tower, len(language.layers), language.primary) == (Tower.LANGUAGE, 4, True)
+
+
+def _tiny(count: int) -> dict[str, int]:
+    return {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": count}
+
+
+def test_other_shapes_of_models() -> None:
+    with torch.device("meta"):
+        bert = BertForMaskedLM(BertConfig(**_tiny(2), vocab_size=100))
+        t5 = T5ForConditionalGeneration(T5Config(d_model=32, d_ff=64, num_layers=2, num_heads=2, d_kv=8, vocab_size=99))
+        vit = ViTForImageClassification(ViTConfig(**_tiny(2)))
+        swin = SwinForImageClassification(SwinConfig(embed_dim=16, depths=[2, 3], num_heads=[2, 2], image_size=32))
+        moe = AutoModelForCausalLM.from_config(
+            Qwen3MoeConfig(**_tiny(2), vocab_size=100, num_experts=4, num_key_value_heads=2, head_dim=8)
+        )
+        opt = AutoModelForCausalLM.from_config(
+            OPTConfig(
+                hidden_size=32,
+                ffn_dim=64,
+                num_attention_heads=4,
+                num_hidden_layers=2,
+                vocab_size=100,
+                word_embed_proj_dim=32,
+            )
+        )
+    assert [len(s.layers) for s in read_anatomy(bert).stacks] == [2]
+    assert [s.name for s in read_anatomy(t5).stacks] == ["encoder.block", "decoder.block"]
+    assert read_anatomy(vit).stacks[0].primary
+    assert [len(s.layers) for s in read_anatomy(swin).stacks] == [2, 3], "the inner layers, not the stages"
+    roles = read_anatomy(moe).stacks[0].layers[0].sublayers
+    assert (roles[Role.ATTENTION], roles[Role.EXPERTS]) == (("self_attn",), ("mlp",))
+    assert Role.MLP not in read_anatomy(opt).stacks[0].layers[0].sublayers
+
+
+def test_a_model_without_layers_is_one_clear_sentence() -> None:
+    with pytest.raises(ModelStructureError, match=r"looked for an nn\.ModuleList"):
+        read_anatomy(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
