@@ -1,10 +1,13 @@
-"""Attributes and elements of values: reading, writing, iterating."""
+"""Attributes and elements of values: reading and writing."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from .annotations import annotated_field, narrowed
+from .classes import ancestors, decorator_names, field_argument, is_dataclass
+from .containers import GAP, container_kind, fill, held_by, is_module_list, is_none, iterate, matching_field, text_of
+from .enums import enum_member, is_enum
 from .places import Place
 from .values import (
     UNKNOWN,
@@ -20,6 +23,7 @@ from .values import (
     Method,
     Module,
     Param,
+    Partial,
     Ref,
     Result,
     Seq,
@@ -29,23 +33,7 @@ from .values import (
     join,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _TOP = Place()
-#: Calls whose elements are those of their first argument.
-_SAME_ELEMENTS = frozenset(
-    (
-        "builtins.list",
-        "builtins.tuple",
-        "builtins.reversed",
-        "builtins.sorted",
-        "builtins.iter",
-        "tqdm.tqdm",
-        "tqdm.auto.tqdm",
-    )
-)
-_MODULE_LISTS = frozenset(("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.modules.container.ModuleList"))
 
 
 def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
@@ -73,18 +61,14 @@ def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
     return known
 
 
-def is_none(value: Value) -> bool:
-    """Whether ``value`` is the literal None."""
-    return isinstance(value, Const) and value.value is None
-
-
 def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
     """The attribute as the class of ``base`` declares it."""
     match base:
         case Instance(cls):
             return _of_instance(base, cls, name, node)
         case Class():
-            return next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
+            found = next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
+            return enum_member(base, name, found) if found is not None and is_enum(base) else found
     return None
 
 
@@ -95,46 +79,24 @@ def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None
             return given
     for owner in (cls, *ancestors(cls)):
         if name in owner.fields:
-            return owner.fields[name]
+            return narrowed(owner.fields[name], annotated_field(cls, name))
         if name in owner.body:
             found = bound(owner.body[name], instance, node)
             # What a dataclass declares is a default: `self` may have been built with something else.
             is_default = instance.call is None and not isinstance(found, Method | Function) and is_dataclass(cls)
             return join(found, UNKNOWN) if is_default else found
-    return None
-
-
-def field_argument(instance: Instance, name: str) -> Value:
-    """What the constructor of a dataclass was given for field ``name``."""
-    assert instance.call is not None
-    owners = (*reversed([*ancestors(instance.cls)]), instance.cls)
-    names = [field for cls in owners for field in declared_fields(cls)]
-    if not all(isinstance(base, Class) for cls in owners for base in cls.bases):
-        names = []  # The fields of an imported class come first.
-    return instance.call.argument(names.index(name) if name in names else None, name)
-
-
-def declared_fields(cls: Class) -> list[str]:
-    """The annotated names of a class body, which are the fields of a dataclass."""
-    return [
-        statement.target.id
-        for statement in cls.node.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    ]
-
-
-def is_dataclass(cls: Class) -> bool:
-    """Whether the class, or one it derives from, is decorated as a dataclass (attrs and pydantic look alike)."""
-    return any(
-        isinstance(part, ast.Name | ast.Attribute) and "dataclass" in ast.unparse(part)
-        for owner in (cls, *ancestors(cls))
-        for decorator in owner.node.decorator_list
-        for part in (decorator, getattr(decorator, "func", None))
-    )
+        written = matching_field(owner.fields, name)
+        if written is not None:
+            return written
+    return annotated_field(cls, name)
 
 
 def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
     """A class attribute seen through an object: functions become methods, properties stay unknown."""
+    if isinstance(value, Partial) and value.call.name == "functools.partialmethod":
+        method = Partial(bound(value.func, receiver, node), value.call)
+        method.args, method.kwargs = value.args, value.kwargs
+        return method
     if not isinstance(value, Function) or isinstance(value.node, ast.Lambda):
         return value
     names = {name.rpartition(".")[2] for name in decorator_names(value)}
@@ -143,26 +105,6 @@ def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
     if names & {"property", "cached_property", "setter"}:
         return Unknown(node)
     return Method(receiver, value, node)
-
-
-def decorator_names(function: Function) -> Iterator[str]:
-    """The dotted names of its decorators, called or not."""
-    for decorator in function.decorators:
-        called = decorator.call.func if isinstance(decorator, Result) else decorator
-        if isinstance(called, Ref):
-            yield called.name
-
-
-def ancestors(cls: Class) -> Iterator[Class]:
-    """The classes of the file that ``cls`` derives from, nearest first."""
-    seen = {cls}
-    queue = list(cls.bases)
-    while queue:
-        base = queue.pop(0)
-        if isinstance(base, Class) and base not in seen:
-            seen.add(base)
-            yield base
-            queue += base.bases
 
 
 def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value | None:
@@ -184,13 +126,24 @@ def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value |
 
 def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | None:
     """Remember ``base[key] = value``; gives what was there, None if that is not known."""
-    if not isinstance(base, Dict):
-        if isinstance(base, Seq):
+    match base:
+        case Dict():
+            return _set_key(base, key, value, place)
+        case Seq():
             base.open = True
             base.items.append(value)
-        return None
+        case Result(call) if is_module_list(base) and call.name.endswith("ModuleDict"):
+            fill(base, [value], call.node)
+        case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
+            return set_attribute(module, name, value, place)
+    return None
+
+
+def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None:
     if not isinstance(key, Const) or not isinstance(key.value, str):
         base.open = True
+        pattern = text_of(key) or GAP
+        base.items[pattern] = join(base.items[pattern], value) if pattern in base.items else value
         return None
     before = base.get(key.value)
     maybe = base.place is not None and place.deeper_than(base.place)
@@ -226,46 +179,19 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
             return join(*(get_item(option, index, node) for option in options if not is_none(option)))
         case ((Dict() | Unknown() | Const()), _):
             return Unknown(node)
-    if (isinstance(base, Seq) or is_module_list(base)) and isinstance(node, ast.Subscript):
-        return base if isinstance(node.slice, ast.Slice) else iterate(base, node)
+        case Attr(base=module, name="_modules"), _ if (name := text_of(index)) is not None:
+            return get_attribute(module, name, node)
+    if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
+        return base if isinstance(node.slice, ast.Slice) else _element(base, index, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
 
 
-def is_module_list(value: Value) -> bool:
-    """Whether ``value`` is an ``nn.ModuleList`` or ``nn.Sequential``."""
-    return isinstance(value, Result) and value.call.name in _MODULE_LISTS
-
-
-def iterate(value: Value, node: ast.AST | None) -> Value:
-    """What a loop over ``value`` binds in each turn."""
-    match value:
-        case Seq(_, items):
-            return _one_of(items, value, node)
-        case Choice(options):
-            return join(*(iterate(option, node) for option in options if not is_none(option)))
-        case Result():
-            return _iterate_result(value, node)
-        case Dict() | Const() | Unknown():
-            return Unknown(node)
-    return Element(value, node)
-
-
-def _iterate_result(value: Result, node: ast.AST | None) -> Value:
-    call = value.call
-    if call.name == "builtins.enumerate" and call.args:
-        return Seq("tuple", [Unknown(node), iterate(call.args[0], node)], False, node)
-    if call.name == "builtins.zip":
-        return Seq("tuple", [iterate(argument, node) for argument in call.args], call.open_args, node)
-    if call.name in _SAME_ELEMENTS and call.args:
-        return iterate(call.args[0], node)
-    if call.name == "builtins.range":
-        return Unknown(node)
-    if call.name in _MODULE_LISTS and not call.open_args and call.args:
-        held = call.args if call.name.endswith("Sequential") else [iterate(call.args[0], node)]
-        return _one_of(held, value, node)
-    return Element(value, node)
-
-
-def _one_of(items: list[Value], container: Value, node: ast.AST | None) -> Value:
-    found = join(*items) if items else Element(container, node)
-    return Element(container, node) if isinstance(found, Unknown) else found
+def _element(base: Value, index: Value, node: ast.AST) -> Value:
+    """An element of a list or a module container at a position or under a name."""
+    held = held_by(base)
+    match base, index:
+        case Result(call), Const(int(position)) if container_kind(base) == "Sequential" and not call.open_args:
+            return held[position] if -len(held) <= position < len(held) else Element(base, node, position)
+    if not held and isinstance(base, Instance):
+        return Element(base, node, index.value if isinstance(index, Const) else None)
+    return join(*held) if container_kind(base) == "ModuleDict" and held else iterate(base, node)

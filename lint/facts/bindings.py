@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from .attributes import iterate, set_attribute, set_item
+from .attributes import set_attribute, set_item
+from .containers import iterate
 from .values import Const, Element, Seq, Unknown, Value
 from .walk import Walk, Write
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from .attributes import get_attribute, is_module_list, iterate, set_item
+from .attributes import get_attribute, set_item
 from .bindings import write
 from .calls import Call
+from .children import take_children
+from .containers import GAP, elements, iterate, matching_field, text_of
 from .dicts import merge_into
 from .parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from .values import (
@@ -23,15 +26,20 @@ from .values import (
     Result,
     Seq,
     Super,
+    Template,
     Unknown,
     Value,
     join,
+    options,
 )
 from .walk import Walk, Write
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable
+
+#: A replacement field of `str.format`.
+_FIELD = re.compile(r"{[^{}]*}")
 
 
 def call_known(walk: Walk, call: Call) -> Value | None:
@@ -42,31 +50,19 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case Attr(base=Dict() as held, name=name):
             return _dict_method(walk, held, name, call)
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
-            held.items += call.args[-1:]
+            held.items += elements(call.args[0]) if call.args and call.func.name == "extend" else call.args[-1:]
             held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
             return None
-        case Attr(base=Result() as held, name="append" | "extend" | "insert") if is_module_list(held):
-            _fill(held, call)
-            return None
+        case Attr(base=Const(str(text)), name="format"):
+            return Template(_FIELD.sub(GAP, text), call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
             return parser_method(held, name, call)
+        case Attr():
+            take_children(walk, call)
+            return None
         case _:
             return None
     return handler(walk, call) if handler is not None else None
-
-
-def _fill(held: Result, call: Call) -> None:
-    """``modules.append(block)``: what the list was built with is not all of it."""
-    built = held.call
-    added = call.args[-1:]
-    if call.method == "extend":
-        added = list(added[0].items) if added and isinstance(added[0], Seq) else []
-    if built.name.endswith("Sequential"):
-        built.args, built.open_args = [*built.args, *added], True
-        return
-    first = built.args[0] if built.args else Seq("list", [], False, call.node)
-    items = first.items if isinstance(first, Seq) else [UNKNOWN]
-    built.args = [Seq("list", [*items, *added], True, call.node)]
 
 
 def _partial(walk: Walk, call: Call) -> Value | None:
@@ -93,6 +89,8 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, Const(str(name))]:
             return get_attribute(base, name, call.node)
+        case [Instance() as base, Template(name)]:
+            return matching_field(base.cls.fields, name)
         case [base, Const(str(name)), default]:
             found = get_attribute(base, name, call.node)
             return join(found, default) if isinstance(found, Ref | Attr) else found
@@ -101,8 +99,10 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
 
 def _setattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
-        case [base, Const(str(name)), value]:
-            write(walk, base, name, value, call.node)
+        case [base, name, value]:
+            for text in filter(None, map(text_of, options(name))):
+                if GAP not in text or isinstance(base, Instance):
+                    write(walk, base, text, value, call.node)
     return None
 
 
@@ -150,8 +150,6 @@ def _vars_changed(walk: Walk, call: Call) -> Value | None:
 
 
 def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
-    from .attributes import set_item
-
     match name, call.args:
         case "update", _:
             for argument in call.args:
@@ -181,12 +179,30 @@ def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
             found = held.get(key)
             held.items[key] = Absent(call.node)
             return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
+        case "values", []:
+            return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
+        case "items", []:
+            pairs = [Seq("tuple", [Const(key), value], False, call.node) for key, value in held.items.items()]
+            return Seq("list", list(pairs), held.open, call.node, walk.place)
         case "copy", []:
             return Dict(dict(held.items), held.open, call.node, walk.place)
         case (("clear" | "popitem" | "pop"), _):
             held.open = True
             held.items.clear()
     return None
+
+
+def _imported(walk: Walk, call: Call) -> Value | None:
+    """``importlib.import_module("torch.utils.checkpoint")``."""
+    match call.args:
+        case [Const(str(name))]:
+            return Ref(name, call.node)
+    return None
+
+
+def _vars(walk: Walk, call: Call) -> Value | None:
+    """``vars(obj)``: the attributes of an object."""
+    return get_attribute(call.args[0], "__dict__", call.node) if call.args else None
 
 
 def _unbound_update(walk: Walk, call: Call) -> Value | None:
@@ -234,6 +250,11 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.staticmethod": _static,
     "builtins.exec": _vars_changed,
     "builtins.iter": _first_argument,
+    "importlib.import_module": _imported,
+    "builtins.__import__": _imported,
+    "builtins.vars": _vars,
+    "collections.OrderedDict": _dict,
+    "functools.partialmethod": _partial,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,

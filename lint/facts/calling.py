@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from .attributes import ancestors
 from .builtin_calls import call_known
 from .calls import Call
+from .children import hold_given
+from .classes import ancestors
+from .containers import GAP, elements
 from .values import (
     UNKNOWN,
     Absent,
@@ -42,20 +44,21 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
 class _Arguments:
     """The arguments of one call expression, evaluated once."""
 
-    __slots__ = ("args", "kwargs", "open_args", "open_kwargs")
+    __slots__ = ("args", "kwargs", "open_args", "open_kwargs", "spread")
 
     def __init__(self, walk: Walk, node: ast.Call) -> None:
         self.args: list[Value] = []
         self.kwargs: dict[str, Value] = {}
         self.open_args = False
         self.open_kwargs = False
+        self.spread: list[Value] = []
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 self._add_star(walk.evaluate(argument.value))
             else:
                 value = walk.evaluate(argument)
                 # Behind an unknown `*args` a position means nothing.
-                self.args += [] if self.open_args else [value]
+                (self.spread if self.open_args else self.args).append(value)
         for keyword in node.keywords:
             value = walk.evaluate(keyword.value)
             if keyword.arg is None:
@@ -68,11 +71,12 @@ class _Arguments:
             self.args += value.items
         else:
             self.open_args = True
+            self.spread += elements(value)
 
     def _add_double_star(self, value: Value) -> None:
         choices = [option for option in options(value) if isinstance(option, Dict)]
         self.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
-        for key in dict.fromkeys(key for choice in choices for key in choice.items):
+        for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
             self.kwargs[key] = join(*(choice.get(key) for choice in choices))
 
 
@@ -80,6 +84,7 @@ def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) 
     call = Call(node, target, walk.place, walk.program.next_order())
     call.args, call.kwargs = arguments.args, arguments.kwargs
     call.open_args, call.open_kwargs = arguments.open_args, arguments.open_kwargs
+    call.spread = arguments.spread
     while isinstance(call.func, Partial):
         _unwrap(call, call.func)
     walk.program.calls.append(call)
@@ -110,6 +115,8 @@ def _result(walk: Walk, call: Call) -> Value:
 
 def _instantiate(walk: Walk, cls: Class, call: Call) -> Value:
     instance = Instance(cls, call)
+    if not any(isinstance(owner.body.get("__init__"), Function) for owner in (cls, *ancestors(cls))):
+        hold_given(instance, call)
     for owner in (cls, *ancestors(cls)):
         initialiser = owner.body.get("__init__")
         if isinstance(initialiser, Function):

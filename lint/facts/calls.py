@@ -18,7 +18,9 @@ class Call:
     ``func`` is one alternative when several functions may be meant; each has its own ``Call`` with the same node.
     """
 
-    __slots__ = ("args", "discarded", "func", "kwargs", "node", "open_args", "open_kwargs", "order", "place", "via")
+    __slots__ = (
+        *("args", "discarded", "func", "kwargs", "node", "open_args", "open_kwargs", "order", "place", "spread", "via"),
+    )
     __match_args__ = ("func",)
 
     def __init__(self, node: ast.Call, func: Value, place: Place, order: int) -> None:
@@ -31,6 +33,8 @@ class Call:
         #: An unknown `*args` or `**kwargs` may give more.
         self.open_args = False
         self.open_kwargs = False
+        #: What an unknown `*args` is known to hold, and what comes behind it.
+        self.spread: list[Value] = []
         #: The partials between the call and ``func``, outermost first.
         self.via: tuple[Partial, ...] = ()
         #: The call is a statement of its own: nobody sees what it returns.

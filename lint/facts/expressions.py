@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
-from .attributes import get_attribute, get_item, iterate
+from .attributes import get_attribute, get_item
 from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
+from .containers import GAP, elements, iterate, text_of
 from .dicts import merge_into
 from .places import Guard
 from .scopes import Scope
-from .values import Const, Dict, Function, Seq, Unknown, Value, join, truth
+from .values import Const, Dict, Function, Result, Seq, Template, Unknown, Value, join, truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
 }
+#: Where `%` puts a value in.
+_PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
 
 
 def evaluate(walk: Walk, node: ast.AST | None) -> Value:
@@ -62,11 +66,9 @@ def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
         value = evaluate(walk, element.value if isinstance(element, ast.Starred) else element)
         if not isinstance(element, ast.Starred):
             items.append(value)
-        elif isinstance(value, Seq):
-            items += value.items
-            is_open = is_open or value.open
         else:
-            is_open = True
+            items += elements(value)
+            is_open = is_open or not isinstance(value, Seq) or value.open
     return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
 
 
@@ -139,6 +141,14 @@ def _binary(walk: Walk, node: ast.BinOp) -> Value:
             return Seq(left.kind, [*left.items, *right.items], left.open or right.open, node, walk.place)
         case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:
             return Const(a + b, node)
+        case Const(str(pattern)), _, ast.Mod():
+            return Template(_PLACE.sub(GAP, pattern), node)
+        case (Const(str() | int()) | Template() | Unknown() | Result(), Const(str()) | Template(), ast.Add()) | (
+            Const(str()) | Template(),
+            _,
+            ast.Add(),
+        ):
+            return Template(f"{text_of(left) or GAP}{text_of(right) or GAP}", node)
         case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in _ARITHMETIC:
             try:
                 return Const(_ARITHMETIC[type(op)](a, b), node)
@@ -147,16 +157,33 @@ def _binary(walk: Walk, node: ast.BinOp) -> Value:
     return Unknown(node)
 
 
+def _joined_string(walk: Walk, node: ast.JoinedStr) -> Value:
+    """An f-string: a constant, or what is known of it."""
+    parts = [_part(walk, part) for part in node.values]
+    if all(isinstance(part, Const) for part in parts):
+        return Const("".join(str(part.value) for part in parts if isinstance(part, Const)), node)
+    return Template(
+        "".join(str(part.value) if isinstance(part, Const) else text_of(part) or GAP for part in parts), node
+    )
+
+
+def _part(walk: Walk, node: ast.expr) -> Value:
+    """One part of an f-string; a replacement field with nothing but a value shows it as it is."""
+    is_plain = isinstance(node, ast.FormattedValue) and node.conversion == -1 and node.format_spec is None
+    return evaluate(walk, node.value if isinstance(node, ast.FormattedValue) and is_plain else node)
+
+
 def _compare(walk: Walk, node: ast.Compare) -> Value:
     values = [evaluate(walk, part) for part in (node.left, *node.comparators)]
-    if len(values) != 2 or not all(isinstance(value, Const) for value in values):
-        return Unknown(node)
-    left, right = (value.value for value in values if isinstance(value, Const))
-    match node.ops[0]:
-        case ast.Eq() | ast.Is():
+    match values, node.ops[0]:
+        case [Const(left), Const(right)], ast.Eq() | ast.Is():
             return Const(left == right, node)
-        case ast.NotEq() | ast.IsNot():
+        case [Const(left), Const(right)], ast.NotEq() | ast.IsNot():
             return Const(left != right, node)
+        case [Const(left), Seq(_, items, False)], ast.In() | ast.NotIn() as op:
+            listed = [item.value for item in items if isinstance(item, Const)]
+            if len(listed) == len(items):
+                return Const((left in listed) == isinstance(op, ast.In), node)
     return Unknown(node)
 
 
@@ -207,6 +234,7 @@ _HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
     ast.Set: _sequence,
     ast.Dict: _dict,
     ast.Lambda: _lambda,
+    ast.JoinedStr: _joined_string,
     ast.IfExp: _conditional,
     ast.BoolOp: _boolean,
     ast.UnaryOp: _unary,

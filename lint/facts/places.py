@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from .exclusion import contradict
 
 if TYPE_CHECKING:
-    from .values import Function, Value
+    from .values import Function, FunctionNode, Value
 
 Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 
@@ -37,12 +37,25 @@ class Place(NamedTuple):
     tries: tuple[ast.Try, ...] = ()
     #: The calls that were followed to come here.
     stack: tuple[ast.Call, ...] = ()
+    #: The functions that those calls led to.
+    entered: tuple[FunctionNode, ...] = ()
     #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
     walk: int = 0
 
     def excludes(self, other: Place) -> bool:
         """Whether no run of the program comes to both places, by the conditions around them."""
-        return any(mine.contradicts(their) for mine in self.guards for their in other.guards)
+        apart = any(mine.contradicts(their) for mine in self.guards for their in other.guards)
+        return apart or self._entered_elsewhere(other)
+
+    def _entered_elsewhere(self, other: Place) -> bool:
+        """Whether one call led to another function here than there: it runs one of those that it may mean."""
+        ways = zip(
+            zip(self.stack, self.entered, strict=True), zip(other.stack, other.entered, strict=True), strict=False
+        )
+        for (call, function), (its_call, its_function) in ways:
+            if call is not its_call or function is not its_function:
+                return call is its_call
+        return False
 
     def deeper_than(self, other: Place) -> bool:
         """Whether this place is under a condition that ``other`` is not under."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from .attributes import ancestors, decorator_names
+from .annotations import annotated, narrowed
+from .classes import ancestors, decorator_names
 from .expressions import evaluate
 from .nodes import inner_nodes
 from .origin import origin
 from .places import Place
 from .scopes import Scope
 from .statements import execute
-from .values import UNKNOWN, Const, Dict, Function, Instance, Param, Seq, Unknown, Value, join
+from .values import UNKNOWN, Const, Dict, Function, Instance, Param, Ref, Seq, Unknown, Value, join
 from .walk import Engine, Program, Returned, Walk
 
 if TYPE_CHECKING:
@@ -125,11 +126,20 @@ def _bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> 
         param = Param(argument.arg, function, argument)
         param.default = _evaluate_in(walk, function, defaults.get(argument.arg))
         param.annotation = _annotation(walk, function, argument)
-        walk.scope.names[argument.arg] = param
+        walk.scope.names[argument.arg] = annotated(argument.annotation, function.scope) or _injected(param) or param
     if arguments.vararg:
-        walk.scope.names[arguments.vararg.arg] = Seq("tuple", [], True, arguments.vararg, walk.place)
+        declared = annotated(arguments.vararg.annotation, function.scope)
+        held = [] if declared is None else [declared]
+        walk.scope.names[arguments.vararg.arg] = Seq("tuple", held, True, arguments.vararg, walk.place)
     if arguments.kwarg:
         walk.scope.names[arguments.kwarg.arg] = Dict({}, True, arguments.kwarg, walk.place)
+
+
+def _injected(param: Param) -> Value | None:
+    """`def run(block, checkpoint=checkpoint)`: an imported function that is bound early under its own name."""
+    default = param.default
+    is_early = isinstance(default, Ref) and default.name.rpartition(".")[2] == param.name
+    return default if is_early else None
 
 
 def _annotation(walk: Walk, function: Function, argument: ast.arg) -> Value | None:
@@ -234,12 +244,15 @@ def _follow(caller: Walk, function: Function, call: Call, receiver: Value | None
         return Unknown(call.node)
     program.followed[node] = walked + 1
     program.walks += 1
-    place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node))
+    entered = (*caller.place.entered, node)
+    place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node), entered=entered)
     instance = receiver if isinstance(receiver, Instance) else None
     walk = Walk(program, Scope(node, function.scope), place, _ENGINE, instance)
     _bind_given(walk, function, call, receiver)
     _walk_body(walk, function)
     value = _result(walk, function)
+    returns = getattr(node, "returns", None)
+    value = narrowed(value, annotated(returns, function.scope)) if returns is not None else value
     transparent = all(name.rpartition(".")[2] in _TRANSPARENT for name in _decorators(function))
     return value if transparent else Unknown(call.node)
 

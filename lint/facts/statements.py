@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from .attributes import iterate
+from .annotations import annotated, narrowed
 from .bindings import assign, write
 from .conditions import decided
+from .containers import elements, iterate
 from .exclusion import pattern_test
 from .imports import bind_import, bind_import_from
 from .places import Guard, Loop
 from .scopes import Scope
-from .values import UNKNOWN, Class, Const, Dict, Function, Unknown, Value, join
+from .values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join
 from .walk import Returned, Walk
 
 if TYPE_CHECKING:
@@ -47,20 +49,30 @@ def _assign(walk: Walk, node: ast.Assign) -> None:
 
 def _annotated(walk: Walk, node: ast.AnnAssign) -> None:
     if node.value is not None:
-        assign(walk, node.target, walk.evaluate(node.value), node)
+        value = narrowed(walk.evaluate(node.value), annotated(node.annotation, walk.scope))
+        assign(walk, node.target, value, node)
 
 
 def _augmented(walk: Walk, node: ast.AugAssign) -> None:
     value = walk.evaluate(node.value)
     match node.target:
         case ast.Name(id=name):
-            walk.scope.bind(name, Unknown(node))
+            walk.scope.bind(name, _added(walk, name, value, node))
         case ast.Attribute(value=base, attr=name):
             write(walk, walk.evaluate(base), name, Unknown(node), node, augmented=True)
         case ast.Subscript():
             held = walk.evaluate(node.target.value)
             if isinstance(held, Dict) and isinstance(value, Value):
                 held.open = True
+
+
+def _added(walk: Walk, name: str, value: Value, node: ast.AugAssign) -> Value:
+    """What a name holds after `layers += [...]`; unknown for anything but lists."""
+    held = walk.scope.look_up(name)
+    if not isinstance(held, Seq) or not isinstance(node.op, ast.Add):
+        return Unknown(node)
+    is_open = held.open or bool(walk.place.loops) or not isinstance(value, Seq) or value.open
+    return Seq(held.kind, [*held.items, *elements(value)], is_open, node, walk.place)
 
 
 def _delete(walk: Walk, node: ast.Delete) -> None:
@@ -175,26 +187,50 @@ def _try(walk: Walk, node: ast.Try) -> bool:
     return execute(walk, node.finalbody) or after is None
 
 
-def _match(walk: Walk, node: ast.Match) -> None:
+def _match(walk: Walk, node: ast.Match) -> bool:
     subject = walk.evaluate(node.subject)
-    around = outside = walk.place
-    names = dict(walk.scope.names)
-    after = dict(names)
+    around = walk.place
+    names = walk.scope.names
+    #: The names after each way through the statement.
+    ways: list[dict[str, Value]] = []
     for case in node.cases:
         walk.scope.names = dict(names)
-        for pattern in ast.walk(case.pattern):
-            if isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
-                walk.scope.bind(pattern.name, Unknown(pattern))
-        walk.place = outside
         test = pattern_test(node.subject, case.pattern)
+        fits = _fits(walk, case, test)
+        if fits is False:
+            continue
+        before = walk.place
+        _capture(walk, case.pattern)
         walk.under(Guard(test, subject, True))
         if not execute(walk, case.body):
-            after = joined(after, walk.scope.names)
+            ways.append(walk.scope.names)
+        walk.place = before
+        if fits:
+            break
         if test is not case.pattern and case.guard is None:
             # The cases that follow are tried only when this one does not fit.
-            outside = outside._replace(guards=(*outside.guards, Guard(test, subject, False)))
-    walk.scope.names = after
+            walk.under(Guard(test, subject, False))
+    else:
+        ways.append(names)
     walk.place = around
+    walk.scope.names = reduce(joined, ways) if ways else names
+    return not ways
+
+
+def _capture(walk: Walk, pattern: ast.pattern) -> None:
+    for part in ast.walk(pattern):
+        if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
+            walk.scope.bind(part.name, Unknown(part))
+
+
+def _fits(walk: Walk, case: ast.match_case, test: ast.AST) -> bool | None:
+    """Whether the case is surely taken when control comes to it, or surely not; None when that is open."""
+    if isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+        return True if case.guard is None else None
+    if not isinstance(test, ast.Compare):
+        return None
+    known = decided(walk, test, walk.evaluate(test))
+    return None if known and case.guard is not None else known
 
 
 def _return(walk: Walk, node: ast.Return) -> bool:
@@ -220,7 +256,7 @@ def _function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
 
 
 def _class(walk: Walk, node: ast.ClassDef) -> None:
-    cls = Class(node, [walk.evaluate(base) for base in node.bases], walk.place)
+    cls = Class(node, [walk.evaluate(base) for base in node.bases], walk.place, walk.scope)
     for decorator in node.decorator_list:
         walk.evaluate(decorator)
     outside = walk.scope

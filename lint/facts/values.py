@@ -61,6 +61,17 @@ class Const(Value):
         self.value = value
 
 
+class Template(Value):
+    """A string of which parts are known: ``stage{}`` for ``f"stage{i}"``."""
+
+    __slots__ = ("pattern",)
+    __match_args__ = ("pattern",)
+
+    def __init__(self, pattern: str, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.pattern = pattern
+
+
 class Ref(Value):
     """Something imported, by its full dotted name: ``torch.utils.checkpoint.checkpoint``."""
 
@@ -189,14 +200,16 @@ class Function(Value):
 class Class(Value):
     """A class of the file."""
 
-    __slots__ = ("bases", "body", "fields", "instance", "place")
+    __slots__ = ("bases", "body", "fields", "instance", "place", "scope")
     __match_args__ = ("name",)
     node: ast.ClassDef
 
-    def __init__(self, node: ast.ClassDef, bases: list[Value], place: Place) -> None:
+    def __init__(self, node: ast.ClassDef, bases: list[Value], place: Place, scope: Scope) -> None:
         super().__init__(node)
         self.bases = bases
         self.place = place
+        #: The scope around it, for the names in its annotations.
+        self.scope = scope
         #: Names bound in the class body: methods, defaults.
         self.body: dict[str, Value] = {}
         #: What its methods store in ``self``.
@@ -213,13 +226,15 @@ class Class(Value):
 class Instance(Value):
     """An object of a class of the file; ``call`` made it, None for ``self``."""
 
-    __slots__ = ("call", "cls")
+    __slots__ = ("base_call", "call", "cls")
     __match_args__ = ("cls", "call")
 
     def __init__(self, cls: Class, call: Call | None) -> None:
         super().__init__(call.node if call else cls.node)
         self.cls = cls
         self.call = call
+        #: The call whose arguments the constructor of an imported base class gets: ``super().__init__(...)``.
+        self.base_call: Call | None = call
 
 
 class Method(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.attributes import ancestors
+from ..facts.classes import ancestors
 from ..facts.values import Attr, Function, Instance, Method, Partial, Value, options
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from ..facts.attributes import ancestors
+from ..facts.classes import ancestors
 from ..facts.values import (
     Absent,
     Const,

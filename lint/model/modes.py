@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.attributes import decorator_names
+from ..facts.classes import decorator_names
 from ..facts.values import Absent, Attr, Function, Method, Ref, Result, Value, equals, options, same
 from .names import canonical
 from .types import class_names, unwrapped

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.attributes import ancestors, is_module_list
+from ..facts.classes import ancestors
+from ..facts.containers import container_kind, given_to, held_by, is_module_list
 from ..facts.values import (
     Attr,
     Choice,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from ..facts.calls import Call
     from ..facts.walk import Program
-
-_SEQUENTIAL = "torch.nn.Sequential"
 
 
 class Region(NamedTuple):
@@ -147,21 +146,25 @@ class _Search:
             if forward is not None:
                 return [forward]
         self.complete = False
-        return []
+        return held_by(instance) if container_kind(instance) == "Sequential" else []
 
     def _enter_result(self, result: Result, call: Call) -> list[Value]:
         if id(call.node) in self.modules:
             return []
         name = canonical(call.name)
-        if name == _SEQUENTIAL or is_module_list(result):
-            self.complete = self.complete and not call.open_args
-            return list(call.args)
+        if is_module_list(result):
+            self.complete = self.complete and not call.open_args and not any(map(_is_open, call.args))
+            return given_to(call)
         if name in PASS_THROUGH and call.args:
             return call.args[:1]
         self.modules[id(call.node)] = result
         if not name.startswith("torch.nn."):
             self.complete = False
         return []
+
+
+def _is_open(value: Value) -> bool:
+    return isinstance(value, Seq) and value.open
 
 
 def _is_followed(call: Call) -> bool:

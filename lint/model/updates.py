@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ..facts.attributes import ancestors
+from ..facts.classes import ancestors
 from ..facts.values import Const, Instance
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.attributes import is_dataclass
+from ..facts.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.entered import entered

@@ -119,7 +119,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.attributes import ancestors
+from ..facts.classes import ancestors
 from ..facts.values import Class, Function, Instance, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing

@@ -163,7 +163,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.attributes import ancestors
+from ..facts.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, HfEnable, TrainerBuild

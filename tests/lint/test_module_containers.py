@@ -1,0 +1,238 @@
+"""Modules as PyTorch builds them: containers, children by name, annotations. What is held is known; nothing else is."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hf_ckpt.lint.check import check_source
+
+HEAD = """
+import collections
+import torch
+import torch.nn as nn
+from collections import OrderedDict
+from functools import partial
+from typing import List, Optional, Sequence
+from torch.utils.checkpoint import checkpoint
+
+class Norm(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(width, width), nn.BatchNorm1d(width)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+class Plain(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+"""
+NET = """
+class Net(nn.Module):
+    def __init__(self, depth=3):
+        super().__init__()
+{build}
+
+    def forward(self, x):
+{run}
+"""
+LOOP = "for stage in self.stages:\n    x = checkpoint(stage, x, use_reentrant=False)\nreturn x"
+WHOLE = "return checkpoint(self.stages, x, use_reentrant=False)"
+NUMBERED = (
+    'for i in range(3):\n    x = checkpoint(getattr(self, f"stage{i}"), x, use_reentrant=False)\nreturn x',
+    'for i in range(3):\n    x = checkpoint(getattr(self, "stage" + str(i)), x, use_reentrant=False)\nreturn x',
+    'for i in range(3):\n    x = checkpoint(self._modules[f"stage{i}"], x, use_reentrant=False)\nreturn x',
+    "return checkpoint(self.stage1, x, use_reentrant=False)",
+)
+FILLED = (
+    "self.stages = nn.Sequential(*[Norm() for _ in range(depth)])",
+    "self.stages = nn.Sequential(*(Norm() for _ in range(depth)), nn.Linear(8, 8))",
+    "self.stages = nn.Sequential(nn.Linear(8, 8), *[Norm()] * depth, Norm())",
+    'self.stages = nn.Sequential(OrderedDict([("linear", nn.Linear(8, 8)), ("norm", Norm())]))',
+    'self.stages = nn.Sequential(collections.OrderedDict({"linear": nn.Linear(8, 8), "norm": Norm()}))',
+    'layers = OrderedDict()\nlayers["linear"] = nn.Linear(8, 8)\nlayers["norm"] = nn.BatchNorm1d(8)\n'
+    "self.stages = nn.Sequential(layers)",
+    'layers = OrderedDict()\nfor i in range(depth):\n    layers[f"norm{i}"] = nn.BatchNorm1d(8)\n'
+    "self.stages = nn.Sequential(layers)",
+    "layers = []\nfor _ in range(depth):\n    layers.append(Norm())\nself.stages = nn.Sequential(*layers)",
+    "layers = [nn.Linear(8, 8)]\nfor _ in range(depth):\n    layers += [Norm()]\nself.stages = nn.Sequential(*layers)",
+    "layers = []\nlayers.extend([nn.Linear(8, 8), nn.BatchNorm1d(8)])\nself.stages = nn.Sequential(*layers)",
+    'self.stages = nn.Sequential()\nself.stages.add_module("norm", Norm())',
+    'self.stages = nn.Sequential()\nfor i in range(depth):\n    self.stages.register_module(f"norm{i}", Norm())',
+    "self.stages = nn.Sequential()\nself.stages.append(Norm())",
+    'layers = nn.ModuleDict({"a": Norm()})\nself.stages = layers["a"]',
+    'layers = nn.ModuleDict()\nlayers["a"] = Norm()\nself.stages = layers["a"]',
+    'self.add_module("stages", Norm())',
+    'self.register_module("stages", Norm())',
+    'setattr(self, "stages", Norm())',
+    'self._modules["stages"] = Norm()',
+)
+DERIVED = (
+    """
+        def __init__(self, width):
+            super().__init__(nn.Linear(width, width), nn.BatchNorm1d(width))
+    """,
+    """
+        def __init__(self, width):
+            layers = [nn.Linear(width, width)]
+            layers.append(nn.BatchNorm1d(width))
+            super().__init__(*layers)
+    """,
+    """
+        def __init__(self, width):
+            super(Stage, self).__init__(OrderedDict([("linear", nn.Linear(width, width)), ("bn", nn.BatchNorm1d(width))]))
+    """,
+    """
+        def __init__(self, width):
+            super().__init__()
+            self.add_module("linear", nn.Linear(width, width))
+            self.add_module("norm", nn.BatchNorm1d(width))
+    """,
+    """
+        def __init__(self, width):
+            super().__init__()
+            self.linear = nn.Linear(width, width)
+            self.norm = nn.BatchNorm1d(width)
+    """,
+    """
+        def __init__(self, width):
+            super().__init__()
+            self.append(nn.Linear(width, width))
+            self.append(nn.BatchNorm1d(width))
+    """,
+)
+
+
+def indented(text: str) -> str:
+    return textwrap.indent(textwrap.dedent(text), " " * 8)
+
+
+def codes(*parts: str) -> list[str]:
+    text = HEAD + "".join(textwrap.dedent(part) for part in parts)
+    return [finding.code for finding in check_source(text, "model.py")]
+
+
+def net(build: str, run: str) -> str:
+    return NET.format(build=indented(build), run=indented(run))
+
+
+@pytest.mark.parametrize("build", FILLED)
+def test_what_a_container_holds_is_known(build):
+    assert codes(net(build, WHOLE)) == ["CKPT106"]
+    assert codes(net(build.replace("Norm()", "Plain()").replace("nn.BatchNorm1d", "nn.LayerNorm"), WHOLE)) == []
+
+
+@pytest.mark.parametrize("run", NUMBERED)
+@pytest.mark.parametrize("name", ['f"stage{i}"', '"stage%d" % i', '"stage" + str(i)', '"stage{}".format(i)'])
+def test_modules_stored_under_counted_names(name, run):
+    build = f"for i in range(depth):\n    setattr(self, {name}, nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)))"
+    assert codes(net(build, run)) == ["CKPT106"]
+    assert codes(net(build.replace("BatchNorm1d", "LayerNorm"), run)) == []
+
+
+def test_counted_names_that_do_not_fit_are_other_modules():
+    build = 'self.head = Plain()\nfor i in range(depth):\n    setattr(self, f"stage{i}", Norm())'
+    assert codes(net(build, "return checkpoint(self.head, x, use_reentrant=False)")) == []
+
+
+@pytest.mark.parametrize("init", DERIVED)
+def test_classes_derived_from_sequential(init):
+    stage = "class Stage(nn.Sequential):" + init
+    use = net("self.stages = nn.ModuleList([Stage(8) for _ in range(depth)])", LOOP)
+    assert codes(stage, use) == ["CKPT106"]
+    assert codes(stage.replace("BatchNorm1d", "LayerNorm"), use) == []
+
+
+def test_a_position_of_a_sequential_is_that_module():
+    build = "self.stages = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))"
+    outside = net(build, "return self.stages[1](checkpoint(self.stages[0], x, use_reentrant=False))")
+    assert "CKPT106" not in codes(outside)
+    assert "CKPT106" in codes(net(build, "return checkpoint(self.stages[1], x, use_reentrant=False)"))
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    ["block: Norm", "block: 'Norm'", "block: Optional[Norm]", "block: Norm | None", "block: Norm | None = None"],
+)
+def test_an_annotated_parameter(parameter):
+    run = f"def run(x, {parameter}):\n    return checkpoint(block, x, use_reentrant=False)\n"
+    assert codes(run) == ["CKPT106"]
+    assert codes(run.replace("Norm", "Plain")) == []
+    assert codes(run.replace("Norm", "nn.Module")) == []
+    assert codes(run.replace(parameter, "block: Norm | Plain")) in ([], ["CKPT106"])
+
+
+@pytest.mark.parametrize("kind", ["list[Norm]", "List[Norm]", "Sequence[Norm]", "tuple[Norm, ...]", "'list[Norm]'"])
+def test_an_annotated_container(kind):
+    run = f"def run(blocks: {kind}, x):\n    for block in blocks:\n        x = checkpoint(block, x, use_reentrant=False)\n"
+    assert codes(run) == ["CKPT106"]
+    assert codes(run.replace("Norm", "Plain")) == []
+    assert codes(run.replace("Norm", "Unheard")) == []
+
+
+def test_what_a_function_says_it_returns():
+    made = """
+        def make(settings) -> Norm:
+            return settings.build()
+
+        def run(settings, x):
+            return checkpoint(make(settings), x, use_reentrant=False)
+    """
+    assert codes(made) == ["CKPT106"]
+    assert codes(made.replace("settings.build()", "Plain()")) == []
+
+
+def test_what_a_class_says_of_its_fields():
+    holder = """
+        class Net(nn.Module):
+            block: Norm
+
+            def __init__(self, block):
+                super().__init__()
+                self.block = block
+
+            def forward(self, x):
+                return checkpoint(self.block, x, use_reentrant=False)
+    """
+    assert codes(holder) == ["CKPT106"]
+    assert codes(holder.replace("    block: Norm\n", "")) == []
+    assert codes(holder.replace("= block\n", "= Plain()\n")) == []
+
+
+def test_settings_stay_open_whatever_they_are_annotated_with():
+    settings = """
+        class Settings:
+            use_reentrant = True
+
+            def __call__(self):
+                return self
+
+        def run(settings: Settings, block, x, mask):
+            return checkpoint(block, x, mask=mask, use_reentrant=settings.use_reentrant)
+    """
+    assert codes(settings) == []
+
+
+def test_a_call_means_one_of_the_functions_it_may_mean():
+    steps = """
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+        from torch.distributed.fsdp import fully_shard
+
+        def wrong(model):
+            for index, block in enumerate(model):
+                model[index] = torch.compile(checkpoint_wrapper(block))
+
+        def right(model):
+            for block in model:
+                fully_shard(block)
+
+        def main():
+            for order in (right, wrong):
+                order(nn.Sequential(*[Plain() for _ in range(2)]))
+    """
+    assert codes(steps) == []
