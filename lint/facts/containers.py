@@ -105,6 +105,12 @@ def given_modules(kind: str, call: Call) -> list[Value]:
     return [part for argument in given for part in _elements_of(argument)]
 
 
+def _elements_of(value: Value) -> list[Value]:
+    """The elements of what a container is built from, one that stands for all when nothing is known of them."""
+    known = _items(value)
+    return [Element(value, value.node)] if known == [value] else known
+
+
 def _is_dict(given: list[Value]) -> bool:
     return len(given) == 1 and all(isinstance(option, Dict) for option in options(given[0]))
 
