@@ -291,7 +291,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("deepspeed", "activation_checkpointing", "import trl", "Config"),
     ),
     ("apply_activation_checkpointing",),
-    ("utils.checkpoint",),
+    ("utils.checkpoint", "checkpoint_wrapper"),
     ("checkpoint_sequential",),
     (("checkpointing_enable", ".eval("),),
     ("offload_wrapper", ("save_on_cpu", "checkpoint")),

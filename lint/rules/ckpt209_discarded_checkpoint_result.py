@@ -1,13 +1,17 @@
 """Allow a checkpoint call whose result nobody uses.
 
 ## What it does
-Flags `checkpoint(block, x)` as a statement of its own: in a method of a module when the block is one of its modules, or
-anywhere when this file shows that the function returns a value and changes nothing else. A file that registers forward
-hooks is left alone: they may keep what is returned.
+Flags `checkpoint(block, x)` whose result goes nowhere: a statement of its own, a comprehension that is one, a name that
+nothing reads afterwards, a `return` whose callers drop it. In a method of a module this holds when the block is one of
+its modules, elsewhere when this file shows that the function returns a value and changes nothing else. A file that
+registers forward hooks is left alone: they may keep what is returned.
+
+The same goes for `checkpoint_wrapper(layer)`, which returns a new module and leaves the model as it is: bound to the
+variable of the loop, collected in a list that nobody reads, given to `Module.apply`.
 
 ## Why is this bad?
 A checkpointed function gives its result back like any other. When it is dropped, the block computes for nothing: `x`
-stays what it was, and the block gets no gradients.
+stays what it was, and the block gets no gradients. A wrapper that is dropped checkpoints nothing.
 
 ## Bad
 ```python
@@ -35,11 +39,57 @@ def run(x):
     return x
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x):
+        for block in self.blocks:
+            _ = checkpoint(block, x, use_reentrant=False)  # error
+        y = checkpoint(self.blocks[0], x, use_reentrant=False)  # error
+        [checkpoint(block, x, use_reentrant=False) for block in self.blocks]  # error
+        return x
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def wrap_layers(model):
+    for layer in model.layers:
+        layer = checkpoint_wrapper(layer)  # error
+    for index, layer in enumerate(model.layers):
+        checkpoint_wrapper(layer)  # error
+    wrapped = [checkpoint_wrapper(layer) for layer in model.layers]  # error
+    return model
+
+def wrapped(module):
+    return checkpoint_wrapper(module)  # error
+
+def wrap_head(model):
+    wrapped(model.head)
+    model.apply(lambda module: checkpoint_wrapper(module))  # error
+    return model
+```
+
 ## Good
 ```python
 import torch
 import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
+
+def wrap_layers(model):
+    for index, layer in enumerate(model.layers):
+        layer = checkpoint_wrapper(layer)
+        model.layers[index] = layer
+    wrapped = [checkpoint_wrapper(layer) for layer in model.blocks]
+    model.blocks = nn.ModuleList(wrapped)
+    model.head = checkpoint_wrapper(model.head)
+    return model
 
 class Net(nn.Module):
     def __init__(self, block):
@@ -105,9 +155,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Element, Function, Instance, Result, options
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, CheckpointWrap, names_wrapper
 from ..model.report import Report
 from ..model.types import bases
+from ..model.unused import is_unused
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -117,22 +168,54 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT209", "discarded-checkpoint-result", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+TRIGGERS = (CHECKPOINT, "checkpoint_wrapper")
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report results that fall to the ground."""
+    yield from _wrappers(run)
     if any(run.method_calls("register_forward_hook")):
         return
     for event in run.of(Checkpoint):
-        if event.call.discarded and not event.place.tries and not event.place.contexts and _only_returns(run, event):
+        alone = not event.place.tries and not event.place.contexts
+        if alone and _only_returns(run, event) and is_unused(run, event.call):
             yield Report(
                 event.node,
                 "the result of this checkpoint is not used, so the block computes for nothing and gets no gradients; "
                 "assign it: `x = checkpoint(block, x, ...)`",
             )
+
+
+def _wrappers(run: Run) -> Iterator[Report]:
+    """Wrappers that are made and never put into a model."""
+    dropped = [event.node for event in run.of(CheckpointWrap) if not event.place.tries and is_unused(run, event.call)]
+    for call in run.method_calls("apply"):
+        dropped += [node for value in call.args[:1] for node in _wrapped_by(run, value)]
+        if call.args and names_wrapper(call.args[0]):
+            dropped.append(call.node)
+    for node in dict.fromkeys(dropped):
+        yield Report(
+            node,
+            "`checkpoint_wrapper` returns a new module, and nothing puts this one into the model, so nothing is "
+            "checkpointed; assign it to where the layer was: `model.layers[i] = checkpoint_wrapper(layer)`",
+        )
+
+
+def _wrapped_by(run: Run, function: Value) -> list[ast.Call]:
+    """The wrappers that ``function``, given to `Module.apply`, returns to nobody."""
+    if not isinstance(function, Function):
+        return []
+    returned = {id(found.value.node) for found in run.program.returns.get(function.node, ())}
+    inside = [event.node for event in run.of(CheckpointWrap) if _is_in(event, function)]
+    if isinstance(function.node, ast.Lambda):
+        returned |= {id(node) for node in ast.walk(function.node)}
+    return [node for node in inside if id(node) in returned]
+
+
+def _is_in(event: CheckpointWrap, function: Function) -> bool:
+    return event.place.function is not None and event.place.function.node is function.node
 
 
 def _only_returns(run: Run, event: Checkpoint) -> bool:
