@@ -299,7 +299,14 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("checkpointing_enable",),
     (("checkpointing_kwargs", "TrainingArguments"), ("checkpointing_kwargs", "import trl", "Config")),
     ("utils.checkpoint",),
-    (("FullyShardedDataParallel", "utils.checkpoint"), ("FullyShardedDataParallel", "checkpointing_enable")),
+    (
+        ("FullyShardedDataParallel", "utils.checkpoint"),
+        ("FullyShardedDataParallel", "checkpointing_enable"),
+        ("FSDPStrategy", "utils.checkpoint"),
+        ("FSDPStrategy", "checkpointing_enable"),
+        ("strategy", "utils.checkpoint"),
+        ("strategy", "checkpointing_enable"),
+    ),
     (
         ("fsdp_config", "activation_checkpointing", "TrainingArguments"),
         ("fsdp_config", "activation_checkpointing", "import trl", "Config"),
@@ -307,6 +314,12 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (
         ("DistributedDataParallel", "utils.checkpoint"),
         ("DistributedDataParallel", "checkpointing_enable"),
+        ("DDPStrategy", "utils.checkpoint"),
+        ("DDPStrategy", "checkpointing_enable"),
+        ("ddp_find", "utils.checkpoint"),
+        ("ddp_find", "checkpointing_enable"),
+        ("strategy", "utils.checkpoint"),
+        ("strategy", "checkpointing_enable"),
         ("ddp_", "use_reentrant", "TrainingArguments"),
         ("ddp_", "use_reentrant", "import trl", "Config"),
         ("ddp_", "checkpointing", "TrainingArguments"),

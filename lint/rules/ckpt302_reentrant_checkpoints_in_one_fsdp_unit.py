@@ -3,7 +3,8 @@
 ## What it does
 Flags reentrant checkpoints in the `forward` of a module that `FullyShardedDataParallel` wraps as one unit, that is
 without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop or there are several.
-The same for a transformers model that is told to use the reentrant variant.
+The same for a transformers model that is told to use the reentrant variant, and where Lightning's `FSDPStrategy` or
+accelerate's plugin wraps the model without a policy.
 
 ## Why is this bad?
 FSDP frees the unit's parameters after the first segment's backward pass, and the second segment then computes with an
@@ -27,8 +28,66 @@ class Net(nn.Module):
 
 model = FSDP(Net())
 ```
+```python
+import lightning as L
+import torch.nn as nn
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from lightning.pytorch.strategies import FSDPStrategy
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error
+        return x
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+
+L.Trainer(strategy=FSDPStrategy()).fit(Lit())
+accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
+model = accelerator.prepare(Net())
+```
 
 ## Good
+```python
+import lightning as L
+import torch.nn as nn
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from lightning.pytorch.strategies import FSDPStrategy
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)
+        return x
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+
+L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={nn.Sequential})).fit(Lit())
+accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(auto_wrap_policy="size_based_wrap"))
+model = accelerator.prepare(Net())
+```
 ```python
 import torch.nn as nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
@@ -116,30 +175,30 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Class, Dict
+from ..facts.values import Dict
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable
+from ..model.events import Checkpoint, HfEnable
 from ..model.hf import default_versions, enable_reentrant
+from ..model.launchers import trained_region, whole_units
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.sharding import class_of, is_whole_shard, root, unit_classes
+from ..model.sharding import root
 from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
+    from ..model.launchers import ShardedUnit
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR
-TRIGGERS = together("FullyShardedDataParallel", (CHECKPOINT, ENABLE))
+TRIGGERS = together(("FullyShardedDataParallel", "FSDPStrategy", "strategy"), (CHECKPOINT, ENABLE))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report the segments of units that hold more than one."""
-    units = [wrap for wrap in run.of(Fsdp1Wrap) if unit_classes(wrap) == [] and is_whole_shard(wrap)]
-    if len(units) != len(list(run.of(Fsdp1Wrap))):
-        return  # Units inside units: which segment is in which is not known.
-    for unit in units:
+    # Units inside units: which segment is in which is not known.
+    for unit in whole_units(run) or ():
         for event in _segments(run, unit):
             change = SetKeyword(event.node, "use_reentrant", "False")
             yield _report(event.node, unit, change)
@@ -149,12 +208,9 @@ def check(run: Run) -> Iterator[Report]:
                 yield found._replace(versions=default_versions(enable))
 
 
-def _segments(run: Run, unit: Fsdp1Wrap) -> list[Checkpoint]:
+def _segments(run: Run, unit: ShardedUnit) -> list[Checkpoint]:
     """The reentrant checkpoints in the forward of the unit, if they are more than one."""
-    cls = class_of(unit.module)
-    if not isinstance(cls, Class):
-        return []
-    inside = {function.node for function in run.bodies.of(cls.instance).functions}
+    inside = {function.node for function in trained_region(run, unit.module).functions}
     found = {
         event.node: event
         for event in run.of(Checkpoint)
@@ -169,7 +225,7 @@ def _key_change(kwargs: Value) -> SetKey | None:
     return SetKey(node, "use_reentrant", "False") if isinstance(kwargs, Dict) and isinstance(node, ast.Dict) else None
 
 
-def _report(node: ast.Call, unit: Fsdp1Wrap, change: SetKeyword | SetKey | None) -> Report:
+def _report(node: ast.Call, unit: ShardedUnit, change: SetKeyword | SetKey | None) -> Report:
     return Report(
         node,
         "several reentrant checkpoints run inside one FSDP unit, which is freed after the first of them: the backward "

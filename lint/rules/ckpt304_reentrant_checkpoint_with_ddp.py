@@ -3,9 +3,10 @@
 ## What it does
 Flags the reentrant variant in a model that `DistributedDataParallel` wraps with `find_unused_parameters=True`, or whose
 forward pass checkpoints one and the same block several times, unless the graph is static (`static_graph=True`,
-`_set_static_graph()`). The same for a Trainer whose
-arguments say `ddp_find_unused_parameters=True`, or that trains a PEFT adapter and sets another `ddp_*` argument without
-this one: for adapters the Trainer switches it on.
+`_set_static_graph()`). Lightning's Trainer and Fabric wrap a model by their `strategy`, accelerate by the
+`DistributedDataParallelKwargs` that it is given. The same for a Trainer whose arguments say
+`ddp_find_unused_parameters=True`, when they are built or later, or that trains a PEFT adapter and sets another `ddp_*`
+argument without this one: for adapters the Trainer switches it on.
 
 ## Why is this bad?
 The reentrant variant runs a backward pass of its own inside the backward pass. DDP has marked those parameters as
@@ -89,7 +90,77 @@ gradient_checkpointing_kwargs:  # error
 ddp_find_unused_parameters: true
 ```
 
+```python
+import lightning as L
+import torch.nn as nn
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from lightning.fabric import Fabric
+from lightning.fabric.strategies import DDPStrategy
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, self.embed(x), use_reentrant=True)  # error
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+
+L.Trainer(strategy="ddp_find_unused_parameters_true").fit(Lit())
+fabric = Fabric(strategy=DDPStrategy(find_unused_parameters=True)).setup(Net())
+accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+model = accelerator.prepare(Net())
+```
+```python
+from transformers import TrainingArguments
+
+args = TrainingArguments(
+    "out",
+    activation_checkpointing=True,
+    activation_checkpointing_kwargs={"use_reentrant": True},  # error
+)
+args.ddp_find_unused_parameters = True
+```
+
 ## Good
+```python
+import pytorch_lightning as pl
+import torch.nn as nn
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from pytorch_lightning.strategies import DDPStrategy
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, self.embed(x), use_reentrant=True)
+
+class Lit(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+
+pl.Trainer(strategy="ddp").fit(Lit())
+pl.Trainer(strategy=DDPStrategy(find_unused_parameters=True, static_graph=True)).fit(Lit())
+accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)])
+model = accelerator.prepare(Net())
+```
 ```python
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -225,24 +296,26 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Class, Dict, Result, equals, options, same
+from ..facts.values import UNKNOWN, Dict, Result, equals, options, same
 from ..finding import Applicability, Severity
-from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, trainer_reentrant
+from ..model.events import AdapterAttach, Checkpoint, HfEnable, TrainerArgs, TrainerBuild
+from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
+from ..model.launchers import data_parallel, trained_region
 from ..model.repeats import runs_again
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.sharding import class_of, root
+from ..model.sharding import root
 from ..model.words import ARGUMENTS, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
+    from ..model.launchers import DataParallel
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
 TRIGGERS = (
-    *together("DistributedDataParallel", (CHECKPOINT, ENABLE)),
+    *together(("DistributedDataParallel", "DDPStrategy", "ddp_find", "strategy"), (CHECKPOINT, ENABLE)),
     *together("ddp_", ("use_reentrant", "checkpointing"), ARGUMENTS),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
@@ -252,10 +325,10 @@ _FINDS = "ddp_find_unused_parameters"
 
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions in models that DDP cannot follow."""
-    for wrap in run.of(DdpWrap):
-        if equals(wrap.call.keyword("static_graph"), True) is not False or _becomes_static(run, wrap):
+    for wrap in data_parallel(run):
+        if equals(wrap.is_static, True) is not False or _becomes_static(run, wrap):
             continue
-        finds = equals(wrap.call.argument(7, "find_unused_parameters"), True) is True
+        finds = equals(wrap.finds_unused, True) is True
         for event in _reentrant_segments(run, wrap):
             if finds or runs_again(run, event):
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
@@ -268,17 +341,14 @@ def check(run: Run) -> Iterator[Report]:
             yield _hf_report(args, None)
 
 
-def _becomes_static(run: Run, wrap: DdpWrap) -> bool:
+def _becomes_static(run: Run, wrap: DataParallel) -> bool:
     """Whether `_set_static_graph()` is called on the wrapped model, or on one that may be it."""
     models = (model for call in run.method_calls("_set_static_graph") for model in options(call.receiver))
     return any(not isinstance(model, Result) or same(model, Result(wrap.call)) for model in models)
 
 
-def _reentrant_segments(run: Run, wrap: DdpWrap) -> list[Checkpoint]:
-    cls = class_of(wrap.module)
-    if not isinstance(cls, Class):
-        return []
-    inside = {call.node for call in run.bodies.of(cls.instance).calls}
+def _reentrant_segments(run: Run, wrap: DataParallel) -> list[Checkpoint]:
+    inside = {call.node for call in trained_region(run, wrap.module).calls}
     return [event for event in run.of(Checkpoint) if event.reentrant and event.node in inside]
 
 
@@ -288,10 +358,22 @@ def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:
     for args in run.of(TrainerArgs):
         given = {name for name in args.call.kwargs if name.startswith("ddp_")}
         values = [value for value in adapted if (found := args_of(value)) is not None and found.node is args.node]
-        if equals(args.call.keyword(_FINDS), True):
+        written = _written(run, args)
+        if equals(args.call.keyword(_FINDS) if written is None else written, True):
             yield args, values[0] if values else Result(args.call)
-        elif given and _FINDS not in given and not args.call.open_kwargs and values:
+        elif written is None and given and _FINDS not in given and not args.call.open_kwargs and values:
             yield args, values[0]
+
+
+def _written(run: Run, args: TrainerArgs) -> Value | None:
+    """What `args.ddp_find_unused_parameters` is set to after the arguments are built; None for nothing."""
+    made = object_of(args)
+    writes = [
+        write for write in run.writes if write.field == _FINDS and any(same(it, made) for it in options(write.obj))
+    ]
+    if not writes:
+        return None
+    return UNKNOWN if writes[-1].place.deeper_than(args.place) else writes[-1].value
 
 
 def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:
