@@ -73,3 +73,5 @@ class Finding(NamedTuple):
     versions: str | None = None
     #: 1-based notebook cell; None outside notebooks.
     cell: int | None = None
+    #: What else must hold, in words, for what is only shown with ``--notes``; None for a mistake in every run.
+    condition: str | None = None

@@ -118,7 +118,7 @@ def _fingerprint() -> str:
 
 def _finding(record: Any) -> Finding:
     """A finding from the lists that JSON makes of its tuples."""
-    code, name, severity, message, filename, span, notes, fix, versions, cell = record
+    code, name, severity, message, filename, span, notes, fix, versions, cell, condition = record
     return Finding(
         code,
         name,
@@ -130,6 +130,7 @@ def _finding(record: Any) -> Finding:
         None if fix is None else _fix(fix),
         versions,
         cell,
+        condition,
     )
 
 

@@ -61,7 +61,8 @@ def check_loaded(
     except InternalError as error:
         return Checked(FileResult(source.filename, failure=str(error)), source)
     here = tuple(finding for finding in found if finding.filename == source.filename)
-    elsewhere = tuple(finding for finding in found if finding.filename != source.filename)
+    others = (finding for finding in found if finding.filename != source.filename)
+    elsewhere = tuple(finding for finding in others if _is_shown(finding, job.settings))
     if source.notebook is not None and elsewhere:
         from ..sources.notebook import notes_to_cells
 
@@ -74,7 +75,9 @@ def with_more(checked: Checked, job: Job, more: Iterable[Finding]) -> Checked:
     """``checked`` with what only the runs of other files show in it; nothing is analysed again."""
     if checked.source is None:
         return checked
-    together = {(finding.code, finding.span): finding for finding in (*more, *checked.analysed)}
+    # What one run makes certain is no note because another one leaves it open.
+    every = sorted((*more, *checked.analysed), key=lambda finding: finding.condition is None)
+    together = {(finding.code, finding.span): finding for finding in every}
     return _reported(checked.source, job, tuple(together.values()), checked.result)
 
 
@@ -104,11 +107,16 @@ def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -
         found = [finding for finding in found if finding.code in codes]
     suppressions = comments_of(source) if is_settings(source.filename) else read_suppressions(source.text)
     left, used = suppress(found, suppressions)
+    left = [finding for finding in left if _is_shown(finding, settings)]
     if suppressions.comments and names_us(source.text):
         codes = _enabled(source.filename, settings)
         idle = unused(source.filename, suppressions, used, _judged(source, codes), source.text)
         left += suppress((finding for finding in idle if finding.code in codes), suppressions)[0]
     return sorted(left, key=lambda finding: (finding.span, finding.code))
+
+
+def _is_shown(finding: Finding, settings: Settings) -> bool:
+    return settings.notes or finding.condition is None
 
 
 def _has_selectors(settings: Settings) -> bool:
@@ -141,6 +149,7 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
             versions=versions,
             find_module=find_module,
             reported=is_reported,
+            notes=True,
         )
         if source.markdown is None:
             return check_it(source.text)

@@ -26,19 +26,22 @@ def check_source(
     versions: Mapping[str, str] | None = None,
     find_module: FindModule | None = None,
     reported: Callable[[str], bool] | None = None,
+    notes: bool = False,
 ) -> list[Finding]:
     """The findings in Python source ``text``, sorted by place; one finding when it is no Python.
 
     ``select`` tells for a code whether its rule runs (default: every rule that is on by default); ``versions`` maps a
     library to the range it is used in, as in ``{"transformers": ">=5.0"}``; ``find_module`` gives the project's modules
     that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
-    whether findings that lie in it, but belong to the run of this text, are wanted (default: none).
+    whether findings that lie in it, but belong to the run of this text, are wanted (default: none); ``notes`` gives
+    too what is a mistake only under a condition that the program leaves open.
     """
     rules = candidates(text, select is not None)
     if not rules and (find_module is None or not starts_run(text)):
         return []
     with collection_paused():
-        return _check(text, filename, rules, select, versions, find_module, reported or _nowhere_else)
+        found = _check(text, filename, rules, select, versions, find_module, reported or _nowhere_else)
+    return [finding for finding in found if notes or finding.condition is None]
 
 
 def _nowhere_else(imported: str) -> bool:
@@ -56,6 +59,7 @@ def _check(
 ) -> list[Finding]:
     from ..facts.program import read_program
     from ..model.run import Run
+    from ..model.verdict import judged
     from ..model.versions import Versions
 
     try:
@@ -68,7 +72,7 @@ def _check(
         rules = candidates("\n".join((text, *program.texts.values())), select is not None)
     admitted = [rule for rule in rules if run.versions.admit(rule.versions)]
     wanted = [rule for rule in admitted if (rule.default if select is None else select(rule.code))]
-    return _confirmed([(rule, report) for rule in wanted for report in rule.check(run)], program, reported)
+    return _confirmed([(rule, report) for rule in wanted for report in judged(run, rule.check(run))], program, reported)
 
 
 def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, reported: Callable[[str], bool]) -> list[Finding]:

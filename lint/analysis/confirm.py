@@ -83,6 +83,7 @@ def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree | Places, pla
         notes,
         build(report.fix, tree) if report.fix is not None and isinstance(tree, Tree) else None,
         versions,
+        condition=report.condition,
     )
 
 

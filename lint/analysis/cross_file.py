@@ -37,7 +37,7 @@ def findings_from_elsewhere(results: list[FileResult]) -> dict[int, list[Finding
 
 
 def _new(result: FileResult, found: dict[tuple[object, ...], Finding]) -> Iterator[Finding]:
-    shown = {(finding.code, finding.span) for finding in result.findings}
+    shown = {(finding.code, finding.span) for finding in result.findings if finding.condition is None}
     if result.failure is None:
         yield from (_named(finding, result.filename) for place, finding in found.items() if place not in shown)
 

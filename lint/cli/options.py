@@ -19,6 +19,7 @@ class Options(NamedTuple):
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     markdown: bool = False
+    notes: bool = False
     #: None leaves it to the settings.
     respect_gitignore: bool | None = None
     config: str | None = None
@@ -67,6 +68,7 @@ def _merge(settings: Settings, options: Options) -> Settings:
         exclude=settings.exclude + options.exclude,
         force_exclude=settings.force_exclude or options.force_exclude,
         markdown=settings.markdown or options.markdown,
+        notes=settings.notes or options.notes,
         respect_gitignore=settings.respect_gitignore
         if options.respect_gitignore is None
         else options.respect_gitignore,

@@ -68,6 +68,7 @@ def cli() -> None:
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even when there are findings.")
 @_list_option("--exclude", "PATTERNS", "Skip these paths, besides the configured ones.")
 @click.option("--markdown", is_flag=True, help="Search folders for Python code blocks in Markdown too.")
+@click.option("--notes", is_flag=True, help="Report also what is a mistake only under a condition, which is named.")
 @click.option(
     "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip in folders what git ignores (the default)."
 )

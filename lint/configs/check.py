@@ -8,6 +8,7 @@ from ..facts.origin import origin, setting_span
 from ..facts.program import read_program
 from ..finding import Finding, Severity, Span
 from ..model.run import Run
+from ..model.verdict import judged
 from ..model.versions import Versions
 from ..prefilter.candidates import candidates
 from ..project.library_versions import versions_of
@@ -85,7 +86,7 @@ def _check_run(
     known = load_rules() if len(run.files) > 1 else candidates(PROGRAM + source.text)
     rules = [rule for rule in known if joined.versions.admit(rule.versions)]
     wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
-    proposed = [(rule, report) for rule in wanted for report in rule.check(joined)]
+    proposed = [(rule, report) for rule in wanted for report in judged(joined, rule.check(joined))]
     own = settings_findings(proposed, parts.program, parts.documents)
     of_code = [(rule, report) for rule, report in proposed if setting_span(report.node) is None]
     if run.script == source.filename:

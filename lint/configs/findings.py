@@ -36,6 +36,7 @@ def settings_findings(
                 tuple(note(remark, program) for remark in report.notes),
                 build(report.fix, document) if report.fix is not None else None,
                 report.versions or ", ".join(f"{library}{spec}" for library, spec in rule.versions.items()) or None,
+                condition=report.condition,
             )
             found.setdefault((finding.code, finding.filename, span), finding)
     return list(found.values())

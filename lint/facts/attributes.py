@@ -6,7 +6,17 @@ import ast
 
 from .annotations import annotated_field, narrowed
 from .classes import ancestors, decorator_names, field_argument, is_dataclass
-from .containers import GAP, container_kind, fill, held_by, is_module_list, is_none, iterate, matching_field, text_of
+from .containers import (
+    GAP,
+    container_kind,
+    each,
+    fill,
+    held_by,
+    is_module_list,
+    iterate,
+    matching_field,
+    text_of,
+)
 from .enums import enum_member, is_enum
 from .places import Place
 from .values import (
@@ -31,6 +41,7 @@ from .values import (
     Unknown,
     Value,
     join,
+    join_under,
 )
 
 _TOP = Place()
@@ -43,8 +54,8 @@ def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
     match base:
         case Module():
             return base.scope.names.get(name) or Ref(f"{base.name}.{name}", node)
-        case Choice(options):
-            return join(*(get_attribute(option, name, node) for option in options if not is_none(option)))
+        case Choice():
+            return each(base, lambda option: get_attribute(option, name, node))
         case Super():
             found = next((cls.body[name] for cls in ancestors(base.cls) if name in cls.body), None)
             return Attr(base, name, node) if found is None else bound(found, base.instance, node)
@@ -115,13 +126,23 @@ def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value |
         base.attributes = {}
     before = base.attributes.get(name)
     if isinstance(base, Instance):
-        fields = base.cls.fields
-        fields[name] = join(fields[name], value) if name in fields else value
+        _set_field(base.cls, name, value, place)
         if base.call is None:
             return before
     maybe = place.deeper_than(made_at(base))
     base.attributes[name] = join(before or Attr(base, name, None), value) if maybe else value
     return before
+
+
+def _set_field(cls: Class, name: str, value: Value, place: Place) -> None:
+    """Remember what ``self.name`` may hold: any of the values stored, each under its conditions."""
+    if name in cls.fields:
+        first = cls.field_conditions.get(name, ())
+        cls.fields[name] = join_under((cls.fields[name], first), (value, place.guards))
+        cls.field_conditions.pop(name, None)
+    else:
+        cls.fields[name] = value
+        cls.field_conditions[name] = place.guards
 
 
 def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | None:
@@ -175,8 +196,8 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
             return UNKNOWN if isinstance(found, Absent) else found
         case Seq(_, items, False), Const(int(position)) if -len(items) <= position < len(items):
             return items[position]
-        case Choice(options), _:
-            return join(*(get_item(option, index, node) for option in options if not is_none(option)))
+        case Choice(), _:
+            return each(base, lambda option: get_item(option, index, node))
         case ((Dict() | Unknown() | Const()), _):
             return Unknown(node)
         case Attr(base=module, name="_modules"), _ if (name := text_of(index)) is not None:

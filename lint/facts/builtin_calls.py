@@ -177,7 +177,7 @@ def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
             return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
         case "pop", [Const(str(key)), *default]:
             found = held.get(key)
-            held.items[key] = Absent(call.node)
+            set_item(held, call.args[0], Absent(call.node), walk.place)
             return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
         case "values", []:
             return Seq("list", list(held.items.values()), held.open, call.node, walk.place)

@@ -25,7 +25,9 @@ from .values import (
     Seq,
     Unknown,
     Value,
+    conditional_options,
     join,
+    join_under,
     options,
 )
 
@@ -37,8 +39,14 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     """Record the call, once for each function it may mean, and give what it returns."""
     called = walk.evaluate(node.func)
     arguments = _Arguments(walk, node)
-    targets = [option for option in options(called) if not isinstance(option, Const | Absent)] or [UNKNOWN]
-    return join(*(_call_one(walk, node, target, arguments) for target in targets))
+    targets = [found for found in conditional_options(called) if not isinstance(found[0], Const | Absent)]
+    outside = walk.place
+    results = []
+    for target, under in targets or [(UNKNOWN, ())]:
+        walk.place = outside._replace(guards=(*outside.guards, *under)) if under else outside
+        results.append((_call_one(walk, node, target, arguments), under))
+    walk.place = outside
+    return join_under(*results)
 
 
 class _Arguments:

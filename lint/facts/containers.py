@@ -19,13 +19,15 @@ from .values import (
     Template,
     Unknown,
     Value,
+    conditional_options,
     join,
+    join_under,
     options,
 )
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .calls import Call
 
@@ -184,8 +186,8 @@ def iterate(value: Value, node: ast.AST | None) -> Value:
     match value:
         case Seq(_, items):
             return _one_of(items, value, node)
-        case Choice(alternatives):
-            return join(*(iterate(option, node) for option in alternatives if not is_none(option)))
+        case Choice():
+            return each(value, lambda option: iterate(option, node))
         case Result():
             return _iterate_result(value, node)
         case Instance() if container_kind(value):
@@ -228,6 +230,12 @@ def _module_behind(value: Value) -> Value:
 def _one_of(items: list[Value], container: Value, node: ast.AST | None) -> Value:
     found = join(*items) if items else Element(container, node)
     return Element(container, node) if isinstance(found, Unknown) else found
+
+
+def each(value: Choice, found: Callable[[Value], Value]) -> Value:
+    """What is ``found`` in each alternative, under its conditions; None has no attributes and elements."""
+    kept = [(option, under) for option, under in conditional_options(value) if not is_none(option)]
+    return join_under(*((found(option), under) for option, under in kept))
 
 
 def is_none(value: Value) -> bool:

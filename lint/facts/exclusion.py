@@ -41,6 +41,23 @@ def contradict(left: ast.AST, left_taken: bool, right: ast.AST, right_taken: boo
     return any(mine.contradicts(other) for mine in _says(left, left_taken) for other in said)
 
 
+def conjuncts(test: ast.AST, taken: bool) -> Iterator[tuple[str, bool]]:
+    """The parts that all hold when ``test`` came out as ``taken``, as text and whether they are true."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from conjuncts(operand, not taken)
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) == taken:
+            for value in values:
+                yield from conjuncts(value, taken)
+        case ast.Compare(left=left, ops=[ast.NotEq() | ast.IsNot() as op], comparators=[right]):
+            plain = ast.Eq() if isinstance(op, ast.NotEq) else ast.Is()
+            yield ast.dump(ast.Compare(left, [plain], [right])), not taken
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant()]):
+            yield ast.dump(ast.Compare(left, [ast.Eq()], test.comparators)), taken
+        case _:
+            yield ast.dump(test), taken
+
+
 def _says(test: ast.AST, taken: bool) -> Iterator[Says]:
     """What is certain when ``test`` came out as ``taken``."""
     match test:

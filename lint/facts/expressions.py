@@ -11,11 +11,11 @@ from .attributes import get_attribute, get_item
 from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
-from .containers import GAP, elements, iterate, text_of
+from .containers import GAP, elements, is_none, iterate, text_of
 from .dicts import merge_into
 from .places import Guard
 from .scopes import Scope
-from .values import Const, Dict, Function, Result, Seq, Template, Unknown, Value, join, truth
+from .values import Const, Dict, Function, Result, Seq, Template, Unknown, Value, join_under, may_be_none, truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def _dict(walk: Walk, node: ast.Dict) -> Value:
 
 def _lambda(walk: Walk, node: ast.Lambda) -> Value:
     function = Function(node, walk.scope, walk.place)
-    walk.program.functions.setdefault(node, function)
+    walk.program.define(function)
     return function
 
 
@@ -96,28 +96,34 @@ def _conditional(walk: Walk, node: ast.IfExp) -> Value:
     test = evaluate(walk, node.test)
     known = decided(walk, node.test, test)
     outside = walk.place
-    chosen: list[Value] = []
+    chosen: list[tuple[Value, tuple[Guard, ...]]] = []
     for taken, branch in ((True, node.body), (False, node.orelse)):
         if known is None or known is taken:
-            walk.place = outside
-            walk.under(Guard(node.test, test, taken))
-            chosen.append(evaluate(walk, branch))
+            guards = (Guard(node.test, test, taken),) if known is None else ()
+            walk.place = outside._replace(guards=(*outside.guards, *guards))
+            chosen.append((evaluate(walk, branch), guards))
     walk.place = outside
-    return join(*chosen)
+    return join_under(*chosen)
 
 
 def _boolean(walk: Walk, node: ast.BoolOp) -> Value:
     stops = isinstance(node.op, ast.Or)
-    values: list[Value] = []
+    outside = walk.place
+    values: list[tuple[Value, tuple[Guard, ...]]] = []
+    guards: tuple[Guard, ...] = ()
     for expression in node.values:
+        # `and` and `or` come to a part only when those before it did not decide.
+        walk.place = outside._replace(guards=(*outside.guards, *guards))
         value = evaluate(walk, expression)
         known = truth(value)
+        if known is None or known is stops or expression is node.values[-1]:
+            values.append((value, guards))
         if known is stops:
-            values.append(value)
             break
-        if known is None or expression is node.values[-1]:
-            values.append(value)
-    return join(*values) if values else Const(not stops, node)
+        if known is None:
+            guards = (*guards, Guard(expression, value, not stops))
+    walk.place = outside
+    return join_under(*values) if values else Const(not stops, node)
 
 
 def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
@@ -175,6 +181,9 @@ def _part(walk: Walk, node: ast.expr) -> Value:
 
 def _compare(walk: Walk, node: ast.Compare) -> Value:
     values = [evaluate(walk, part) for part in (node.left, *node.comparators)]
+    if len(values) == 2 and is_none(values[1]) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+        answer = may_be_none(values[0])
+        return Unknown(node) if answer is None else Const(answer is isinstance(node.ops[0], ast.Is), node)
     match values, node.ops[0]:
         case [Const(left), Const(right)], ast.Eq() | ast.Is():
             return Const(left == right, node)

@@ -19,6 +19,8 @@ class Guard(NamedTuple):
     test: ast.AST
     value: Value
     taken: bool
+    #: The program raises or exits otherwise: every run that goes on is under it.
+    asserted: bool = False
 
     def contradicts(self, other: Guard) -> bool:
         """Whether both cannot hold."""

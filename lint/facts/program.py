@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 6
 #: Times one function is walked for different callers, and walks of functions in one file.
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
+#: Functions that one text defines, each with other names around it.
+MAX_CLOSURES = 8
 #: Decorators that leave the arguments and the result of a function as they are.
 _TRANSPARENT = (
     "staticmethod",
@@ -70,10 +72,26 @@ def _walk_uncalled(program: Program) -> None:
             for function in functions:
                 if function.node not in program.followed and wanted(program, function):
                     _walk_alone(program, function)
+    _walk_closures(program)
     for cls in program.classes:
         inherited = _completed_forward(program, cls)
         if inherited is not None:
             _walk_alone(program, inherited, cls.instance)
+
+
+def _walk_closures(program: Program) -> None:
+    """Walk what a factory made more than once: each function has the arguments of its own call around it."""
+    made: dict[ast.AST, int] = {}
+    for function in program.closures:
+        made[function.node] = made.get(function.node, 0) + 1
+        few = made[function.node] <= MAX_CLOSURES and program.walks < MAX_TOTAL_WALKS
+        if few and not function.walked and _captures(function):
+            _walk_alone(program, function)
+
+
+def _captures(function: Function) -> bool:
+    """Whether ``function`` is defined in a call of another one, whose names it sees."""
+    return function.place.function is not None and origin(function.node) is None
 
 
 def _completed_forward(program: Program, cls: Class) -> Function | None:
@@ -173,6 +191,7 @@ def _evaluate_in(walk: Walk, function: Function, node: ast.AST | None) -> Value 
 
 def _walk_body(walk: Walk, function: Function) -> None:
     node = function.node
+    function.walked = True
     try:
         if isinstance(node, ast.Lambda):
             value = evaluate(walk, node.body)

@@ -14,7 +14,7 @@ from .exclusion import pattern_test
 from .imports import bind_import, bind_import_from
 from .places import Guard, Loop
 from .scopes import Scope
-from .values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join
+from .values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join_under
 from .walk import Returned, Walk
 
 if TYPE_CHECKING:
@@ -102,13 +102,24 @@ def _if(walk: Walk, node: ast.If) -> bool:
     walk.place = outside
     if body_ends and not else_ends:
         # What follows runs only when the condition was false.
-        walk.under(Guard(node.test, test, False))
+        walk.under(Guard(node.test, test, False, _stops(node.body)))
     elif else_ends and not body_ends:
-        walk.under(Guard(node.test, test, True))
+        walk.under(Guard(node.test, test, True, _stops(node.orelse)))
         walk.scope.names = after_body
     else:
-        walk.scope.names = joined(after_body, walk.scope.names)
+        branches = (Guard(node.test, test, True),), (Guard(node.test, test, False),)
+        walk.scope.names = joined(after_body, walk.scope.names, branches)
     return body_ends and else_ends
+
+
+def _stops(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block that is left for good ends the program, by an exception."""
+    match body[-1] if body else None:
+        case ast.Raise():
+            return True
+        case ast.If(body=inner, orelse=other):
+            return _stops(inner) and _stops(other)
+    return False
 
 
 def _is_main(test: ast.expr) -> bool:
@@ -118,13 +129,20 @@ def _is_main(test: ast.expr) -> bool:
     return False
 
 
-def joined(left: dict[str, Value], right: dict[str, Value]) -> dict[str, Value]:
-    """The names after two branches meet; a name only one of them binds must come from there to be read at all."""
+def joined(
+    left: dict[str, Value],
+    right: dict[str, Value],
+    conditions: tuple[tuple[Guard, ...], tuple[Guard, ...]] = ((), ()),
+) -> dict[str, Value]:
+    """The names after two branches meet, which run under ``conditions``.
+
+    A name only one of them binds must come from there to be read at all.
+    """
     names = {**left, **right}
     for name, value in right.items():
         other = left.get(name)
         if other is not None and other is not value:
-            names[name] = join(other, value)
+            names[name] = join_under((other, conditions[0]), (value, conditions[1]))
     return names
 
 
@@ -251,7 +269,7 @@ def _leave(walk: Walk, node: ast.Raise | ast.Break | ast.Continue) -> bool:
 def _function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     function = Function(node, walk.scope, walk.place)
     function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
-    walk.program.functions.setdefault(node, function)
+    walk.program.define(function)
     walk.scope.bind(node.name, function)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from .calls import Call
-    from .places import Place
+    from .places import Guard, Place
     from .scopes import Scope
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -180,7 +180,7 @@ class Seq(Value):
 class Function(Value):
     """A function or lambda of the file, with the scope it closes over."""
 
-    __slots__ = ("decorators", "owner", "place", "scope")
+    __slots__ = ("decorators", "owner", "place", "scope", "walked")
     __match_args__ = ("node",)
     node: FunctionNode
 
@@ -190,6 +190,8 @@ class Function(Value):
         self.place = place
         self.decorators: list[Value] = []
         self.owner: Class | None = None
+        #: Whether its body was walked with the scope that it closes over.
+        self.walked = False
 
     @property
     def name(self) -> str:
@@ -200,7 +202,7 @@ class Function(Value):
 class Class(Value):
     """A class of the file."""
 
-    __slots__ = ("bases", "body", "fields", "instance", "place", "scope")
+    __slots__ = ("bases", "body", "field_conditions", "fields", "instance", "place", "scope")
     __match_args__ = ("name",)
     node: ast.ClassDef
 
@@ -214,6 +216,8 @@ class Class(Value):
         self.body: dict[str, Value] = {}
         #: What its methods store in ``self``.
         self.fields: dict[str, Value] = {}
+        #: The conditions that each of ``fields`` was stored under first.
+        self.field_conditions: dict[str, tuple[Guard, ...]] = {}
         #: ``self`` of its methods.
         self.instance = Instance(self, None)
 
@@ -277,14 +281,20 @@ class Partial(Value):
 
 
 class Choice(Value):
-    """One of ``options``: different branches bound the name."""
+    """One of ``options``: different branches bound the name, each under its ``conditions``."""
 
-    __slots__ = ("options",)
+    __slots__ = ("conditions", "options")
     __match_args__ = ("options",)
 
-    def __init__(self, options: tuple[Value, ...], node: ast.AST | None = None) -> None:
+    def __init__(
+        self,
+        options: tuple[Value, ...],
+        node: ast.AST | None = None,
+        conditions: tuple[tuple[Guard, ...], ...] | None = None,
+    ) -> None:
         super().__init__(node)
         self.options = options
+        self.conditions = conditions or ((),) * len(options)
 
 
 UNKNOWN = Unknown(None)
@@ -296,23 +306,42 @@ def options(value: Value) -> tuple[Value, ...]:
     return value.options if isinstance(value, Choice) else (value,)
 
 
+def conditional_options(value: Value) -> tuple[tuple[Value, tuple[Guard, ...]], ...]:
+    """The alternatives ``value`` stands for, each with the conditions it is bound under."""
+    return tuple(zip(value.options, value.conditions, strict=True)) if isinstance(value, Choice) else ((value, ()),)
+
+
 def join(*values: Value) -> Value:
     """The value that is one of ``values``. Commutative, associative and idempotent up to the order of options."""
     if len(values) == 1 and type(values[0]) is not Choice:
         return values[0]
+    return join_under(*((value, ()) for value in values))
+
+
+def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
+    """The value that is one of ``values``, each bound under the conditions beside it."""
     found: list[Value] = []
-    for value in values:
-        for option in options(value):
-            for other in found:
+    conditions: list[tuple[Guard, ...]] = []
+    for value, outer in values:
+        for option, inner in conditional_options(value):
+            under = (*outer, *inner)
+            for index, other in enumerate(found):
                 if same(option, other):
+                    conditions[index] = _either(conditions[index], under)
                     break
             else:
                 found.append(option)
+                conditions.append(under)
     if len(found) == 1:
         return found[0]
     if len(found) > MAX_OPTIONS:
         return UNKNOWN
-    return Choice(tuple(found), found[0].node if found else None)
+    return Choice(tuple(found), found[0].node if found else None, tuple(conditions))
+
+
+def _either(left: tuple[Guard, ...], right: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """What surely holds when ``left`` or ``right`` does."""
+    return tuple(guard for guard in left if guard in right)
 
 
 def same(left: Value, right: Value) -> bool:
@@ -332,8 +361,14 @@ def same(left: Value, right: Value) -> bool:
             return function is other and same(a, b)
         case Unknown() | Const() | Ref() | Param() | Choice(), _:
             return False
+        case Result(a), Result(b) if _name(a.func) != _name(b.func):
+            return False  # One expression calls one of several: `(BatchNorm1d if sync else LayerNorm)(dim)`.
     # The same expression, walked a second time from another caller.
     return type(left) is type(right) and left.node is right.node and left.node is not None
+
+
+def _name(function: Value) -> str | None:
+    return function.name if isinstance(function, Ref) else None
 
 
 def truth(value: Value) -> bool | None:
@@ -346,8 +381,8 @@ def _truth(value: Value) -> bool | None:
     match value:
         case Const(constant):
             return bool(constant)
-        case Dict(items, is_open) if items or not is_open:
-            return bool(items)
+        case Dict(items, is_open):
+            return _dict_truth(items, is_open)
         case Seq(_, items, False):
             return bool(items)
         case Function() | Class() | Partial() | Method():
@@ -355,6 +390,30 @@ def _truth(value: Value) -> bool | None:
         case Ref(name) if name.startswith("builtins."):
             return True
     # What is imported may be a flag: `torch.version.hip`, `from config import DEBUG`.
+    return None
+
+
+def _dict_truth(items: dict[str, Value], is_open: bool) -> bool | None:
+    gone = {is_absent(item) for item in items.values()}
+    if False in gone:
+        return True
+    return None if is_open or None in gone else False
+
+
+def may_be_none(value: Value) -> bool | None:
+    """Whether ``value`` is None (True), certainly some object (False), or may be either."""
+    answers = {_is_none(option) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _is_none(value: Value) -> bool | None:
+    match value:
+        case Const(constant):
+            return constant is None
+        case Dict() | Seq() | Function() | Class() | Partial() | Method() | Instance() | Module():
+            return False
+        case Result(call) if call.name.rpartition(".")[2][:1].isupper():
+            return False  # A class was called.
     return None
 
 

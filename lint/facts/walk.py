@@ -46,6 +46,7 @@ class Program:
     __slots__ = (
         "calls",
         "classes",
+        "closures",
         "filename",
         "find_module",
         "followed",
@@ -78,6 +79,8 @@ class Program:
         self.calls: list[Call] = []
         self.writes: list[Write] = []
         self.functions: dict[FunctionNode, Function] = {}
+        #: Functions that were defined again, in another call of the function around them.
+        self.closures: list[Function] = []
         self.classes: list[Class] = []
         self.returns: dict[FunctionNode, list[Returned]] = {}
         #: How often each function was walked.
@@ -88,6 +91,11 @@ class Program:
         self.yields: dict[str | None, list[int]] = {}
         self.order = 0
         self.walks = 0
+
+    def define(self, function: Function) -> None:
+        """Remember a function where it is defined; the same text may define several, with other names around them."""
+        if self.functions.setdefault(function.node, function) is not function:
+            self.closures.append(function)
 
     def next_order(self) -> int:
         """A number larger than all before: facts compare by it in program order."""

@@ -158,15 +158,19 @@ def _switches(run: Run, function: Function) -> bool:
 def _is_replaced(run: Run, norm: Result) -> bool:
     """Whether the attribute that ``norm`` is stored in gets another module, or attributes are replaced by name."""
     kept = [write for write in run.writes if any(same(option, norm) for option in options(write.value))]
-    for other in run.writes:
-        for write in kept:
-            later = other.field == write.field and other.order > write.order and not other.place.excludes(write.place)
-            if later and _same_owner(other.obj, write.obj) and not _holds(other.value, norm):
-                return True
+    later = ((other, write) for other in run.writes for write in kept if _overwrites(other, write))
+    if any(not _holds(other.value, norm) for other, _ in later):
+        return True
     return any(
         len(call.args) == 3 and not isinstance(call.args[1], Const) and not isinstance(call.args[0], Instance)
         for call in run.calls_to("builtins.setattr")
     )
+
+
+def _overwrites(later: Write, earlier: Write) -> bool:
+    """Whether another statement stores something else in the same attribute afterwards."""
+    same_field = later.node is not earlier.node and later.field == earlier.field and later.order > earlier.order
+    return same_field and _same_owner(later.obj, earlier.obj) and not later.place.excludes(earlier.place)
 
 
 def _same_owner(left: Value, right: Value) -> bool:

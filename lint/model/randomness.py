@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
-    from ..facts.places import Guard, Place
+    from ..facts.places import Guard
     from .region import Region
     from .run import Run
 
@@ -60,10 +60,11 @@ _NO_DRAW = frozenset(
 
 
 class Draw(NamedTuple):
-    """Something that draws: where, and what it is called."""
+    """Something that draws: where, what it is called, and under which conditions a region comes to it."""
 
     node: ast.AST
     what: str
+    conditions: tuple[Guard, ...] = ()
 
 
 def torch_draws(run: Run, region: Region) -> Iterator[Draw]:
@@ -72,10 +73,10 @@ def torch_draws(run: Run, region: Region) -> Iterator[Draw]:
         if isinstance(module, Result) and (given := _MODULES.get(canonical(module.call.name))):
             position, name, default = given
             if _positive(module.call.argument(position, name), default) and not _in_eval(run, module):
-                yield Draw(module.call.node, module.call.name.rpartition(".")[2])
+                yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
     for call in region.calls:
-        if _draws(call) and all(tests_training(guard) for guard in own_guards(call.place)):
-            yield Draw(call.node, f"{call.name.rpartition('.')[2]}()")
+        if _draws(call):
+            yield Draw(call.node, f"{call.name.rpartition('.')[2]}()", region.conditions_of(call))
 
 
 def foreign_draws(region: Region) -> Iterator[Draw]:
@@ -84,8 +85,8 @@ def foreign_draws(region: Region) -> Iterator[Draw]:
         return
     inside: set[ast.AST] = {function.node for function in region.functions}
     for call in region.calls:
-        if _is_foreign(call, inside) and all(tests_training(guard) for guard in own_guards(call.place)):
-            yield Draw(call.node, f"{call.name or call.method}()")
+        if _is_foreign(call, inside):
+            yield Draw(call.node, f"{call.name or call.method}()", region.conditions_of(call))
 
 
 def _is_foreign(call: Call, inside: set[ast.AST]) -> bool:
@@ -130,20 +131,6 @@ def _positive(probability: Value, default: float) -> bool:
 
 def _in_eval(run: Run, module: Value) -> bool:
     return any(same(module, call.receiver) for call in run.method_calls("eval"))
-
-
-def own_guards(place: Place) -> Iterator[Guard]:
-    """The conditions around ``place`` inside the function it is in, those of the callers left out."""
-    function = place.function
-    for guard in place.guards:
-        line = getattr(guard.test, "lineno", 0)
-        if function is None or function.node.lineno <= line <= (function.node.end_lineno or 0):
-            yield guard
-
-
-def tests_training(guard: Guard) -> bool:
-    """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
-    return guard.taken and getattr(guard.test, "attr", "") == "training"
 
 
 def adapter_dropout(run: Run, model: Value | None) -> Draw | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..facts.classes import ancestors
 from ..facts.containers import container_kind, given_to, held_by, is_module_list
@@ -19,17 +21,27 @@ from ..facts.values import (
     Result,
     Seq,
     Value,
+    conditional_options,
     options,
 )
+from .conditions import own_guards
 from .names import canonical
 from .types import PASS_THROUGH
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..facts.calls import Call
+    from ..facts.places import Guard
     from ..facts.walk import Program
+
+    #: Something to enter, and the conditions it is entered under, those of what leads to it left out.
+    _Entry: TypeAlias = tuple[Value, tuple[Guard, ...]]
+    _Queued: TypeAlias = tuple[int, int, Value, tuple[Guard, ...]]
+    _Key: TypeAlias = tuple[ast.AST | None, str]
+
+_SEQUENTIAL = "torch.nn.Sequential"
 
 
 class Region(NamedTuple):
@@ -43,6 +55,16 @@ class Region(NamedTuple):
     calls: tuple[Call, ...]
     #: False when something runs in there that the file does not show.
     complete: bool
+    #: The conditions under which the region comes to its modules and calls.
+    conditions: Mapping[_Key, tuple[Guard, ...]]
+
+    def conditions_of(self, part: Value | Call) -> tuple[Guard, ...]:
+        """The conditions under which the region comes to ``part``, one of its modules or calls."""
+        return self.conditions.get(_key(part), ())
+
+    def makes(self, module: Result) -> bool:
+        """Whether the region itself builds ``module``, anew in each run."""
+        return any(function is module.call.place.function for function in self.functions)
 
     def modules_of(self, *names: str) -> Iterator[Result]:
         """The modules that calls of these imported names built (``torch.nn.BatchNorm1d``)."""
@@ -66,14 +88,19 @@ class Regions:
 
     def __init__(self, program: Program) -> None:
         self._known: dict[int, tuple[Value, Region]] = {}
-        self._calls: dict[ast.AST, list[Call]] = {}
+        self._calls: dict[Function | ast.AST, list[Call]] = {}
         for call in program.calls:
-            if call.place.function is not None:
-                self._calls.setdefault(call.place.function.node, []).append(call)
+            function = call.place.function
+            if function is not None:
+                self._calls.setdefault(function, []).append(call)
+                self._calls.setdefault(function.node, []).append(call)
 
     def calls_in(self, function: Function) -> list[Call]:
-        """The calls in the body of ``function``, nested functions excluded."""
-        return self._calls.get(function.node, [])
+        """The calls in the body of ``function``, nested functions excluded.
+
+        Those of another function that the same text defined only when this one was not walked itself.
+        """
+        return self._calls.get(function if function.walked else function.node, [])
 
     def of(self, *entered: Value) -> Region:
         """What runs when ``entered`` (functions, modules, or containers of them) is called."""
@@ -90,57 +117,72 @@ class _Search:
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
-        self.functions: dict[ast.AST, Function] = {}
-        self.modules: dict[int, Value] = {}
+        self.functions: dict[Function, Function] = {}
+        self.modules: dict[_Key, Value] = {}
         self.calls: dict[ast.AST, Call] = {}
+        self.conditions: dict[_Key, tuple[Guard, ...]] = {}
         self.complete = True
+        #: The conditions around what is entered now.
+        self._under: tuple[Guard, ...] = ()
 
     def run(self, entered: Iterable[Value]) -> Region:
-        queue = list(entered)
+        counter = count()
+        # What is under the fewest conditions comes first, so that each part gets the weakest it is under.
+        queue: list[_Queued] = [(0, next(counter), value, ()) for value in entered]
         # A list may contain itself. Values are kept, so that no other one gets the identity of one that is gone.
         seen: dict[int, Value] = {}
         while queue:
-            value = queue.pop(0)
+            _, _, value, self._under = heappop(queue)
             if id(value) not in seen:
                 seen[id(value)] = value
-                queue += self._enter(value)
+                for inner, more in self._enter(value):
+                    under = (*self._under, *more)
+                    heappush(queue, (len(under), next(counter), inner, under))
         found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
-        return Region(*found, self.complete)
+        return Region(*found, self.complete, self.conditions)
 
-    def _enter(self, value: Value) -> Iterable[Value]:
+    def _enter(self, value: Value) -> Iterable[_Entry]:
         match value:
-            case Choice(alternatives):
-                return alternatives
+            case Choice():
+                return conditional_options(value)
             case Function():
                 return self._enter_function(value)
             case Method(_, function) | Partial(func=Function() as function):
                 return self._enter_function(function)
             case Partial(func=inner) | Attr(base=inner, name="forward" | "__call__"):
-                return [inner]
+                return [(inner, ())]
             case Instance(cls):
-                return self._enter_instance(value, cls)
+                return _always(self._enter_instance(value, cls))
             case Result(call):
-                return self._enter_result(value, call)
+                return _always(self._enter_result(value, call))
             case Seq(_, items):
                 self.complete = self.complete and not value.open
-                return items
+                return _always(items)
             case Class() | Ref():
                 return []
         self.complete = False
         return []
 
-    def _enter_function(self, function: Function) -> list[Value]:
-        if function.node in self.functions:
+    def _enter_function(self, function: Function) -> list[_Entry]:
+        if function in self.functions:
             return []
-        self.functions[function.node] = function
+        self.functions[function] = function
         calls = self.regions.calls_in(function)
-        self.calls |= {call.node: call for call in calls}
-        return [call.func for call in calls if _is_followed(call)]
+        for call in calls:
+            self.calls[call.node] = call
+            self._came_to(call, (*self._under, *own_guards(call.place)))
+        return [(call.func, tuple(own_guards(call.place))) for call in calls if _is_followed(call)]
+
+    def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
+        known = self.conditions.get(_key(part))
+        if known is None or len(under) < len(known):
+            self.conditions[_key(part)] = under
 
     def _enter_instance(self, instance: Instance, cls: Class) -> list[Value]:
-        if id(cls) in self.modules:
+        self._came_to(instance, self._under)
+        if _key(instance) in self.modules:
             return []
-        self.modules[id(cls)] = instance
+        self.modules[_key(instance)] = instance
         for owner in (cls, *ancestors(cls)):
             forward = owner.body.get("forward") or owner.body.get("__call__")
             if forward is not None:
@@ -149,7 +191,8 @@ class _Search:
         return held_by(instance) if container_kind(instance) == "Sequential" else []
 
     def _enter_result(self, result: Result, call: Call) -> list[Value]:
-        if id(call.node) in self.modules:
+        self._came_to(result, self._under)
+        if _key(result) in self.modules:
             return []
         name = canonical(call.name)
         if is_module_list(result):
@@ -157,7 +200,7 @@ class _Search:
             return given_to(call)
         if name in PASS_THROUGH and call.args:
             return call.args[:1]
-        self.modules[id(call.node)] = result
+        self.modules[_key(result)] = result
         if not name.startswith("torch.nn."):
             self.complete = False
         return []
@@ -165,6 +208,20 @@ class _Search:
 
 def _is_open(value: Value) -> bool:
     return isinstance(value, Seq) and value.open
+
+
+def _key(part: Value | Call) -> _Key:
+    """What is one part of a region: all objects of a class, what one expression makes of a class, a call."""
+    match part:
+        case Instance(cls):
+            return cls.node, ""
+        case Result(call):
+            return call.node, f"{call.name}()"
+    return part.node, ""
+
+
+def _always(values: Iterable[Value]) -> list[_Entry]:
+    return [(value, ()) for value in values]
 
 
 def _is_followed(call: Call) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import ast
 
+    from ..facts.places import Guard
     from ..finding import Applicability, Severity
 
 
@@ -109,6 +110,10 @@ class Remark(NamedTuple):
 
     node: ast.AST
     text: str
+    #: What must hold for it to take part, besides the conditions around ``node``.
+    conditions: tuple[Guard, ...] = ()
+    #: Whether the mistake needs it; what is only compared with, as the other branch of a condition, it does not.
+    decides: bool = True
 
 
 class Report(NamedTuple):
@@ -122,3 +127,5 @@ class Report(NamedTuple):
     severity: Severity | None = None
     #: Only when it holds for fewer versions than the rule does.
     versions: str | None = None
+    #: What else must hold, in words: it is no finding but a note then. Set by ``verdict``, never by a rule.
+    condition: str | None = None

@@ -6,15 +6,28 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ..facts.values import Class
-from .events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap, Event
+from .events import (
+    ApplyCheckpointing,
+    Checkpoint,
+    Checkpointing,
+    CheckpointPartial,
+    CheckpointSequential,
+    CheckpointWrap,
+    Event,
+    HfSetting,
+)
 from .extract import events_of
+from .inputs import needs_gradient_of_data
 from .names import canonical
+from .older_versions import is_for_other_versions
 from .region import Region, Regions, classes_checked
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterable, Iterator
 
     from ..facts.calls import Call
+    from ..facts.places import Place
     from ..facts.walk import Program, Write
     from .versions import Versions
 
@@ -24,7 +37,17 @@ E = TypeVar("E", bound=Event)
 class Run:
     """The events of a program and what holds for all of it."""
 
-    __slots__ = ("_by_method", "_by_name", "_regions", "events", "program", "versions")
+    __slots__ = (
+        "_by_method",
+        "_by_name",
+        "_enabling",
+        "_places",
+        "_reached",
+        "_regions",
+        "events",
+        "program",
+        "versions",
+    )
 
     def __init__(self, program: Program, versions: Versions) -> None:
         self.program = program
@@ -32,11 +55,21 @@ class Run:
         self._regions: Regions | None = None
         self._by_method: dict[str, list[Call]] | None = None
         self._by_name: dict[str, list[Call]] | None = None
+        self._places: dict[ast.AST, list[Place]] | None = None
+        self._enabling: frozenset[ast.AST] | None = None
         self.events: list[Event] = [event for call in program.calls for event in events_of(call)]
+        self._reached: list[Event] | None = None
 
     def of(self, kind: type[E]) -> Iterator[E]:
-        """The events of ``kind`` (or derived from it), in program order."""
-        return (event for event in self.events if isinstance(event, kind))
+        """The events of ``kind`` (or derived from it) that a run of the project comes to, in program order."""
+        if self._reached is None:
+            self._reached = [event for event in self.events if self._is_reached(event)]
+        return (event for event in self._reached if isinstance(event, kind))
+
+    def _is_reached(self, event: Event) -> bool:
+        if is_for_other_versions(event.place, self.versions):
+            return False
+        return not (isinstance(event, Checkpoint) and needs_gradient_of_data(self, event))
 
     @property
     def bodies(self) -> Regions:
@@ -62,6 +95,22 @@ class Run:
     def regions(self) -> Iterator[tuple[Checkpointing, Region]]:
         """Every checkpoint with what runs inside it."""
         return ((event, self.region(event)) for event in self.of(Checkpointing))
+
+    def places(self, node: ast.AST) -> list[Place]:
+        """Where the call or the write ``node`` happens, once for each time it was met; none for other nodes."""
+        if self._places is None:
+            self._places = {}
+            facts: list[Call | Write] = [*self.program.calls, *self.program.writes]
+            for fact in facts:
+                self._places.setdefault(fact.node, []).append(fact.place)
+        return self._places.get(node, [])
+
+    def enables(self, node: ast.AST) -> bool:
+        """Whether ``node`` is a call that makes something checkpointed, or says how."""
+        if self._enabling is None:
+            kinds = Checkpointing, HfSetting, CheckpointPartial
+            self._enabling = frozenset(event.node for event in self.events if isinstance(event, kinds))
+        return node in self._enabling
 
     @property
     def writes(self) -> list[Write]:

@@ -29,6 +29,8 @@ class Settings(NamedTuple):
     force_exclude: bool = False
     #: Folders are searched for Markdown too; a document that is named is read anyway.
     markdown: bool = False
+    #: What is a mistake only under a condition that the program leaves open is reported too.
+    notes: bool = False
     #: What git ignores is not looked at in folders.
     respect_gitignore: bool = True
     #: Library to version range, as in ``{"transformers": ">=5.23"}``.
@@ -51,6 +53,7 @@ _KEYS: dict[str, str] = {
     "versions": "strings",
     "force-exclude": "bool",
     "markdown": "bool",
+    "notes": "bool",
     "respect-gitignore": "bool",
 }
 
@@ -124,6 +127,7 @@ def _from_table(path: str, section: dict[str, Any]) -> Settings:
         exclude=tuple(section.get("exclude", ())),
         force_exclude=section.get("force-exclude", False),
         markdown=section.get("markdown", False),
+        notes=section.get("notes", False),
         respect_gitignore=section.get("respect-gitignore", True),
         versions=tuple(section.get("versions", {}).items()),
         root=os.path.dirname(os.path.abspath(path)),
@@ -180,6 +184,7 @@ def describe(settings: Settings, found: Mapping[str, str]) -> str:
         "exclude": ", ".join(settings.exclude) or "nothing beyond the defaults",
         "force-exclude": "true" if settings.force_exclude else "false",
         "markdown": "true" if settings.markdown else "false",
+        "notes": "true" if settings.notes else "false",
         "respect-gitignore": "true" if settings.respect_gitignore else "false",
         "versions": ", ".join(f"{k}{v}" for k, v in versions.items()) or "the newest: the project's files say none",
     }

@@ -102,7 +102,7 @@ from ..facts.values import Ref, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import CheckpointPartial, TorchCheckpoint
 from ..model.names import canonical
-from ..model.older_torch import is_for_older_torch
+from ..model.older_versions import may_be_for_older_torch
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import CHECKPOINT
 
@@ -122,7 +122,7 @@ def check(run: Run) -> Iterator[Report]:
     called = set()
     for event in run.of(TorchCheckpoint):
         called |= {partial.node for partial in event.call.via}
-        if is_for_older_torch(event.place):
+        if may_be_for_older_torch(event.place, run.versions):
             continue
         missing = is_absent(event.use_reentrant)
         if missing or equals(event.use_reentrant, None):
@@ -131,7 +131,7 @@ def check(run: Run) -> Iterator[Report]:
             by_getattr = isinstance(event.call.func.node, ast.Call)
             yield report._replace(severity=Severity.NOTE if by_getattr else None, notes=_caller(event))
     for partial in run.of(CheckpointPartial):
-        is_meant = partial.node not in called and not is_for_older_torch(partial.place)
+        is_meant = partial.node not in called and not may_be_for_older_torch(partial.place, run.versions)
         if is_meant and is_absent(partial.call.keyword("use_reentrant")):
             yield _report(partial.node, "is not given")
 

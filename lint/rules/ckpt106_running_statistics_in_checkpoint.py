@@ -3,7 +3,8 @@
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
 `InstanceNorm*` layer that updates running statistics. Layers with `track_running_stats=False`, with `momentum=None`
-(a plain average, which counts every batch twice and stays right), or that may be frozen (`.eval()` on them, on a module
+(a plain average, which counts every batch twice and stays right) or `momentum=0.0`, that the region builds anew each
+time, or that may be frozen (`.eval()` on them, on a module
 around them or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed
 and a checkpoint that runs outside training only.
 
@@ -47,6 +48,30 @@ def forward(x):
 ```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, dim, norm="ln"):
+        super().__init__()
+        self.fc = nn.Sequential(nn.Linear(dim, dim), nn.BatchNorm1d(dim, momentum=0.0))
+        if norm == "bn":  # with `--notes`, a note: "if `norm` is "bn""
+            self.norm = nn.BatchNorm1d(dim)
+        else:
+            self.norm = lambda x: nn.BatchNorm1d(dim)(x)
+
+    def forward(self, x):
+        return self.fc(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.block = Block(8, norm)
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -205,6 +230,7 @@ if TYPE_CHECKING:
 
     from ..facts.values import Result
     from ..model.events import Checkpointing
+    from ..model.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
@@ -226,15 +252,19 @@ def check(run: Run) -> Iterator[Report]:
             continue
         if _is_outside_training(event):
             continue
-        norms = [norm for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS) if _updates(run, norm)]
-        if norms:
-            kind = norms[0].call.name.rpartition(".")[2]
-            yield Report(
-                event.node,
-                f"`{kind}` in this region updates its running statistics twice a step, in the forward pass and in the "
-                f"recomputation; keep it outside, or use `momentum=1 - (1 - momentum) ** 0.5`",
-                notes=(Remark(norms[0].call.node, f"the `{kind}` that runs twice"),),
-            )
+        for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
+            if _updates(run, norm) and not region.makes(norm):
+                yield _report(event, region, norm)
+
+
+def _report(event: Checkpointing, region: Region, norm: Result) -> Report:
+    kind = norm.call.name.rpartition(".")[2]
+    return Report(
+        event.node,
+        f"`{kind}` in this region updates its running statistics twice a step, in the forward pass and in the "
+        f"recomputation; keep it outside, or use `momentum=1 - (1 - momentum) ** 0.5`",
+        notes=(Remark(norm.call.node, f"the `{kind}` that runs twice", region.conditions_of(norm)),),
+    )
 
 
 def _is_outside_training(event: Checkpointing) -> bool:
@@ -248,5 +278,5 @@ def _updates(run: Run, norm: Result) -> bool:
     tracks, momentum = call.argument(4, "track_running_stats"), call.argument(2, "momentum")
     is_batch_norm = "BatchNorm" in call.name
     tracking = (isinstance(tracks, Absent) and is_batch_norm) or equals(tracks, True)
-    fixed = isinstance(momentum, Absent) or (isinstance(momentum, Const) and momentum.value is not None)
+    fixed = isinstance(momentum, Absent) or (isinstance(momentum, Const) and bool(momentum.value))
     return bool(tracking) and fixed and not may_keep_statistics(run, norm)

@@ -166,9 +166,7 @@ def check(run: Run) -> Iterator[Report]:
     nested = any(run.of(HfEnable))  # Its own checkpoint, inside the wrapper, restores the random state.
     for event in run.of(Checkpointing):
         if equals(_setting(event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
-            draw = next(torch_draws(run, run.region(event)), None)
-            if draw is not None:
-                yield _report(event.node, draw)
+            yield from (_report(event.node, draw) for draw in torch_draws(run, run.region(event)))
     for setting in run.of(HfSetting):
         kwargs = from_json(setting.kwargs)
         if isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False):
@@ -203,7 +201,7 @@ def _report(call: ast.Call, draw: Draw) -> Report:
         call,
         f"the recomputation draws other random numbers for `{draw.what}` than the forward pass did, and gradients are "
         "silently wrong; drop `preserve_rng_state=False`",
-        notes=(Remark(draw.node, f"`{draw.what}` runs in the checkpointed region"),),
+        notes=(Remark(draw.node, f"`{draw.what}` runs in the checkpointed region", draw.conditions),),
         fix=Rewrite(Applicability.SAFE, "Keep the random state", (DropKeyword(call, "preserve_rng_state"),))
         if written
         else None,

@@ -156,11 +156,10 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        draw = next(foreign_draws(region), None)
-        if draw is not None:
+        for draw in foreign_draws(region):
             yield Report(
                 event.node,
                 f"the recomputation draws another number from `{draw.what}` than the forward pass did, which torch "
                 "does not restore; draw before the checkpoint and pass the value in, or use `torch.rand(())`",
-                notes=(Remark(draw.node, "drawn again in the backward pass"),),
+                notes=(Remark(draw.node, "drawn again in the backward pass", draw.conditions),),
             )

@@ -101,9 +101,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Element, Result, Seq, Value, is_absent
 from ..finding import Severity
 from ..model.active import reentrant_settings
+from ..model.conditions import own_guards, tests_training
 from ..model.events import TorchCheckpoint
 from ..model.hf import default_versions
-from ..model.randomness import own_guards, tests_training
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINTS, together
 

@@ -28,6 +28,7 @@ def record(finding: Finding, excerpts: Excerpts) -> dict[str, Any]:
         "url": None,
         "notes": [_note(note) for note in finding.notes],
         "versions": finding.versions,
+        "condition": finding.condition,
     }
 
 

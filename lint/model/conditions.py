@@ -1,0 +1,140 @@
+"""Conditions around what a finding rests on: which of them are open, and what that makes of the finding.
+
+A report holds at its node whatever the conditions there are: they say when checkpointing is used at all. What else it
+rests on may be under more of them (`if norm == "BN"`). A report is a finding when every way to come to its node meets
+what it rests on; otherwise it is a note that names the condition.
+"""
+
+from __future__ import annotations
+
+import ast
+from itertools import combinations, product
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..facts.exclusion import conjuncts
+from .late import names_bound_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..facts.places import Guard, Place
+    from .report import Report
+    from .run import Run
+
+#: What surely holds: conditions as text, and whether they are met.
+_Known: TypeAlias = frozenset[tuple[str, bool]]
+_Guards: TypeAlias = tuple["Guard", ...]
+#: More conditions than this are not compared to find out whether they cover every case.
+_MAX_CASES = 6
+
+
+def own_guards(place: Place) -> Iterator[Guard]:
+    """The conditions around ``place`` inside the function it is in, those of the callers left out."""
+    function = place.function
+    for guard in place.guards:
+        line = getattr(guard.test, "lineno", 0)
+        if function is None or function.node.lineno <= line <= (function.node.end_lineno or 0):
+            yield guard
+
+
+def tests_training(guard: Guard) -> bool:
+    """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
+    return guard.taken and getattr(guard.test, "attr", "") == "training"
+
+
+def open_conditions(run: Run, report: Report) -> _Guards:
+    """The conditions that must hold besides those around the node of ``report``; empty when there are none."""
+    around = [place.guards for place in run.places(report.node)]
+    rests = [_alternatives(run, remark.node, remark.conditions) for remark in report.notes if remark.decides]
+    if not around or not any(rests):
+        return ()
+    if not run.enables(report.node):
+        # A finding about something else speaks of what happens while checkpointing is on.
+        enabling = (remark.node for remark in report.notes if run.enables(remark.node))
+        around += [place.guards for node in enabling for place in run.places(node)]
+    found = [_open(rests, _known(guards)) for guards in around]
+    return min(found, key=len)
+
+
+def _alternatives(run: Run, node: ast.AST, more: _Guards) -> list[_Guards]:
+    """The conditions around each time that ``node`` was met, with those under which it takes part."""
+    met = [(*_decided_once(place), *more) for place in run.places(node)]
+    possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
+    return possible or ([more] if more else [])
+
+
+def _decided_once(place: Place) -> Iterator[Guard]:
+    """The conditions of ``place`` without those that come out otherwise in another turn of a loop around it."""
+    turning = {name for loop in place.loops for name in names_bound_by(loop)}
+    for guard in place.guards:
+        if turning.isdisjoint(node.id for node in ast.walk(guard.test) if isinstance(node, ast.Name)):
+            yield guard
+
+
+def _open(rests: Iterable[list[_Guards]], known: _Known) -> _Guards:
+    found: dict[tuple[str, bool], Guard] = {}
+    for alternatives in rests:
+        if alternatives:
+            left = [[guard for guard in guards if not _holds(guard, known)] for guards in alternatives]
+            for guard in min(left, key=len):
+                found.setdefault((ast.dump(guard.test), guard.taken), guard)
+    return tuple(found.values())
+
+
+def _known(guards: _Guards) -> _Known:
+    return frozenset(said for guard in guards for said in conjuncts(guard.test, guard.taken))
+
+
+def _holds(guard: Guard, known: _Known) -> bool:
+    return guard.asserted or tests_training(guard) or known.issuperset(conjuncts(guard.test, guard.taken))
+
+
+def cover_every_case(cases: Iterable[_Guards]) -> bool:
+    """Whether one of ``cases``, each a set of conditions, is met whatever the conditions come out as."""
+    sets = [_known(guards) for guards in cases]
+    subjects = sorted({subject for case in sets for subject, _ in case})
+    if len(subjects) > _MAX_CASES:
+        return False
+    for answers in product((True, False), repeat=len(subjects)):
+        met = set(zip(subjects, answers, strict=True))
+        if not any(case <= met for case in sets):
+            return False
+    return True
+
+
+def in_words(guards: _Guards) -> str:
+    """``guards`` as a user says them: "`norm` is "BN" and not `frozen`"."""
+    exact = {_subject(guard) for guard in guards if _is_equal(guard)}
+    said = [guard for guard in guards if _is_equal(guard) or _subject(guard) not in exact]
+    return " and ".join(dict.fromkeys(map(_words, said)))
+
+
+def _subject(guard: Guard) -> str | None:
+    """What is compared, as text; None when nothing is."""
+    return ast.dump(guard.test.left) if isinstance(guard.test, ast.Compare) else None
+
+
+def _is_equal(guard: Guard) -> bool:
+    return guard.taken and isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq | ast.Is)
+
+
+def _words(guard: Guard) -> str:
+    match guard.test:
+        case ast.ExceptHandler():
+            return "an exception is caught"
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.NotEq() | ast.IsNot() as op], comparators=[right]):
+            equal = guard.taken is isinstance(op, ast.Eq | ast.Is)
+            value = f"`{_code(right)}`" if _text(right) is None else f'"{_text(right)}"'
+            return f"`{_code(left)}` is {'' if equal else 'not '}{value}"
+        case ast.expr() as test:
+            return f"`{_code(test)}`" if guard.taken else f"not `{_code(test)}`"
+    return f"the case is `{_code(guard.test)}`"
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _code(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,213 @@
+"""What rests on a condition that the program leaves open is a note that names it, shown only when asked for."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.analysis.job import Job
+from hf_ckpt.lint.project.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, dim, norm="ln", norm_layer=None, sync=False):
+        super().__init__()
+{init}
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+"""
+
+
+def net(init: str, after: str = "") -> str:
+    return HEAD.format(init=textwrap.indent(textwrap.dedent(init).strip(), " " * 8)) + textwrap.dedent(after)
+
+
+def found(code: str) -> list[tuple[str, str | None]]:
+    return [(finding.code, finding.condition) for finding in check_source(textwrap.dedent(code), notes=True)]
+
+
+OPEN = {
+    "a statement": (
+        """
+        if norm == "bn":
+            self.block = nn.Sequential(nn.BatchNorm1d(dim))
+        else:
+            self.block = nn.Sequential(nn.LayerNorm(dim))
+        """,
+        '`norm` is "bn"',
+    ),
+    "the last of several": (
+        """
+        if norm == "ln":
+            layer = nn.LayerNorm
+        elif norm == "bn":
+            layer = nn.BatchNorm1d
+        else:
+            raise ValueError(norm)
+        self.block = nn.Sequential(layer(dim))
+        """,
+        '`norm` is not "ln"',
+    ),
+    "an expression": ("self.block = (nn.BatchNorm1d if sync else nn.LayerNorm)(dim)", "`sync`"),
+    "a default that stands for None": (
+        """
+        norm_layer = norm_layer or nn.BatchNorm1d
+        self.block = nn.Sequential(norm_layer(dim))
+        """,
+        "not `norm_layer`",
+    ),
+    "a default that is set": (
+        """
+        if norm_layer is None:
+            norm_layer = nn.BatchNorm1d
+        self.block = nn.Sequential(norm_layer(dim))
+        """,
+        "`norm_layer` is `None`",
+    ),
+    "a match": (
+        """
+        match norm:
+            case "bn":
+                self.block = nn.BatchNorm1d(dim)
+            case _:
+                self.block = nn.Identity()
+        """,
+        '`norm` is "bn"',
+    ),
+    "a list that grows": (
+        """
+        layers = [nn.Linear(dim, dim)]
+        if sync:
+            layers.append(nn.BatchNorm1d(dim))
+        self.block = nn.Sequential(*layers)
+        """,
+        "`sync`",
+    ),
+}
+CERTAIN = {
+    "both ways": """
+        if sync:
+            self.block = nn.Sequential(nn.SyncBatchNorm(dim))
+        else:
+            self.block = nn.Sequential(nn.BatchNorm1d(dim))
+        """,
+    "the other way raises": """
+        if dim % 8:
+            raise ValueError(dim)
+        self.block = nn.Sequential(nn.BatchNorm1d(dim))
+        """,
+    "a switch of something else": """
+        self.block = nn.Sequential(nn.BatchNorm1d(dim))
+        if sync:
+            self.head = nn.Linear(dim, dim)
+        """,
+}
+
+
+@pytest.mark.parametrize(("init", "condition"), OPEN.values(), ids=OPEN.keys())
+def test_a_mistake_under_an_open_condition_is_a_note_that_names_it(init, condition):
+    code = net(init)
+    assert check_source(code) == []
+    assert found(code) == [("CKPT106", condition)]
+
+
+@pytest.mark.parametrize("init", CERTAIN.values(), ids=CERTAIN.keys())
+def test_a_mistake_that_every_way_comes_to_is_a_finding(init):
+    assert found(net(init)) == [("CKPT106", None)]
+
+
+@pytest.mark.parametrize(
+    "call", ['Net(8, norm="bn")', 'Net(8, "bn")', 'Net(**{"dim": 8, "norm": "bn"})', 'build(norm="bn", dim=8)']
+)
+def test_a_call_that_the_program_shows_decides(call):
+    build = "def build(**options):\n    return Net(**options)\n"
+    assert found(net(OPEN["a statement"][0], f"{build}net = {call}\n")) == [("CKPT106", None)]
+
+
+def test_a_default_that_the_call_leaves_decides_too():
+    code = net(OPEN["a default that is set"][0], "net = Net(8)\n")
+    assert found(code) == [("CKPT106", None)]
+
+
+def test_what_runs_under_a_condition_inside_the_region_is_a_note():
+    code = """
+    import random
+    from torch.utils.checkpoint import checkpoint
+
+    def block(x, noisy):
+        if noisy:
+            x = x + random.random()
+        return x * 2
+
+    def forward(x, noisy):
+        return checkpoint(block, x, noisy, use_reentrant=False)
+    """
+    assert found(code) == [("CKPT115", "`noisy`")]
+    assert check_source(textwrap.dedent(code)) == []
+
+
+FACTORY = """
+    import torch.nn as nn
+    import torch.nn.functional as F
+    from torch.utils.checkpoint import checkpoint
+
+    def plain(x):
+        return x * 2
+
+    def noisy(x):
+        return F.dropout(x, 0.1)
+
+    def custom(function):
+        def run(*inputs):
+            return function(*inputs)
+        return run
+
+    def forward(x):
+        x = checkpoint(custom({first}), x, use_reentrant=False, preserve_rng_state=False)
+        return checkpoint(custom({second}), x, use_reentrant=False, preserve_rng_state=False)
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "line"), [("noisy", "plain", 18), ("plain", "noisy", 19)])
+def test_the_functions_of_one_factory_are_told_apart(first, second, line):
+    findings = check_source(textwrap.dedent(FACTORY.format(first=first, second=second)))
+    assert [(finding.code, finding.span.line) for finding in findings] == [("CKPT108", line)]
+
+
+def test_what_a_pop_leaves_of_a_dict_is_not_known():
+    code = """
+    from torch.utils.checkpoint import checkpoint
+
+    def forward(block, x, **kwargs):
+        kwargs.pop("cache", None)
+        if kwargs:
+            raise TypeError(kwargs)
+        return checkpoint(block, x)
+    """
+    assert found(code) == [("CKPT101", None)]
+
+
+def test_notes_are_asked_for_by_a_setting(tmp_path: Path):
+    path = str(tmp_path / "net.py")
+    data = net(OPEN["an expression"][0]).encode()
+    assert check_bytes(Job(path, Settings()), data).findings == ()
+    (note,) = check_bytes(Job(path, Settings(notes=True)), data).findings
+    assert (note.code, str(note.severity)) == ("CKPT106", "note")
+    assert note.message.startswith("if `sync`: `BatchNorm1d` in this region")
+
+
+def test_a_comment_that_silences_a_note_is_in_use(tmp_path: Path):
+    code = net(OPEN["an expression"][0]).replace("use_reentrant=False)", "use_reentrant=False)  # noqa: CKPT106")
+    for notes in (True, False):
+        job = Job(str(tmp_path / "net.py"), Settings(notes=notes))
+        assert check_bytes(job, code.encode()).findings == ()
