@@ -97,7 +97,7 @@ def test_json_has_ruffs_fields_and_ours(report):
     first, second = json.loads(render(report, "json"))
     assert set(first) == {
         *("cell", "code", "name", "message", "filename", "location", "end_location", "fix", "noqa_row", "url"),
-        *("severity", "notes", "versions"),
+        *("severity", "notes", "versions", "condition"),
     }
     assert first["location"] == {"row": 6, "column": 9}
     assert first["end_location"] == {"row": 6, "column": 45}
