@@ -7,7 +7,7 @@ shapes; FLOPs count a multiply-add as two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,8 @@ class Op:
     flops: int
     traffic: int
     rebuildable: bool
+    #: Seconds it was measured to take; None: by its FLOPs and traffic. Layers that differ in nothing else are equal.
+    seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class LayerLedger:
     class_name: str
     buffers: tuple[Buffer, ...]
     ops: tuple[Op, ...]
+    #: Bytes that the backward takes beside what is saved, where the ops are too coarse to say; None where they do.
+    workspace: int | None = None
 
     def saved_activations(self) -> Iterator[Buffer]:
         """The buffers a plan decides about: saved by autograd and not held by somebody else anyway."""

@@ -23,6 +23,7 @@ from .prepared import Prepared
 from .recipe import recipe_for
 from .report import EngineReport, Mode
 from .untraceable import UntraceableError
+from .untraced import UntracedLayer
 from .verify import CheckedFrame
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TracedReplay:
     ``layer`` is the layer's name, for messages. ``plan`` is a policy's decision or a :class:`BufferPlan`; writing the
     attribute switches the plan from the next forward on. ``sublayers`` names, by role, modules relative to the layer.
     Instances can be copied and pickled; what they learned about a layer is left behind. Where a trace would not be
-    faithful the layer is replayed whole by ``torch.utils.checkpoint``, and :meth:`report` says why.
+    faithful its sublayers, or the whole layer, are replayed by ``torch.utils.checkpoint``, and :meth:`report` says why.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class TracedReplay:
         self._private = False
         self._reason = ""
         self._warned: set[str] = set()
+        self._untraced = UntracedLayer(self.sublayers, self._replayed)
         #: Set while somebody measures: told every tensor that a forward holds until backward.
         self.witness: Callable[[torch.Tensor], None] | None = None
 
@@ -79,12 +81,12 @@ class TracedReplay:
             return call(*args) if isinstance(self._plan, Keep) else checkpoint(call, *args, use_reentrant=False)
         self.forwards += 1
         if isinstance(self._plan, Keep):
-            self._last = None
+            self._last, self._reason = None, ""
             return call(*args)
         try:
             prepared, leaves = self._prepare(call, args)
         except UntraceableError as error:
-            return self._replay_whole(call, args, error.reason)
+            return self._run_untraced(call, args, error.reason)
         self._last = prepared
         if not prepared.count:
             return call(*args)
@@ -109,7 +111,7 @@ class TracedReplay:
         """What happened in the last forward, and how often the layer ran."""
         last = self._last
         if self._reason:
-            mode = Mode.WHOLE
+            mode = self._untraced.mode
         elif last is None:
             mode = Mode.KEEP if self.forwards else Mode.UNUSED
         else:
@@ -128,8 +130,17 @@ class TracedReplay:
         )
 
     def ledger(self) -> LayerLedger | None:
-        """The ledger of the last traced forward, at its shapes; None before it, or when the layer is replayed whole."""
-        return ledger_at(self._last.recipe.trace, self._last.sizes) if self._last else None
+        """The ledger of the last forward, at its shapes: of its trace, or counted while :attr:`counts` was set."""
+        return ledger_at(self._last.recipe.trace, self._last.sizes) if self._last else self._untraced.ledger()
+
+    @property
+    def counts(self) -> bool:
+        """Whether a forward without a trace counts what the layer's sublayers save, for :meth:`ledger`."""
+        return self._untraced.counts
+
+    @counts.setter
+    def counts(self, value: bool) -> None:
+        self._untraced.counts = value
 
     def _prepare(self, call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Prepared, list[torch.Tensor]]:
         layer_call = resolve_call(call, args)
@@ -218,19 +229,12 @@ class TracedReplay:
             self._warn(frame.problem)
         return output
 
-    def _replay_whole(self, call: Callable[..., Any], args: tuple[Any, ...], reason: str) -> Any:
-        self._warn(reason)
-        self._last = None
-        runs = 0
-
-        def counted(*inputs: Any) -> Any:
-            nonlocal runs
-            runs += 1
-            if runs > 1:
-                self._replayed()
-            return call(*inputs)
-
-        return checkpoint(counted, *args, use_reentrant=False, preserve_rng_state=True)
+    def _run_untraced(self, call: Callable[..., Any], args: tuple[Any, ...], reason: str) -> Any:
+        self._last, self._reason = None, reason
+        output = self._untraced.run(call, args, self._plan)
+        if self._untraced.mode is Mode.WHOLE:
+            self._warn(reason)
+        return output
 
     def _warn(self, reason: str) -> None:
         self._reason = reason

@@ -13,6 +13,7 @@ class Mode(StrEnum):
     KEEP = "keep"
     SYMBOLIC = "traced symbolic"
     PER_SHAPE = "traced per shape"
+    SUBLAYERS = "sublayer replay"
     WHOLE = "whole-layer replay"
 
 

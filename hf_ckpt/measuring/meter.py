@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
-from ..compat.wrappers import local_shard
+from ..engine.saved_counter import storages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,9 +31,8 @@ class Held:
     by_layer: dict[str, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
-    def add(self, layer: str, tensor: torch.Tensor) -> None:
-        """Count the tensor's storage, once."""
-        storage = tensor.untyped_storage()
+    def add(self, layer: str, storage: torch.UntypedStorage) -> None:
+        """Count the storage, once."""
         if storage.data_ptr() not in self.seen:
             self.seen.add(storage.data_ptr())
             self.by_layer[layer] = self.by_layer.get(layer, 0) + storage.nbytes()
@@ -119,9 +118,10 @@ class Meter:
         self.held = Held()
         self.forwards += 1
         self._weights = {
-            local_shard(t).untyped_storage().data_ptr()
-            for t in (*module.parameters(), *module.buffers())
-            if t.device.type != "meta"
+            storage.data_ptr()
+            for weight in (*module.parameters(), *module.buffers())
+            if weight.device.type != "meta"
+            for storage in storages(weight)
         }
         self._context = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
         self._context.__enter__()
@@ -140,11 +140,11 @@ class Meter:
         return tensor if tensor.is_leaf else tensor.detach()
 
     def _count(self, layer: str, tensor: torch.Tensor) -> None:
-        tensor = local_shard(tensor)
-        if tensor.layout is not torch.strided or _is_weight(tensor):
+        if _is_weight(tensor):
             return
-        if tensor.untyped_storage().data_ptr() not in self._weights:
-            self.held.add(layer, tensor)
+        for storage in storages(tensor):
+            if storage.data_ptr() not in self._weights:
+                self.held.add(layer, storage)
 
 
 def _is_weight(tensor: torch.Tensor) -> bool:

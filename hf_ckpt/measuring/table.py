@@ -33,8 +33,11 @@ def as_table(report: Report) -> Table:
 
 
 def _caption(report: Report) -> str | None:
-    whole = dict.fromkeys(layer.reason for layer in report.layers if layer.reason)
-    lines = ["whole-layer replay, because " + "; ".join(whole)] if whole else []
+    untraced: dict[str, dict[str, None]] = {}
+    for layer in report.layers:
+        if layer.reason:
+            untraced.setdefault(layer.mode, {})[layer.reason] = None
+    lines = [f"{mode}, because " + "; ".join(reasons) for mode, reasons in untraced.items()]
     absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
     lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
     lines += [line for head in report.heads if (line := head_line(head))]

@@ -246,6 +246,7 @@ class BatchPlanner:
         """Hand every engine its part. A layer that keeps everything runs untouched, once there is nothing to learn."""
         self.current, self._settled = plan, settled
         for index, layer in enumerate(self.layers):
+            layer.engine.counts = not settled
             if plan is None:
                 layer.engine.plan = RecomputeLayer()
             else:

@@ -111,7 +111,8 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
     does not count. Raises :class:`BudgetError` when ``auto`` knows no limit.
     """
     if isinstance(budget, ShareBudget):
-        return Limits(held=int(budget.share * held_without_checkpointing(problem)))
+        everything = held_without_checkpointing(problem) + problem.shared
+        return Limits(held=int(budget.share * everything) - problem.shared)
     if isinstance(budget, PeakBudget):
         total = budget.nbytes
     elif memory.total is None:
@@ -126,5 +127,5 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
 
 
 def held_without_checkpointing(problem: Problem) -> int:
-    """Bytes that all layers hold after the forward when everything is kept."""
+    """Bytes that all layers hold after the forward when everything is kept, less what they share."""
     return sum(layer_held(kind, LayerPlan(kind.everything)) for kind in map(problem.kind, range(len(problem.order))))

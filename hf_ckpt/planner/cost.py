@@ -57,6 +57,8 @@ def dtype_class(dtype: str) -> str:
 
 def op_seconds(op: Op, dtype: str, rates: Calibration) -> float:
     """Seconds to run ``op`` once; ``dtype`` is that of its first output."""
+    if op.seconds is not None:
+        return op.seconds
     by_class = rates.attention if "attention" in op.name else rates.matmul
     compute = op.flops / by_class[dtype_class(dtype)]
     work = max(compute, op.traffic / _bytes_per_second(op, dtype, rates))

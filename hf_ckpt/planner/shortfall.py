@@ -26,10 +26,10 @@ def peak_shortfall(limits: Limits, least: int) -> str:
 
 def held_shortfall(problem: Problem, least: int) -> str:
     """One sentence for a bound on held bytes that is below ``least``, what the thriftiest plan holds."""
-    whole = held_without_checkpointing(problem)
-    share = min(_PARTS, _PARTS * least // max(1, whole) + 1) / _PARTS
+    whole, held = held_without_checkpointing(problem) + problem.shared, least + problem.shared
+    share = min(_PARTS, _PARTS * held // max(1, whole) + 1) / _PARTS
     return (
-        f"no plan fits the budget: the thriftiest one holds {readable(least)} after the forward, of "
+        f"no plan fits the budget: the thriftiest one holds {readable(held)} after the forward, of "
         f"{readable(whole)} without checkpointing; raise it to budget={share}"
     )
 

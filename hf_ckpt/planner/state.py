@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..engine.saved_counter import storages
 from .optimizers import rule_for, state_bytes
 
 if TYPE_CHECKING:
@@ -83,9 +84,8 @@ def gathered_bytes(module: torch.nn.Module) -> int:
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the distinct storages behind these tensors."""
-    storages = [_local(t).untyped_storage() for t in tensors]
     # Not by data_ptr: on the meta device all storages have the same.
-    return sum({s._cdata: s.nbytes() for s in storages}.values())
+    return sum({s._cdata: s.nbytes() for t in tensors for s in storages(t)}.values())
 
 
 def optimizer_name(optimizer: torch.optim.Optimizer | str | None) -> str | None:

@@ -31,6 +31,8 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     ``gradients`` is bytes of parameter gradients that the backward makes; ``held`` the buffers kept or offloaded. None
     is the most that any plan needs: when the whole layer is replayed first.
     """
+    if ledger.workspace is not None:
+        return _counted_bytes(ledger, ledger.workspace, held) + gradients
     own = next((b for b in ledger.buffers if b.source is Source.INPUT), None)
     saved = frozenset(b.index for b in ledger.saved_activations())
     if held is None:
@@ -43,6 +45,24 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     asked = max(map(timeline.last_user, dropped), default=-1)
     worst = timeline.backward(dropped, asked)
     return max(worst, timeline.replay(again, dropped, asked)) if dropped else worst
+
+
+def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -> int:
+    """What :func:`transient_bytes` says of a counted ledger: its ops are sublayers, the last one the whole layer.
+
+    A sublayer is replayed when backward comes to it, and those behind it are done by then.
+    """
+    own = next((b.nbytes for b in ledger.buffers if b.source is Source.INPUT), 0)
+    made = {b.producer: b for b in ledger.saved_activations()}
+    *sublayers, rest = (made[op.index] for op in ledger.ops)
+    alive = own + rest.nbytes + workspace
+    if held is None or rest.index not in held:
+        return alive + sum(b.nbytes for b in sublayers)
+    worst = before = 0
+    for buffer in sublayers:
+        worst = max(worst, before + buffer.nbytes)
+        before += buffer.nbytes if buffer.index in held else 0
+    return alive + worst
 
 
 @dataclass

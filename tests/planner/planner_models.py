@@ -3,6 +3,7 @@
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
+from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.engine import TracedReplay
 from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, parse_budget
@@ -38,10 +39,9 @@ def build(name="llama"):
 
 
 def conduct(model, budget, **options):
-    modules = model.model.layers if hasattr(model, "model") else model.transformer.h
     layers = []
-    for number, module in enumerate(modules):
-        engine = TracedReplay(f"layer {number}", RecomputeLayer())
+    for layer in read_anatomy(model).layers:
+        module, engine = layer.module, TracedReplay(layer.info.name, RecomputeLayer(), layer.info.sublayers)
         module.gradient_checkpointing, module._gradient_checkpointing_func = True, engine
         layers.append(PlannedLayer(module, engine))
     planner = BatchPlanner(model, layers, parse_budget(budget), RATES, **options)
