@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class Verb(StrEnum):
@@ -21,6 +21,7 @@ class Verb(StrEnum):
     KEEP = "keep"
     REBUILD = "rebuild"
     OFFLOAD = "offload"
+    REDRAW = "redraw"
 
 
 class Source(StrEnum):
@@ -32,8 +33,15 @@ class Source(StrEnum):
     PARAMETER = "parameter"
     #: Made by a deterministic op: may be kept, rebuilt or offloaded.
     ACTIVATION = "activation"
-    #: Made by an op that draws random numbers (a dropout mask): kept or offloaded, never rebuilt.
+    #: Made from random numbers (a dropout mask): may be kept, offloaded or drawn again from the same random state.
     RANDOM = "random"
+    #: Made by an op that must not run twice: kept or offloaded.
+    ONCE = "once"
+
+    @property
+    def is_made(self) -> bool:
+        """Whether an op of the layer makes it, so that a plan decides about it."""
+        return self in (Source.ACTIVATION, Source.RANDOM, Source.ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,8 @@ class Op:
     """One op of the traced forward. ``inputs`` and ``outputs`` are buffer indices; ``traffic`` is bytes read + written.
 
     ``module`` is the name of the module that ran it, relative to the layer (``"self_attn.q_proj"``, ``""`` for the
-    layer itself). ``rebuildable`` is False for ops that must not run twice (random draws, collectives, mutations).
+    layer itself). ``rebuildable`` is False for ops that must not run twice (collectives, mutations). ``after`` are the
+    random draws that must be repeated before this one is, so that it meets the random state it met in the forward.
     """
 
     index: int
@@ -67,6 +76,7 @@ class Op:
     rebuildable: bool
     #: Seconds it was measured to take; None: by its FLOPs and traffic. Layers that differ in nothing else are equal.
     seconds: float | None = field(default=None, compare=False)
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +91,32 @@ class LayerLedger:
 
     def saved_activations(self) -> Iterator[Buffer]:
         """The buffers a plan decides about: saved by autograd and not held by somebody else anyway."""
-        return (b for b in self.buffers if b.saved and b.source in (Source.ACTIVATION, Source.RANDOM))
+        return (b for b in self.buffers if b.saved and b.source.is_made)
 
     def rebuild_ops(self, kept: frozenset[int]) -> frozenset[int]:
         """The ops that must run again so that every saved activation outside ``kept`` exists in backward.
 
         ``kept`` holds buffer indices. Raises ValueError when the closure needs an op that must not run twice.
         """
+        return self.ops_behind((b.index for b in self.saved_activations() if b.index not in kept), kept)
+
+    def ops_behind(self, buffers: Iterable[int], held: frozenset[int]) -> frozenset[int]:
+        """The ops that must run again to make ``buffers``, given those ``held``, the inputs and the parameters.
+
+        Raises ValueError when one of them must not run twice.
+        """
         needed: set[int] = set()
-        pending = [b.index for b in self.saved_activations() if b.index not in kept]
+        pending = self._makers(buffers, held)
         while pending:
-            buffer = self.buffers[pending.pop()]
-            if buffer.index in kept or buffer.producer is None or buffer.producer in needed:
+            op = self.ops[pending.pop()]
+            if op.index in needed:
                 continue
-            op = self.ops[buffer.producer]
             if not op.rebuildable:
-                raise ValueError(
-                    f"buffer {buffer.index} of {self.class_name} comes from {op.name}, which must not run twice"
-                )
+                raise ValueError(f"{op.name} of {self.class_name} must not run twice")
             needed.add(op.index)
-            pending.extend(op.inputs)
+            pending += [*self._makers(op.inputs, held), *op.after]
         return frozenset(needed)
+
+    def _makers(self, buffers: Iterable[int], held: frozenset[int]) -> list[int]:
+        producers = (self.buffers[b].producer for b in buffers if b not in held)
+        return [op for op in producers if op is not None]

@@ -1,19 +1,23 @@
 """A slice as one Python function: straight-line calls of kernels, each tensor dropped after its last use.
 
-``rebuild(P, I, K, C, S)`` takes parameters, inputs, held tensors and constants (each a sequence, in the order of the
-slice; held tensors in the order they were packed) and the values of the symbols; it returns the rebuilt packs in order.
+``rebuild(P, I, K, C, S, R)`` takes parameters, inputs, held tensors and constants (each a sequence, in the order of the
+slice; held tensors in the order they were packed), the values of the symbols, and the random state before each run of
+draws; it returns the rebuilt packs in order.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .fast_ops import ROW_MAJOR, kernel_for
 from .ir import Ref, SizeRef
+from .randomness import apply_dropout
 from .symbols import source_of
+from .verbs.redraw import draw_runs, set_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,18 +51,22 @@ class Writer:
         self._twins: dict[int, str] = {}  # a value whose expression was written before -> that variable
         storages = [buffer.storage for buffer in trace.buffers]
         self._rewritten = {storage for storage in storages if storages.count(storage) > 1}
+        self._runs = {run.first: (k, run.device) for k, run in enumerate(draw_runs(trace, set(piece.ops)))}
+        self._applied: set[int] = set()
         self._read: set[str] = set()  # variables that the op being written reads
         self.namespace: dict[str, Any] = {
             "as_strided": torch.as_strided,
             "window": window,
             "math": math,
+            "set_random_state": set_random_state,
             "torch": torch,
         }
 
     def compile(self) -> Rebuild:
         """The function."""
         for index in self._piece.ops:
-            self._write_op(index)
+            if index not in self._applied:
+                self._write_op(index)
         results = [self._variable(ref) for ref in self._piece.targets]
         source = self._source(results)
         code = compile(source, f"<rebuild of {self._trace.class_name}>", "exec")
@@ -69,7 +77,7 @@ class Writer:
 
     def _source(self, results: list[str]) -> str:
         symbols = [binding.symbol for binding in self._trace.guards.bindings]
-        lines = ["def rebuild(P, I, K, C, S):"]
+        lines = ["def rebuild(P, I, K, C, S, R):"]
         if any(symbol in expression for symbol in symbols for _, expression in self._lines):
             lines.append(f"    {', '.join(symbols)}, = S")
         kept = set(results)
@@ -85,7 +93,10 @@ class Writer:
         return "\n".join(lines)
 
     def _write_op(self, index: int) -> None:
-        op = self._trace.ops[index]
+        op = self._with_application(self._trace.ops[index])
+        if index in self._runs:
+            number, device = self._runs[index]
+            self._lines.append(("", f"set_random_state({self._constant(device, 'device')}, R[{number}])"))
         if op.is_view and op.single and self._folds(self._trace.values[op.outputs[0] or 0]):
             return
         self._read = set()
@@ -112,8 +123,20 @@ class Writer:
             self._uses.update({name: line for name in names if name.startswith("unused")})
             self._lines.append((", ".join(names) + ",", call))
 
+    def _with_application(self, op: TracedOp) -> TracedOp:
+        """A fused dropout whose mask is drawn again applies it too, in one kernel, where the slice needs both."""
+        if op.draw is None or op.index + 1 not in self._piece.ops:
+            return op
+        following = self._trace.ops[op.index + 1]
+        if following.target is not apply_dropout:
+            return op
+        self._applied.add(following.index)
+        return replace(op, outputs=(*following.outputs, op.outputs[1]))
+
     def _is_pure(self, op: TracedOp) -> bool:
         """Whether the op, written again with the same arguments, would make the same tensor again."""
+        if op.draw is not None:
+            return False
         storages = {self._trace.buffers[buffer].storage for buffer in (*op.reads, *op.writes)}
         return storages.isdisjoint(self._rewritten)
 

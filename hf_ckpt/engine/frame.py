@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .offload import Away, Luggage
-from .prepared import END, SOURCE, Offload
+from .prepared import END, SOURCE, Offload, TakeRandomState
+from .verbs.redraw import random_state, random_state_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ class Frame:
     """What one call keeps for its backward."""
 
     __slots__ = (
-        "checked", "dropped", "inputs", "luggage", "parameters", "prepared", "retained", "sources", "versions",
-        "witness",
+        "checked", "dropped", "inputs", "luggage", "parameters", "prepared", "retained", "sources", "states",
+        "versions", "witness",
     )  # fmt: skip
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
@@ -44,6 +45,10 @@ class Frame:
         self.dropped: list[Dropped] = []
         self.retained = False
         self.luggage: Luggage | None = None
+        #: The random state before each run of draws that a rebuild repeats.
+        self.states: dict[int, torch.Tensor] = {}
+        if prepared.at_entry:
+            self.take_states(prepared.at_entry)
         #: Told every tensor this frame holds, while somebody measures.
         self.witness: Callable[[torch.Tensor], None] | None = None
 
@@ -54,6 +59,9 @@ class Frame:
 
         def pack(tensor: torch.Tensor) -> Any:
             action = next_action()
+            if type(action) is TakeRandomState:
+                self.take_states(action.runs)
+                action = action.action
             if action is None:
                 return tensor.detach(), tensor._version
             if type(action) is tuple:
@@ -77,6 +85,11 @@ class Frame:
         if next_action() is not END:
             raise RuntimeError(self._differs("it saved fewer tensors"))
         return output
+
+    def take_states(self, runs: Sequence[tuple[int, torch.device]]) -> None:
+        """Note the random state that these runs of draws start from."""
+        for run, device in runs:
+            self.states[run] = random_state(device)
 
     def send(self, action: Offload, tensor: torch.Tensor) -> Away:
         """Offload ``tensor``."""
@@ -132,16 +145,18 @@ class Frame:
         self._check_versions()
         parameters = [slot.fetch() for slot in prepared.parameters]
         held = [source() if isinstance(source, Away) else source[0] for source in self.sources]
-        recipe = prepared.recipe
+        arguments = (
+            parameters, self.inputs, held, prepared.recipe.trace.constants, prepared.symbols, self.states,
+        )  # fmt: skip
         with torch.no_grad():
-            if torch.is_autocast_enabled(prepared.device_type):
-                with torch.autocast(prepared.device_type, enabled=False):
-                    return recipe.rebuild(parameters, self.inputs, held, recipe.trace.constants, prepared.symbols)
-            return recipe.rebuild(parameters, self.inputs, held, recipe.trace.constants, prepared.symbols)
+            if not prepared.generators and not torch.is_autocast_enabled(prepared.device_type):
+                return prepared.recipe.rebuild(*arguments)
+            with random_state_kept(prepared.generators), torch.autocast(prepared.device_type, enabled=False):
+                return prepared.recipe.rebuild(*arguments)
 
     def release(self) -> None:
         """Let go of what only a rebuild needs."""
-        for kept in (self.dropped, self.sources, self.inputs):
+        for kept in (self.dropped, self.sources, self.inputs, self.states):
             kept.clear()  # emptied in place: the pack hook holds these very lists
 
     def _rebuild(self) -> None:

@@ -77,11 +77,31 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """Where an op that draws random numbers stands among the draws of its device's generator.
+
+    ``previous`` is the op that drew before it (None: it is the layer's first). ``anchor`` is a place in the forward
+    that lies between the two, where the random state is the one this op meets: the position of a pack, -1 for the
+    layer's beginning, None where autograd saves nothing in between.
+    """
+
+    device: torch.device
+    previous: int | None
+    anchor: int | None
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """The draw that must be repeated before this one, because no random state can be taken between them."""
+        return () if self.anchor is not None or self.previous is None else (self.previous,)
+
+
+@dataclass(frozen=True, slots=True)
 class TracedOp:
     """One op. ``args`` and ``kwargs`` hold :class:`Ref` and :class:`SizeRef` in place of tensors and symbols.
 
     ``outputs`` are value indices (None for an output that is no tensor, or that nobody may use); ``single`` tells a
-    bare tensor from a tuple. ``obstacle`` says why the op must not run twice, "" if it may.
+    bare tensor from a tuple. ``obstacle`` says why the op must not run twice, "" if it may; ``draw`` is set for an op
+    that draws random numbers, which may run again from the random state it met.
     """
 
     index: int
@@ -96,6 +116,7 @@ class TracedOp:
     is_view: bool
     obstacle: str
     flops: Size
+    draw: Draw | None = None
 
     @property
     def name(self) -> str:

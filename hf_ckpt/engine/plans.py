@@ -93,8 +93,8 @@ def plan_of(ledger: LayerLedger, kept: Iterable[int], offloaded: Iterable[int] =
 def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, ...]]) -> Selection:
     """The verb of every saved activation of ``ledger``.
 
-    A buffer that nothing may rebuild (a dropout mask, or what only a second draw could make) is kept whatever the plan
-    says. Raises PolicyError for a decision that no single layer can carry out.
+    A buffer that only an op which must not run twice could make is kept whatever the plan says. Raises PolicyError for
+    a decision that no single layer can carry out.
     """
     match plan:
         case BufferPlan(kept, offloaded):
@@ -140,8 +140,8 @@ def keep_products(ledger: LayerLedger, saveable: SaveableOps) -> frozenset[int]:
         return frozenset(b.index for b in ledger.saved_activations())
     kept: set[int] = set()
     for buffer in ledger.saved_activations():
-        ops = _closure(ledger, buffer.index, frozenset(kept))
-        if ops is None or buffer.source is Source.RANDOM or any(is_saveable(ledger.ops[op].name) for op in ops):
+        ops = _ops_behind(ledger, buffer.index, frozenset(kept))
+        if ops is None or buffer.source is Source.ONCE or any(is_saveable(ledger.ops[op].name) for op in ops):
             kept.add(buffer.index)
     return frozenset(kept)
 
@@ -158,27 +158,19 @@ def made_inside(ledger: LayerLedger, modules: Iterable[str]) -> frozenset[int]:
 
 def can_rebuild(ledger: LayerLedger, buffer: int, held: frozenset[int]) -> bool:
     """Whether ``buffer`` can be made again from ``held`` buffers, inputs and parameters."""
-    return ledger.buffers[buffer].source is Source.ACTIVATION and _closure(ledger, buffer, held) is not None
+    return ledger.buffers[buffer].source is not Source.ONCE and _ops_behind(ledger, buffer, held) is not None
 
 
-def _closure(ledger: LayerLedger, buffer: int, held: frozenset[int]) -> frozenset[int] | None:
+def _ops_behind(ledger: LayerLedger, buffer: int, held: frozenset[int]) -> frozenset[int] | None:
     """The ops that make ``buffer`` again, or None when one of them must not run twice."""
-    needed: set[int] = set()
-    pending = [buffer]
-    while pending:
-        current = ledger.buffers[pending.pop()]
-        if current.index in held or current.producer is None or current.producer in needed:
-            continue
-        op = ledger.ops[current.producer]
-        if not op.rebuildable:
-            return None
-        needed.add(op.index)
-        pending.extend(op.inputs)
-    return frozenset(needed)
+    try:
+        return ledger.ops_behind([buffer], held)
+    except ValueError:
+        return None
 
 
 def _activations(ledger: LayerLedger) -> frozenset[int]:
-    return frozenset(b.index for b in ledger.saved_activations() if b.source is Source.ACTIVATION)
+    return frozenset(b.index for b in ledger.saved_activations() if b.source is not Source.ONCE)
 
 
 def _names(roles: Iterable[Role], sublayers: Mapping[Role, tuple[str, ...]]) -> tuple[str, ...]:

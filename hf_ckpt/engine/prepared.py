@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .recipe import Action
+from .verbs.redraw import ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from .recipe import Recipe
     from .slots import Slot
 
-#: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer) and an Offload.
+#: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer), an Offload and a
+#: TakeRandomState.
 SOURCE = "keep, and give to the rebuild"
 END = "no more saved tensors"
 
@@ -27,6 +29,14 @@ class Offload:
 
     buffer: int
     is_source: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeRandomState:
+    """Take the random states that ``runs`` (numbers) of draws start from; then do ``action``."""
+
+    runs: tuple[tuple[int, torch.device], ...]
+    action: Any
 
 
 class ParameterView:
@@ -49,13 +59,14 @@ class Prepared:
 
     ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``actions`` say what the
     pack hook does at each position, ``verified`` whether this layer's rebuild was seen to be equal; ``replayed`` is
-    called after every rebuild. ``values`` are the ints among the arguments, ``numbers`` what the trace cache knows
-    of them.
+    called after every rebuild. ``at_entry`` are the runs of draws that start from the random state at the layer's
+    beginning, ``generators`` the devices that draw at all. ``values`` are the ints among the arguments, ``numbers``
+    what the trace cache knows of them.
     """
 
     __slots__ = (
-        "actions", "count", "device_type", "layer", "numbers", "parameters", "recipe", "referred", "replayed", "shapes",
-        "sizes", "symbols", "values", "verified",
+        "actions", "at_entry", "count", "device_type", "generators", "layer", "numbers", "parameters", "recipe",
+        "referred", "replayed", "shapes", "sizes", "symbols", "values", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +89,9 @@ class Prepared:
         viewed = {index for index, _ in recipe.views.values()}
         self.referred = [slots[index] for index in sorted(viewed.union(recipe.parameters))]
         self.shapes = recipe.shapes_at(sizes)
-        self.actions = [self._action(position, slots) for position in range(len(trace.packs))]
+        self.at_entry = self._runs_at(ENTRY)
+        self.generators = tuple(dict.fromkeys(run.device for run in recipe.runs))
+        self.actions = [self._with_states(position, slots) for position in range(len(trace.packs))]
         self.actions.append(END)
         self.count = len(trace.packs)
         self.device_type = device_type
@@ -90,6 +103,14 @@ class Prepared:
     def nbytes(self, buffers: frozenset[int]) -> int:
         """Bytes of these buffers at these shapes."""
         return sum(self.recipe.trace.nbytes(buffer, self.sizes) for buffer in buffers)
+
+    def _runs_at(self, anchor: int) -> tuple[tuple[int, torch.device], ...]:
+        return tuple((k, run.device) for k, run in enumerate(self.recipe.runs) if run.anchor == anchor)
+
+    def _with_states(self, position: int, slots: Sequence[Slot]) -> Any:
+        runs = self._runs_at(position)
+        action = self._action(position, slots)
+        return TakeRandomState(runs, action) if runs else action
 
     def _action(self, position: int, slots: Sequence[Slot]) -> Any:
         match self.recipe.actions[position]:

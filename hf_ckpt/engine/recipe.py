@@ -13,6 +13,7 @@ from .ledgers import ledger_at
 from .plans import select
 from .slicing import slice_for
 from .symbols import evaluate
+from .verbs.redraw import draw_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .codegen import Rebuild
     from .ir import Trace
     from .plans import Plan, Selection
+    from .verbs.redraw import DrawRun
 
 _MAX_SHAPES = 1024
 _MAX_RECIPES = 256
@@ -43,7 +45,7 @@ class Recipe:
 
     ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
     of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``kept`` are the
-    buffers held after forward.
+    buffers held after forward. ``runs`` are the draws that the rebuild repeats.
     """
 
     trace: Trace
@@ -56,6 +58,7 @@ class Recipe:
     kept: frozenset[int]
     dropped: frozenset[int]
     offloaded: frozenset[int]
+    runs: tuple[DrawRun, ...]
     _shapes: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
 
     def shapes_at(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
@@ -108,6 +111,7 @@ def make_recipe(trace: Trace, selection: Selection) -> Recipe:
         kept=selection.kept,
         dropped=frozenset(trace.packs[position].buffer for position in rebuilt),
         offloaded=selection.offloaded,
+        runs=draw_runs(trace, set(piece.ops)),
     )
 
 
@@ -123,7 +127,7 @@ def _view(trace: Trace, position: int) -> tuple[int, Callable[[torch.Tensor], to
         if read.value == buffer.base:
             return slot, torch.Tensor.t
     rebuild = Writer(trace, slice_for(trace, (position,), frozenset()), {}).compile()
-    return slot, lambda parameter: rebuild((parameter,), (), (), (), ())[0]
+    return slot, lambda parameter: rebuild((parameter,), (), (), (), (), ())[0]
 
 
 def _action(trace: Trace, position: int, selection: Selection, sources: set[int]) -> Action:

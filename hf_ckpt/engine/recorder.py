@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .fake_kernels import run_fake
 from .flops import flops_of
-from .ir import Buffer, Origin, Pack, Ref, SizeRef, TracedOp, Value
+from .ir import Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
 from .nested import instances_in
-from .randomness import draws_random_numbers, split_dropout
+from .randomness import draws_random_numbers, split_dropout, uses_own_generator
 from .symbols import plain_size
 from .untraceable import UntraceableError
+from .verbs.redraw import ENTRY, can_redraw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._value_of: dict[int, int] = {}
         self._buffer_of: dict[int, int] = {}  # storage -> its current version
         self._modules: list[str] = [""]
+        self._last_draw: dict[torch.device, tuple[int, int]] = {}  # the op, and the packs there were before it
         for kind, tensors in (("input", inputs), ("parameter", parameters)):
             for index, tensor in enumerate(tensors):
                 self._register(tensor, Origin(kind, index), None)
@@ -131,14 +133,28 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         writes = tuple(self._buffer_of[t.untyped_storage()._cdata] for t in written)
         made = tuple(range(before, len(self.buffers)))
         is_view = not written and not made
+        obstacle, draw = "", None
+        if draws_random_numbers(func, templates):
+            device = self.buffers[(writes + made)[0]].device
+            if can_redraw(device) and not uses_own_generator(func, templates):
+                draw = self._draw(index, device)
+            else:
+                obstacle = f"{func} draws random numbers"
         op = TracedOp(
             index, func, templates[0], templates[1], outputs, single, reads, writes + made, self._modules[-1],
-            is_view, draws_random_numbers(func, templates), flops,
+            is_view, obstacle, flops, draw,
         )  # fmt: skip
         split = split_dropout(op)
         self.ops.append(split[0])
         if len(split) == 2:
             self._give_to_second(split)
+
+    def _draw(self, op: int, device: torch.device) -> Draw:
+        previous, packs_then = self._last_draw.get(device, (None, 0))
+        self._last_draw[device] = op, len(self.packs)
+        if previous is None:
+            return Draw(device, None, ENTRY)
+        return Draw(device, previous, len(self.packs) - 1 if len(self.packs) > packs_then else None)
 
     def _give_to_second(self, split: tuple[TracedOp, ...]) -> None:
         """A fused dropout is two ops: the draw makes the mask, which is kept; applying it may run again."""

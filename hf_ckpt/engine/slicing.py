@@ -52,6 +52,7 @@ def slice_for(trace: Trace, positions: Iterable[int], held: frozenset[int]) -> S
             if op not in ops:
                 ops.add(op)
                 pending.extend(_refs_of(trace, op))
+                pending.extend(_draws_before(trace, op, ops))
     return Slice(
         targets, tuple(sorted(ops)), tuple(sorted(sources)),
         tuple(sorted(origins["input"])), tuple(sorted(origins["parameter"])),
@@ -70,6 +71,16 @@ def _makers(trace: Trace, ref: Ref) -> Iterator[int]:
         if trace.ops[op].obstacle:
             raise UntraceableError(trace.ops[op].obstacle)
         yield op
+
+
+def _draws_before(trace: Trace, op: int, ops: set[int]) -> Iterator[Ref]:
+    """What the draws read that must be repeated before ``op``; they are added to ``ops``."""
+    draw = trace.ops[op].draw
+    while draw is not None and draw.after and draw.previous not in ops:
+        (previous,) = draw.after
+        ops.add(previous)
+        yield from _refs_of(trace, previous)
+        draw = trace.ops[previous].draw
 
 
 def _refs_of(trace: Trace, op: int) -> Iterator[Ref]:

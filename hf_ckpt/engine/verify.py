@@ -8,7 +8,8 @@ import torch
 
 from .bits import same_bits
 from .frame import Frame
-from .prepared import SOURCE, Offload, ParameterView
+from .prepared import SOURCE, Offload, ParameterView, TakeRandomState
+from .verbs.redraw import can_redraw, random_state, random_state_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ class CheckedFrame(Frame):
     everything stays held, so that the gradients of this call are right anyway.
     """
 
-    __slots__ = ("originals", "position", "problem", "travelling")
+    __slots__ = ("_devices", "originals", "position", "problem", "travelling")
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(prepared, leaves)
@@ -33,6 +34,8 @@ class CheckedFrame(Frame):
         self.travelling: list[tuple[int, Away]] = []
         self.position = 0
         self.problem = ""
+        drawing = (leaf.device for leaf in leaves if can_redraw(leaf.device))
+        self._devices = tuple(dict.fromkeys((torch.device("cpu"), *drawing)))
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run the layer and check its rebuild."""
@@ -60,6 +63,9 @@ class CheckedFrame(Frame):
         if self.problem or position >= self.prepared.count:
             return kept
         action = self.prepared.actions[position]
+        if type(action) is TakeRandomState:
+            self.take_states(action.runs)
+            action = action.action
         if tensor.shape != self.prepared.shapes[position]:
             self.problem = f"saved tensor {position} has shape {tuple(tensor.shape)} and not the traced one"
         elif isinstance(action, ParameterView):
@@ -90,25 +96,23 @@ class CheckedFrame(Frame):
         return not self.problem
 
     def _compare(self) -> None:
-        before = _random_state(self.inputs)
+        with random_state_kept(self._devices):
+            self.problem = self._rebuild_problem()
+
+    def _rebuild_problem(self) -> str:
+        before = self._random_states()
         try:
             tensors = self.rebuilt()
         except Exception as error:
             first = (str(error).strip() or "no message").splitlines()[0]
-            self.problem = f"its rebuild failed ({type(error).__name__}: {first[:200]})"
-            return
-        if any(not torch.equal(a, b) for a, b in zip(before, _random_state(self.inputs), strict=True)):
-            self.problem = "its rebuild draws random numbers"
-            return
+            return f"its rebuild failed ({type(error).__name__}: {first[:200]})"
+        if any(not torch.equal(a, b) for a, b in zip(before, self._random_states(), strict=True)):
+            return "its rebuild draws random numbers"
         for position, ours, theirs in zip(self.prepared.recipe.rebuilt, tensors, self.originals, strict=True):
             if not same_bits(ours, theirs):
                 maker = self.prepared.recipe.trace.maker_of(position)
-                self.problem = f"the rebuilt output of {maker} differs from the real one"
-                return
+                return f"the rebuilt output of {maker} differs from the real one"
+        return ""
 
-
-def _random_state(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    states = [torch.get_rng_state()]
-    if inputs and inputs[0].is_cuda:
-        states.append(torch.cuda.get_rng_state(inputs[0].device))
-    return states
+    def _random_states(self) -> list[torch.Tensor]:
+        return [random_state(device) for device in self._devices]

@@ -24,7 +24,7 @@ class LedgerRow:
     """One saved tensor of a layer.
 
     ``tensor`` is its shape and dtype, ``seconds`` what rebuilding it takes when everything else is kept (None: it
-    cannot be rebuilt, because random numbers or a side effect are in it).
+    cannot be rebuilt, because a side effect is in it).
     """
 
     tensor: str
@@ -60,7 +60,7 @@ def _row(kind: Kind, plan: LayerPlan, index: int) -> LedgerRow:
 
 def _alone(kind: Kind, index: int) -> float | None:
     """Seconds to rebuild one buffer with every other one kept."""
-    if kind.ledger.buffers[index].source is Source.RANDOM:
+    if kind.ledger.buffers[index].source is Source.ONCE:
         return None
     try:
         ops = kind.ledger.rebuild_ops(kind.everything - {index})

@@ -59,8 +59,8 @@ def _needs(ledger: LayerLedger) -> dict[int, tuple[int, ...]]:
     for op in ledger.ops:
         unsaved = [b for b in map(ledger.buffers.__getitem__, op.inputs) if _made_unsaved(b)]
         producers = {b.producer for b in unsaved}
-        if op.rebuildable and all(p in found for p in producers):
-            found[op.index] = tuple(sorted(p for p in producers if p is not None))
+        if op.rebuildable and all(p in found for p in producers.union(op.after)):
+            found[op.index] = tuple(sorted({p for p in producers if p is not None}.union(op.after)))
     useful: set[int] = set()
     for op in reversed(ledger.ops):
         if op.index in found and (op.index in useful or _freed(ledger, op)):
@@ -69,13 +69,13 @@ def _needs(ledger: LayerLedger) -> dict[int, tuple[int, ...]]:
 
 
 def _made_unsaved(buffer: Buffer) -> bool:
-    return buffer.source in (Source.ACTIVATION, Source.RANDOM) and not buffer.saved
+    return buffer.source.is_made and not buffer.saved
 
 
 def _freed(ledger: LayerLedger, op: Op) -> int:
     """Bytes of the saved activations that ``op`` makes."""
     made = (ledger.buffers[b] for b in op.outputs)
-    return sum(b.nbytes for b in made if b.saved and b.producer == op.index and b.source is Source.ACTIVATION)
+    return sum(b.nbytes for b in made if b.saved and b.producer == op.index and b.source is not Source.ONCE)
 
 
 def _input_readers(kind: Kind, needs: Mapping[int, tuple[int, ...]], frees: Mapping[int, int]) -> tuple[int, ...]:

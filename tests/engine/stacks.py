@@ -133,6 +133,45 @@ class DropsOutFused(PlainLayer):
         return hidden + self.down(torch.native_dropout(torch.tanh(self.up(hidden)), 0.3, True)[0])
 
 
+class DrawsTwiceAlike(PlainLayer):
+    """Two draws that look the same and are not."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        inner = torch.tanh(self.up(hidden))
+        return hidden + self.down(inner * torch.rand_like(inner) * torch.rand_like(inner))
+
+
+class DrawsWithoutSaving(PlainLayer):
+    """Between its first two draws autograd saves nothing, and of the first it never saves anything."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        noise = torch.randn_like(hidden)
+        jitter = torch.empty_like(hidden).uniform_(0.9, 1.1)
+        return noise + jitter * hidden + self.down(torch.tanh(self.up(hidden * torch.rand_like(hidden))))
+
+
+class DrawsEverything(PlainLayer):
+    """Dropout in its forms, jitter, Gumbel noise, and numbers that are drawn by their weights."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        inner = nn.functional.dropout(torch.tanh(self.up(hidden)), 0.2)
+        gumbel = -torch.empty_like(inner).exponential_().log()
+        inner = inner * torch.softmax(inner + gumbel, -1) * torch.bernoulli(torch.full_like(inner, 0.7))
+        noise = torch.normal(0.0, 1.0, hidden.shape) + torch.randn(hidden.shape) * torch.randint(0, 3, hidden.shape)
+        attended = nn.functional.scaled_dot_product_attention(hidden, hidden, hidden, dropout_p=0.1)
+        return hidden + attended + self.down(inner) * noise
+
+
+class DrawsFromItsOwn(PlainLayer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator()
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        inner = torch.tanh(self.up(hidden))
+        return hidden + self.down(inner * torch.empty_like(inner).uniform_(generator=self.generator))
+
+
 class Stack(nn.Module):
     """Layers in a row."""
 

@@ -437,7 +437,7 @@ def test_an_optimizer_that_steps_during_backward_works() -> None:
         assert equal(train(stack), expected)
 
 
-def test_a_fused_dropout_keeps_its_mask_and_rebuilds_its_output() -> None:
+def test_a_fused_dropout_draws_its_mask_again() -> None:
     stack, reference = Stack(stacks.DropsOutFused), Stack(stacks.DropsOutFused)
     engines = stack.checkpoint()
     for seed in range(3):
@@ -447,4 +447,5 @@ def test_a_fused_dropout_keeps_its_mask_and_rebuilds_its_output() -> None:
         assert equal(gradients(stack), expected)
     report = engines[0].report()
     assert report.mode is Mode.SYMBOLIC
-    assert report.kept_bytes == 2 * 5 * 32  # the mask, one byte an element
+    assert report.kept_bytes == 0
+    assert report.rebuilt_bytes == 2 * 5 * 32 * (4 + 4 + 1)  # tanh, what dropout made of it, and its mask

@@ -114,12 +114,14 @@ def test_roles_rebuild_what_their_modules_made(role: Role) -> None:
     assert all(m == "" or any(m.split(".")[0] == n for n in SUBLAYERS[role]) for m in modules)
 
 
-def test_dropout_masks_are_kept_whatever_the_plan_says() -> None:
+def test_dropout_masks_are_kept_or_drawn_again_as_the_plan_says() -> None:
     ledger = llama_ledger(dropout=0.1)
-    kept = select(RecomputeLayer(), ledger, {}).kept
-    assert kept
-    assert {ledger.buffers[b].source for b in kept} == {Source.RANDOM}
-    assert select(BufferPlan(frozenset()), ledger, {}).kept == kept
+    masks = frozenset(b.index for b in ledger.saved_activations() if b.source is Source.RANDOM)
+    assert masks
+    assert select(RecomputeLayer(), ledger, {}).kept == frozenset()
+    assert select(BufferPlan(frozenset()), ledger, {}).kept == frozenset()
+    assert select(RecomputeSublayers(frozenset({Role.MLP})), ledger, SUBLAYERS).kept >= masks
+    assert select(plan_of(ledger, masks), ledger, {}).kept == masks
 
 
 def test_segments_need_the_other_engine() -> None:

@@ -20,7 +20,7 @@ class Builder:
     def op(self, inputs, outputs, *, rebuildable=True, flops=0, name="op"):
         """``outputs``: pairs (bytes, saved)."""
         index = len(self.ops)
-        source = Source.ACTIVATION if rebuildable else Source.RANDOM
+        source = Source.ACTIVATION if rebuildable else Source.ONCE
         made = tuple(self.buffer(n, source, saved=s, producer=index) for n, s in outputs)
         traffic = sum(self.buffers[b].nbytes for b in (*inputs, *made))
         self.ops.append(Op(index, name, "", tuple(inputs), made, flops, traffic, rebuildable))

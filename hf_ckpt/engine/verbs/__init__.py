@@ -1,0 +1,1 @@
+"""What may happen to a saved tensor between forward and backward, one verb a file."""
