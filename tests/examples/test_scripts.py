@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Imported by the others.
@@ -24,7 +25,7 @@ def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
 
 
 def test_every_script_is_run_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SINGLE, *TWO_RANKS, *SHARED, "demo.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SINGLE, *TWO_RANKS, *SHARED, "demo.py", "finetune.py"}
 
 
 @pytest.mark.parametrize(("script", "decision"), SINGLE.items(), ids=list(SINGLE))
@@ -34,6 +35,32 @@ def test_single_process(script, decision, tmp_path):
     assert decision in done.stdout
     assert "all  " in done.stdout  # the last row: bytes were measured
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def saved_model(tmp_path):
+    """A folder that ``from_pretrained`` reads: a small Llama and a tokenizer with a token for every byte."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        from trl_sft import byte_tokenizer
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    tokenizer = byte_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    for part in (LlamaForCausalLM(config), tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_finetune_as_a_user_would(saved_model, tmp_path):
+    options = ("--model", str(saved_model), "--data", str(EXAMPLES / "README.md"), "--output", str(tmp_path / "out"))
+    done = run(str(EXAMPLES / "finetune.py"), *options, "--steps", "3", "--batch", "2", "--length", "32", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "planned per batch" in done.stdout
+    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("script", ["fsdp1.py", "fsdp2.py"])
