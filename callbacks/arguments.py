@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hf_ckpt.errors import ConflictError, PolicyError
-from hf_ckpt.policies.budget import BudgetPolicy
-from hf_ckpt.policies.ops import DotsSaveable, DotsWithNoBatchDimsSaveable, NothingSaveable, SaveOnlyTheseNames
-from hf_ckpt.policies.segments import Segments
-from hf_ckpt.policy.compose import parts_of
+from hf_ckpt.errors import ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from hf_ckpt.policy import Policy
-
-_BY_OP = DotsSaveable | DotsWithNoBatchDimsSaveable | NothingSaveable | SaveOnlyTheseNames
 
 
 def check_fsdp_plugin(fsdp_config: Mapping[str, Any] | None, environ: Mapping[str, str]) -> None:
@@ -33,13 +25,3 @@ def check_fsdp_plugin(fsdp_config: Mapping[str, Any] | None, environ: Mapping[st
 def is_compiled(args: Any) -> bool:
     """Whether the Trainer compiles the model: a traced graph has no replay that could be counted."""
     return bool(getattr(args, "torch_compile", False))
-
-
-def check_compiled(policy: Policy) -> None:
-    """Raise PolicyError when a compiled model cannot follow a policy: its graph recomputes layers and sublayers."""
-    for part in parts_of(policy):
-        if isinstance(part, BudgetPolicy | Segments | _BY_OP):
-            raise PolicyError(
-                f"`{part}` cannot be followed inside the graph that torch_compile=True makes: switch that off, or use "
-                "a policy by layer or sublayer, such as `every(2)` or `attention+norm`"
-            )

@@ -11,10 +11,9 @@ import torch
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from hf_ckpt import apply
+from hf_ckpt._apply import put_on
 from hf_ckpt._undo import AttributeChange
 from hf_ckpt.errors import PolicyError
-from hf_ckpt.install import Engine, parse_engine
 from hf_ckpt.measuring.clock import StepClock
 from hf_ckpt.measuring.report import Report, to_metrics
 from hf_ckpt.measuring.table import head_line
@@ -23,8 +22,10 @@ from hf_ckpt.planner.budget import parse_budget
 from hf_ckpt.planner.out_of_memory import TighteningStep
 from hf_ckpt.policies.budget import BudgetPolicy
 from hf_ckpt.policy import parse_policy
+from hf_ckpt.policy.platform import Engine, parse_engine
+from hf_ckpt.resolving import resolve_on
 
-from .arguments import check_compiled, check_fsdp_plugin, is_compiled
+from .arguments import check_fsdp_plugin, is_compiled
 from .guard import GuardedStep
 from .optimizer import best_known
 from .trainer_frame import Run, calling, move_to_front
@@ -111,12 +112,13 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._tell_drift(state)
         model: nn.Module = kwargs["model"]
         compiled = is_compiled(args)
-        if compiled:
-            check_compiled(self.policy)
-        self._handle = apply(
+        engine = Engine.TORCH if compiled else self.engine  # a trace cannot be replayed inside a compiled graph
+        anatomy, resolved = resolve_on(model, self.policy, engine=engine, compiled=compiled)
+        self._handle = put_on(
             model,
-            self.policy,
-            engine=Engine.TORCH if compiled else self.engine,  # a trace cannot be replayed inside a compiled graph
+            anatomy,
+            resolved,
+            engine,
             optimizer=best_known(kwargs.get("optimizer"), args.optim),
             accumulates_gradients=args.gradient_accumulation_steps > 1,
         )

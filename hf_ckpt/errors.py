@@ -27,3 +27,7 @@ class MissingExtraError(CkptError, ImportError):
 
 class BudgetError(CkptError, ValueError):
     """A memory budget is malformed, unknowable on this machine, or smaller than the thriftiest plan."""
+
+
+class ForecastError(CkptError):
+    """A policy can be applied, but what it will cost is not known before it runs."""

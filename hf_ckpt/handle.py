@@ -10,7 +10,7 @@ from .measuring.meter import Meter
 from .measuring.report import Report, make_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from torch import nn
 
@@ -18,29 +18,25 @@ if TYPE_CHECKING:
     from .head.install import HeadHandle
     from .install import Installation
     from .planner.batch_planner import BatchPlanner
-    from .policy import Policy
-    from .policy.decision import Decision
+    from .policy.resolve import ResolvedPolicy
 
 
 class Handle:
     """A policy applied to a model. Not part of the model: copies and checkpoints of the model never contain it.
 
-    ``decisions`` maps each decoder layer's full name to what the policy decided about it; ``anatomy`` is what was found
-    in the model.
+    ``resolved`` is everything that the policy asks for on this model; ``anatomy`` is what was found in it.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        policy: Policy,
         anatomy: Anatomy,
-        decisions: Mapping[str, Decision],
+        resolved: ResolvedPolicy,
         installation: Installation,
     ) -> None:
         self.model = model
-        self.policy = policy
         self.anatomy = anatomy
-        self.decisions = decisions
+        self.resolved = resolved
         self.installation = installation
         #: Plans each batch under a ``budget`` policy; None otherwise.
         self.planner: BatchPlanner | None = None
@@ -84,7 +80,7 @@ class Handle:
         Bytes are those that autograd holds after the last measured forward, parameters not counted; replays are summed
         over everything measured since :meth:`start_measuring`.
         """
-        return make_report(self.policy, self.anatomy, self.decisions, self.installation.regions, self._meter)
+        return make_report(self.resolved, self.anatomy, self.installation.regions, self._meter)
 
     def restore(self) -> None:
         """Bring the model back as it was before ``apply``: same instance attributes, hooks and configs."""

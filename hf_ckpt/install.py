@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.checkpoint import noop_context_fn
 
 from ._undo import AttributeChange, Change
 from .compat.checkpointing import containers_with_switch, set_checkpointing, supports_checkpointing
-from .errors import PolicyError
 from .policy.decision import (
     Decision,
     Keep,
@@ -22,8 +20,8 @@ from .policy.decision import (
     RecomputeUnion,
     SaveableOps,
 )
+from .policy.platform import Engine
 from .regions import ForwardRegion, LayerRegion, Region, SaveableContexts, SegmentRegion, TracedRegion
-from .regions.ops import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,30 +42,8 @@ class Installation:
     planned: list[tuple[nn.Module, TracedRegion]] = field(default_factory=list)
 
 
-class Engine(StrEnum):
-    """What recomputes."""
-
-    #: Traced replay where a layer has transformers' switch, torch's checkpoint elsewhere (the default).
-    TRACED = "traced"
-    #: ``torch.utils.checkpoint`` everywhere: the reference, and the only one under ``torch.compile``.
-    TORCH = "torch"
-
-
-def parse_engine(value: str | Engine) -> Engine:
-    """The engine called ``value``. Raises PolicyError with the engines there are."""
-    try:
-        return Engine(value)
-    except ValueError:
-        raise PolicyError(f"there is no engine {value!r}: use {' or '.join(f'`{e}`' for e in Engine)}") from None
-
-
 def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
-    """Install every decision. Nothing else on the model changes.
-
-    Raises PolicyError, before anything changed, for ops torch does not know and for what the engine cannot do.
-    """
-    for layer in anatomy.layers:
-        _check(layer, decisions[layer.info.name], engine)
+    """Install every decision of a resolved policy. Nothing else on the model changes."""
     installation = Installation()
     for layer in anatomy.layers:
         decision = decisions[layer.info.name]
@@ -90,20 +66,6 @@ def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
         and supports_checkpointing(layer.module)
         and not isinstance(decision, Keep | RecomputeSegment)
     )
-
-
-def _check(layer: DecoderLayer, decision: Decision, engine: Engine) -> None:
-    rules = _rules(decision)
-    for rule in rules:
-        check_names(rule)
-    mixed = isinstance(decision, RecomputeUnion) and len(rules) < len(decision.parts)
-    if mixed and not _is_traced(layer, decision, engine):
-        remedy = "use engine `traced`, or " if supports_checkpointing(layer.module) else ""
-        raise PolicyError(
-            f"{layer.info.name} would keep op outputs and rebuild a whole sublayer, which torch's checkpoint cannot "
-            f"do in one layer: {remedy}give each its own layers with @, for example "
-            "`dots_saveable@first(8)+attention@layers(8-)`"
-        )
 
 
 def _rules(decision: Decision) -> tuple[SaveableOps, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..compat.checkpointing import supports_checkpointing
 from ..compat.models import owner_of
 from ..compat.wrappers import base_class_name, clean_name
 from ..errors import ModelStructureError
@@ -68,7 +69,8 @@ def read_anatomy(model: nn.Module) -> Anatomy:
 
 
 def _layer_info(index: int, name: str, module: nn.Module) -> Layer:
-    return Layer(index, clean_name(name), base_class_name(module), sublayers_by_role(module))
+    roles, traceable = sublayers_by_role(module), supports_checkpointing(module)
+    return Layer(index, clean_name(name), base_class_name(module), roles, traceable)
 
 
 def _stack(model: nn.Module, name: str, infos: list[Layer], first: nn.Module) -> Stack:

@@ -39,16 +39,17 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
 
     from ..measuring.forecast import as_solution, limits_for
     from ..planner.explain import frontier, next_gain
-    from .outlook import look_at
+    from .study import study
 
-    subject, outlook = look_at(subject, memory, optimizer)
-    problem, solution = as_solution(outlook, parsed)
+    found_study = study(subject, memory, optimizer)
+    resolved = found_study.resolve(parsed)
+    problem, solution = as_solution(found_study.inputs, resolved)
     console = Console()
     for table in _ledgers(problem, solution):
         console.print(table)
     found = frontier(problem, points)
     console.print(frontier_table(found))
-    limits = limits_for(outlook, parsed, problem)
+    limits = limits_for(found_study.inputs, resolved, problem)
     if limits is not None:
         console.print(gain_line(next_gain(problem, limits, solution)))
     if plot is not None:

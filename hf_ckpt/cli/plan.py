@@ -9,16 +9,16 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from ..errors import BudgetError, CkptError, PolicyError
+from ..errors import CkptError
 from ..policy import parse_policy
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..measuring.forecast import Outlook
     from ..planner.problem import Assessment
     from ..policy import Policy
+    from .study import Study
 
 #: What is compared when no policy is named.
 USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every(2)", "budget=0.5", "full")
@@ -38,42 +38,38 @@ def command(subject: Subject, policies: tuple[str, ...], memory: str | None, opt
     parsed = [parse_policy(text) for text in policies or USUAL]
 
     from ..measuring.forecast import forecast
-    from .outlook import look_at
+    from .study import study
 
-    subject, outlook = look_at(subject, memory, optimizer)
-    whole = forecast(outlook, parse_policy("none"))
-    forecasts = [(policy, _forecast(outlook, policy)) for policy in parsed]
+    found = study(subject, memory, optimizer)
+    whole = forecast(found.inputs, found.resolve(parse_policy("none")))
+    forecasts = [(policy, _forecast(found, policy)) for policy in parsed]
     console = Console()
-    console.print(_table(subject, outlook, whole, forecasts))
-    for policy, found in forecasts:
-        if isinstance(found, CkptError):
-            console.print(f"{policy}: {found}", markup=False, highlight=False)
+    console.print(_table(found, whole, forecasts))
+    for policy, outcome in forecasts:
+        if isinstance(outcome, CkptError):
+            console.print(f"{policy}: {outcome}", markup=False, highlight=False)
 
 
-def _forecast(outlook: Outlook, policy: Policy) -> Assessment | CkptError:
+def _forecast(study: Study, policy: Policy) -> Assessment | CkptError:
     from ..measuring.forecast import forecast
 
     try:
-        return forecast(outlook, policy)
-    except (PolicyError, BudgetError) as error:
+        return forecast(study.inputs, study.resolve(policy))
+    except CkptError as error:
         return error
 
 
-def _table(
-    subject: Subject,
-    outlook: Outlook,
-    whole: Assessment,
-    forecasts: Sequence[tuple[Policy, Assessment | CkptError]],
-) -> Table:
-    table = Table(title=str(subject), title_justify="left")
+def _table(study: Study, whole: Assessment, forecasts: Sequence[tuple[Policy, Assessment | CkptError]]) -> Table:
+    inputs = study.inputs
+    table = Table(title=str(study.subject), title_justify="left")
     table.add_column("policy")
     for heading in ("held by layers", "of none", "peak beside state", "added ms a step"):
         table.add_column(heading, justify="right")
     for policy, found in forecasts:
         table.add_row(str(policy), *_figures(found, whole))
-    untraced = sum(ledger is None for ledger in outlook.ledgers)
-    state = f"state: {decimal(outlook.memory.used)} of weights, {decimal(outlook.to_come)} of gradients and optimizer"
-    caption = f"{state}; times as measured on {outlook.rates.device}"
+    untraced = sum(ledger is None for ledger in inputs.ledgers)
+    state = f"state: {decimal(inputs.memory.used)} of weights, {decimal(inputs.to_come)} of gradients and optimizer"
+    caption = f"{state}; times as measured on {inputs.rates.device}"
     table.caption = caption + (f"; {untraced} layers cannot be traced and are replayed whole" if untraced else "")
     return table
 

@@ -108,7 +108,7 @@ def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
     no output embeddings, ConflictError when its head is chunked already.
     """
     _checked(chunks)
-    owner, module = _find_head(model)
+    owner, module = find_head(model)
     if isinstance(owner.loss_function, Loss):
         raise ConflictError(f"the loss head of {type(owner).__name__} is chunked already: restore() that handle first")
     reason = _reason_against(owner, module)
@@ -130,7 +130,7 @@ def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
 def obstacle(model: torch.nn.Module) -> str | None:
     """Why :func:`install` would not chunk this model's head, or None when it would."""
     try:
-        owner, head = _find_head(model)
+        owner, head = find_head(model)
     except ModelStructureError as error:
         return str(error)
     return "it is chunked already" if isinstance(owner.loss_function, Loss) else _reason_against(owner, head)
@@ -142,8 +142,8 @@ def _checked(chunks: int) -> int:
     return chunks
 
 
-def _find_head(model: torch.nn.Module) -> tuple[PreTrainedModel, torch.nn.Module]:
-    """The outermost transformers model that owns output embeddings, and those."""
+def find_head(model: torch.nn.Module) -> tuple[PreTrainedModel, torch.nn.Module]:
+    """The outermost transformers model that owns output embeddings, and those. Raises ModelStructureError."""
     found = output_head(model)
     if found is not None:
         return found

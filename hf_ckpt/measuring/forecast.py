@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine import select
-from ..errors import PolicyError
+from ..errors import ForecastError
 from ..head.options import head_option, head_options
 from ..planner.assemble import assemble, under
-from ..planner.budget import DeviceMemory, limits_of
-from ..planner.problem import Assessment, HeadOption, LayerPlan, Limits, Problem, assess
+from ..planner.budget import limits_of
+from ..planner.problem import HeadOption, LayerPlan, assess
 from ..planner.refine import solve_refined
 from ..planner.solve import Solution
-from ..policies.budget import BudgetPolicy
-from ..policies.head import HeadPolicy
-from ..policy import Policy, decide
-from ..policy.compose import parts_of
 from ..policy.decision import Planned, RecomputeSegment
 
 if TYPE_CHECKING:
@@ -25,78 +21,102 @@ if TYPE_CHECKING:
     from ..anatomy import Anatomy
     from ..head.options import HeadShape
     from ..ledger import LayerLedger
+    from ..planner.budget import DeviceMemory
     from ..planner.cost import Calibration
+    from ..planner.problem import Assessment, Limits, Problem
+    from ..policy.resolve import ResolvedPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """Everything a forecast needs: the layers' ledgers, the head's shape, the device's rates and memory.
+class ForecastInputs:
+    """Everything that a forecast reads, for one model and one size of batch.
 
-    ``to_come`` is the bytes of gradients and optimizer state that will stand beside the activations at the peak.
+    Attributes:
+        anatomy: The stacks whose layers run on token ids.
+        ledgers: What each of their layers saves, in forward order; None for a layer that cannot be traced.
+        head: The loss head; None when the model has none.
+        chunkable: Whether that head can run in chunks.
+        rates: Rates of the device.
+        memory: Bytes of the device, and those used by the weights.
+        to_come: Bytes of gradients and optimizer state that will stand beside the activations at the peak.
     """
 
     anatomy: Anatomy
     ledgers: Sequence[LayerLedger | None]
     head: HeadShape | None
+    chunkable: bool
     rates: Calibration
     memory: DeviceMemory
     to_come: int
 
 
-def forecast(outlook: Outlook, policy: Policy) -> Assessment:
-    """Bytes held by the layers after forward, bytes at the peak above the model's state, added seconds a step.
+def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
+    """Forecast one policy.
 
-    Raises PolicyError for segments, whose replay spans layers, and BudgetError when nothing fits.
+    Returns:
+        Bytes held by the layers after forward, bytes at the peak above the model's state, added seconds a step.
+
+    Raises:
+        ForecastError: the policy works, but its cost is not known before it runs.
+        BudgetError: nothing fits the budget.
     """
-    return as_solution(outlook, policy)[1].predicted
+    return as_solution(inputs, policy)[1].predicted
 
 
-def as_solution(outlook: Outlook, policy: Policy) -> tuple[Problem, Solution]:
-    """The planner's problem for this policy, and its solution: found for a budget, given for any other policy."""
-    problem = _problem(outlook, policy)
-    limits = limits_for(outlook, policy, problem)
+def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem, Solution]:
+    """The planner's problem for this policy, and its solution: found for a budget, given for any other policy.
+
+    Raises what :func:`forecast` raises.
+    """
+    problem = _problem(inputs, policy)
+    limits = limits_for(inputs, policy, problem)
     if limits is not None:
-        _check_all_planned(outlook, policy)
+        _check_all_planned(inputs, policy)
         return problem, solve_refined(problem, limits)
-    plans = _fixed_plans(outlook, policy)
+    plans = _fixed_plans(inputs, policy)
     head = problem.heads[0]
     return problem, Solution(plans, head, assess(under(problem, plans), plans, head))
 
 
-def limits_for(outlook: Outlook, policy: Policy, problem: Problem) -> Limits | None:
+def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem) -> Limits | None:
     """The byte limits of a ``budget`` policy; None for any other."""
-    budget = next((term for term in parts_of(policy) if isinstance(term, BudgetPolicy)), None)
-    return None if budget is None else limits_of(budget.budget, problem, outlook.memory, outlook.to_come)
+    budget = policy.requests.budget
+    return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come)
 
 
-def _problem(outlook: Outlook, policy: Policy) -> Problem:
-    return assemble(outlook.ledgers, outlook.rates, heads=_heads(outlook, policy))
+def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
+    if all(ledger is None for ledger in inputs.ledgers):
+        raise ForecastError(
+            "no layer of this model can be traced on metadata, so nothing is known before it runs: measure it with "
+            "`hf-ckpt bench`"
+        )
+    return assemble(inputs.ledgers, inputs.rates, heads=_heads(inputs, policy), offload=policy.requests.offload)
 
 
-def _heads(outlook: Outlook, policy: Policy) -> tuple[HeadOption, ...]:
+def _heads(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[HeadOption, ...]:
     """The head as the policy fixes it; a budget without ``head(n)`` may choose the number of chunks."""
-    if outlook.head is None:
+    if inputs.head is None:
         return (HeadOption(1, 0),)
-    terms = parts_of(policy)
-    chunked = next((term for term in terms if isinstance(term, HeadPolicy)), None)
-    if chunked is None and any(isinstance(term, BudgetPolicy) for term in terms):
-        return head_options(outlook.head, outlook.rates.stream)
-    return (head_option(outlook.head, chunked.chunks if chunked else 1, outlook.rates.stream),)
+    chunks = policy.requests.head_chunks
+    if inputs.chunkable and chunks is None and policy.requests.budget is not None:
+        return head_options(inputs.head, inputs.rates.stream)
+    return (head_option(inputs.head, chunks or 1 if inputs.chunkable else 1, inputs.rates.stream),)
 
 
-def _check_all_planned(outlook: Outlook, policy: Policy) -> None:
-    decisions = decide(policy, outlook.anatomy.stacks).values()
+def _check_all_planned(inputs: ForecastInputs, policy: ResolvedPolicy) -> None:
+    decisions = (policy.layers[layer.info.name] for layer in inputs.anatomy.layers)
     if not all(isinstance(decision, Planned) for decision in decisions):
-        raise PolicyError(f"`{policy}` leaves only some layers to the planner: measure it with `hf-ckpt bench`")
+        raise ForecastError(
+            f"`{policy.policy}` leaves only some layers to the planner: measure it with `hf-ckpt bench`"
+        )
 
 
-def _fixed_plans(outlook: Outlook, policy: Policy) -> tuple[LayerPlan, ...]:
-    decisions = decide(policy, outlook.anatomy.stacks)
+def _fixed_plans(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[LayerPlan, ...]:
     plans = []
-    for layer, ledger in zip(outlook.anatomy.layers, outlook.ledgers, strict=True):
-        decision = decisions[layer.info.name]
+    for layer, ledger in zip(inputs.anatomy.layers, inputs.ledgers, strict=True):
+        decision = policy.layers[layer.info.name]
         if isinstance(decision, RecomputeSegment):
-            raise PolicyError(f"`{policy}` replays several layers at once: measure it with `hf-ckpt bench`")
+            raise ForecastError(f"`{policy.policy}` replays several layers at once: measure it with `hf-ckpt bench`")
         kept = frozenset() if ledger is None else select(decision, ledger, layer.info.sublayers).kept
         plans.append(LayerPlan(kept))
     return tuple(plans)

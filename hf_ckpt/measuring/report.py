@@ -18,11 +18,11 @@ from ..policy.decision import (
 from .meter import OUTSIDE, Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..anatomy import Anatomy
     from ..head.measured import HeadReport
-    from ..policy import Policy
+    from ..policy.resolve import ResolvedPolicy
     from ..regions import Region
 
 
@@ -90,9 +90,8 @@ class Report:
 
 
 def make_report(
-    policy: Policy,
+    resolved: ResolvedPolicy,
     anatomy: Anatomy,
-    decisions: Mapping[str, Decision],
     regions: Sequence[Region],
     meter: Meter | None,
 ) -> Report:
@@ -102,7 +101,7 @@ def make_report(
     layers = tuple(
         LayerReport(
             name=layer.info.name,
-            decision=describe(decisions[layer.info.name]),
+            decision=describe(resolved.layers[layer.info.name]),
             held_bytes=None if held is None else held.get(layer.info.name, 0),
             calls=meter.calls.get(layer.info.name, 0) if meter is not None else 0,
             replays=meter.replays.get(layer.info.name, 0) if meter is not None else 0,
@@ -115,7 +114,7 @@ def make_report(
     kernels = tuple(dict.fromkeys(stack.kernel for stack in anatomy.stacks))
     outside = None if held is None else held.get(OUTSIDE, 0)
     heads = () if held is None or meter is None else meter.head_reports
-    return Report(str(policy), kernels, layers, outside, heads)
+    return Report(str(resolved.policy), kernels, layers, outside, heads)
 
 
 def describe(decision: Decision) -> str:

@@ -1,7 +1,8 @@
 """Memory budgets: how they are written, and the limits they put on a plan. Pure, no torch.
 
 ====================  ==========================================================================================
-``72GiB``, ``512MB``  the device's peak, everything included (binary and decimal units; on CPU the process's memory)
+``72GiB``, ``512MB``  the device's peak, everything included (binary and decimal units, ``80G`` is ``80GB``; on CPU the
+                      process's memory)
 ``0.5``, ``50%``      the share of the bytes that layers hold without checkpointing
 ``auto``              what the device has, less a margin for fragmentation (on CPU: the limit the process runs under)
 ====================  ==========================================================================================
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 _UNITS = {"b": 1}
 for _power, _prefix in enumerate("kmgt", start=1):
-    _UNITS |= {f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
+    _UNITS |= dict.fromkeys((f"{_prefix}ib", f"{_prefix}i"), 1024**_power)
+    # `80G` means 80GB or 80GiB, by whom one asks: the smaller one fits both.
+    _UNITS |= dict.fromkeys((f"{_prefix}b", _prefix), 1000**_power)
 _NUMBER = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>%|[a-z]*)", re.IGNORECASE)
 
 #: The share of the device that ``auto`` leaves free: allocator fragmentation, workspaces, what the model does not see.
@@ -35,12 +38,14 @@ class PeakBudget:
     nbytes: int
 
     def __str__(self) -> str:
-        """The shortest exact spelling in binary units."""
-        for unit in ("TiB", "GiB", "MiB", "KiB"):
-            size = _UNITS[unit.lower()]
-            if self.nbytes % size == 0:
-                return f"{self.nbytes // size}{unit}"
-        return f"{self.nbytes}B"
+        """The shortest exact spelling, binary units first."""
+        units = ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB", "B")
+        exact = [unit for unit in units if self.nbytes % _UNITS[unit.lower()] == 0]
+        return min((f"{self.nbytes // _UNITS[unit.lower()]}{unit}" for unit in exact), key=_digits)
+
+
+def _digits(size: str) -> int:
+    return sum(character.isdigit() for character in size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ def parse_budget(value: str | float) -> Budget:
     number, unit = match["number"], match["unit"].lower()
     if unit in ("", "%"):
         share = float(number) / (100 if unit else 1)
+        if not unit and share > 1:
+            raise BudgetError(f"{text!r} is a memory budget without a unit: write '{text}GiB', or a share up to 1")
         if not 0 < share <= 1:
             raise BudgetError(_malformed(text))
         return ShareBudget(share)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import PolicyError
 from ..planner.budget import Budget, parse_budget
-from ..policy.base import Policy
+from ..policy.base import Policy, Requests
 from ..policy.decision import Decision, Planned, Stack
+from ..policy.platform import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ..policy.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,23 @@ class BudgetPolicy(Policy):
         """Every layer is the planner's."""
         return {layer.index: Planned() for layer in stack.layers}
 
+    def requests(self) -> Requests:
+        """The budget."""
+        return Requests(budget=self.budget)
+
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse an engine that decides about whole layers, and a device without memory."""
+        if platform.engine is not Engine.TRACED:
+            raise PolicyError(
+                f'`{self}` plans single saved tensors, which the engine `torch` cannot: pass engine="traced" to '
+                "SelectiveCkpt or apply"
+            )
+        if platform.device == "meta":
+            raise PolicyError(
+                f"`{self}` has no memory to plan for, as the model's weights are on the meta device: load them first, "
+                "or forecast the model with `hf-ckpt plan`"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy(Policy):
@@ -58,3 +78,17 @@ class OffloadPolicy(Policy):
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Nothing about any layer: it widens what a budget may choose from."""
         return {}
+
+    def requests(self) -> Requests:
+        """Offload as one of the planner's choices."""
+        return Requests(offload=True)
+
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse a policy without a budget, and a device whose memory is the host's already."""
+        if requests.budget is None:
+            raise PolicyError("`offload` lets a budget move saved tensors to host memory: write `budget=40GiB+offload`")
+        if platform.device != "cuda":
+            raise PolicyError(
+                "`offload` moves saved tensors from a GPU to host memory, and they are in host memory already (device "
+                f"{platform.device}): leave it out"
+            )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from ..policy.base import Policy, positive_int
+from ..errors import ModelStructureError
+from ..policy.base import Policy, Requests, positive_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..policy.decision import Decision, Stack
+    from ..policy.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,12 @@ class HeadPolicy(Policy):
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Nothing about any layer."""
         return {}
+
+    def requests(self) -> Requests:
+        """The loss head in chunks."""
+        return Requests(head_chunks=self.chunks)
+
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse a model without output embeddings."""
+        if platform.missing_head:
+            raise ModelStructureError(platform.missing_head)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import PolicyError
 from ..policy.base import CountedLayers, LayerSelector, Policy, positive_int
+from ..policy.decision import Keep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +36,8 @@ class NonePolicy(Policy):
     name: ClassVar[str] = "none"
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """No layer recomputes anything."""
-        return {}
+        """Every layer keeps everything."""
+        return {layer.index: Keep() for layer in stack.layers}
 
 
 @dataclass(frozen=True, slots=True)

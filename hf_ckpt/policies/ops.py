@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import PolicyError
 from ..policy.base import Policy
-from ..policy.decision import Decision, RecomputeExcept, SaveableOps, Stack
+from ..policy.decision import Decision, Keep, RecomputeExcept, SaveableOps, Stack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ..policy.base import Requests
+    from ..policy.platform import Platform
 
 
 class _OpPolicy(Policy):
@@ -84,6 +87,15 @@ class SaveOnlyTheseNames(_OpPolicy):
         """The op names."""
         return self.names
 
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse names that are no ops of torch."""
+        for name in self.names:
+            if not platform.has_op(name):
+                raise PolicyError(
+                    f"`save_only_these_names({name})`: torch has no op of that name; write for example `mm` or "
+                    "`aten.addmm`"
+                )
+
     def saveable(self) -> SaveableOps:
         """The named ops."""
         return SaveableOps("names", self.names)
@@ -96,5 +108,5 @@ class EverythingSaveable(Policy):
     name: ClassVar[str] = "everything_saveable"
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """No layer recomputes anything."""
-        return {}
+        """Every layer keeps everything."""
+        return {layer.index: Keep() for layer in stack.layers}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..policy.base import Policy
 from ..policy.decision import Decision, RecomputeLayer, RecomputeSublayers, Role, Stack
-from ..policy.sublayers import recompute_roles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +22,18 @@ class _SublayerPolicy(Policy):
     roles: ClassVar[tuple[Role, ...]]
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """Every layer that has such a sublayer. Raises PolicyError when none has."""
-        return recompute_roles(stack, *self.roles)
+        """Every layer that has such a sublayer."""
+        decisions: dict[int, Decision] = {}
+        for layer in stack.layers:
+            present = frozenset(role for role in self.roles if layer.sublayers.get(role))
+            if present:
+                decisions[layer.index] = RecomputeSublayers(present)
+        return decisions
+
+    def why_none(self, stack: Stack) -> str:
+        """The roles that its layers lack."""
+        classes = ", ".join(sorted({layer.class_name for layer in stack.layers}))
+        return f"no layer of {stack.name} ({classes}) has a sublayer of role {' or '.join(self.roles)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,24 @@ from .decision import Decision, RecomputeLayer, Stack, Tower
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..planner.budget import Budget
+    from .platform import Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a policy asks for beside its decisions about layers.
+
+    Attributes:
+        budget: The memory budget that the planner keeps.
+        head_chunks: In how many chunks of tokens the loss head runs; None: as the model runs it, or as a plan has it.
+        offload: Whether a plan may move saved tensors to host memory.
+    """
+
+    budget: Budget | None = None
+    head_chunks: int | None = None
+    offload: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Policy(ABC):
@@ -47,6 +65,30 @@ class Policy(ABC):
     @abstractmethod
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """The decision for each layer index it speaks about; other layers keep everything. Raises PolicyError."""
+
+    def covers(self, stack: Stack) -> bool:
+        """Whether it speaks about this stack: one of the towers it names, else the model's main towers."""
+        return stack.primary if self.towers is None else stack.tower in self.towers
+
+    def why_none(self, stack: Stack) -> str:
+        """Why it names no layer of this stack, in a clause; empty when its name says it."""
+        return ""
+
+    def requests(self) -> Requests:
+        """What it asks for beside its decisions about layers."""
+        return Requests()
+
+    def check(self, requests: Requests, platform: Platform) -> None:  # noqa: B027 (most need nothing)
+        """Refuse surroundings that it cannot work with.
+
+        Args:
+            requests: What the whole policy asks for beside the layers.
+            platform: Engine, device and model.
+
+        Raises:
+            PolicyError: the engine, the device or the rest of the policy does not fit.
+            ModelStructureError: the model lacks a part that it needs.
+        """
 
 
 class LayerSelector(Policy):

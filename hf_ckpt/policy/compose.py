@@ -17,7 +17,6 @@ from .decision import (
     RecomputeSublayers,
     RecomputeUnion,
     Stack,
-    Tower,
 )
 
 if TYPE_CHECKING:
@@ -36,15 +35,41 @@ class Scoped(Policy):
         inner = f"({self.policy})" if isinstance(self.policy, Sum) else str(self.policy)
         return "@".join([inner, *map(str, self.selectors)])
 
-    def named_towers(self) -> frozenset[Tower] | None:
-        """The towers its selectors name, or None when none of them names one."""
-        named = [s.towers for s in self.selectors if s.towers is not None]
-        return frozenset.intersection(*named) if named else None
+    def covers(self, stack: Stack) -> bool:
+        """By the towers that its selectors name, else by the inner policy's."""
+        named = [selector for selector in self.selectors if names_tower(selector)]
+        return all(s.covers(stack) for s in named) if named else self.policy.covers(stack)
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """The inner policy's decisions, restricted."""
         chosen = frozenset.intersection(*(s.select(stack) for s in self.selectors))
         return {i: d for i, d in self.policy.decide(stack).items() if i in chosen}
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(LayerSelector):
+    """``(a+b)`` behind ``@``: the layers that any of these selectors names."""
+
+    name: ClassVar[str] = "+"
+    selectors: tuple[LayerSelector, ...]
+
+    def __str__(self) -> str:
+        return f"({'+'.join(map(str, self.selectors))})"
+
+    def covers(self, stack: Stack) -> bool:
+        """Whether one of the selectors does."""
+        return any(selector.covers(stack) for selector in self.selectors)
+
+    def select(self, stack: Stack) -> frozenset[int]:
+        """The union over the selectors that speak about this stack."""
+        return frozenset().union(*(s.select(stack) for s in self.selectors if s.covers(stack)))
+
+
+def names_tower(selector: LayerSelector) -> bool:
+    """Whether a selector says which towers it is about."""
+    if isinstance(selector, AnyOf):
+        return any(map(names_tower, selector.selectors))
+    return selector.towers is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +82,15 @@ class Sum(Policy):
     def __str__(self) -> str:
         return "+".join(map(str, self.terms))
 
+    def covers(self, stack: Stack) -> bool:
+        """Whether a term does."""
+        return any(term.covers(stack) for term in self.terms)
+
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """The union of the terms' decisions. Raises PolicyError where two of them contradict each other."""
         merged: dict[int, Decision] = {}
         for term in self.terms:
-            if not speaks_about(term, stack):
+            if not term.covers(stack):
                 continue
             for index, decision in term.decide(stack).items():
                 merged[index] = merge(merged.get(index, Keep()), decision, where=f"layer {index} of {stack.name}")
@@ -76,18 +105,6 @@ def parts_of(policy: Policy) -> tuple[Policy, ...]:
         case Scoped(inner):
             return parts_of(inner)
     return (policy,)
-
-
-def speaks_about(policy: Policy, stack: Stack) -> bool:
-    """Whether a policy's tower is this stack's: the named one, else the model's main towers."""
-    if isinstance(policy, Sum):
-        return any(speaks_about(term, stack) for term in policy.terms)
-    towers = policy.towers
-    if isinstance(policy, Scoped):
-        towers = policy.named_towers()
-        if towers is None:
-            return speaks_about(policy.policy, stack)
-    return stack.primary if towers is None else stack.tower in towers
 
 
 def merge(a: Decision, b: Decision, *, where: str) -> Decision:
@@ -137,7 +154,7 @@ def decide(policy: Policy, stacks: Iterable[Stack]) -> dict[str, Decision]:
     """
     decisions: dict[str, Decision] = {}
     for stack in stacks:
-        spoken = policy.decide(stack) if speaks_about(policy, stack) else {}
+        spoken = policy.decide(stack) if policy.covers(stack) else {}
         for layer in stack.layers:
             decisions[layer.name] = spoken.get(layer.index, Keep())
     return decisions

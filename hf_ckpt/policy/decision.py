@@ -37,13 +37,15 @@ class Layer:
     """One decoder layer.
 
     ``index`` counts within its stack; ``name`` is its fully qualified name in the model (wrappers' prefixes removed);
-    ``sublayers`` maps each role to the names of its modules, relative to the layer.
+    ``sublayers`` maps each role to the names of its modules, relative to the layer. ``traceable``: its saved tensors
+    can be decided about one by one (it has transformers' checkpointing switch).
     """
 
     index: int
     name: str
     class_name: str
     sublayers: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+    traceable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 ::
 
     policy   := term ("+" term)*
-    term     := primary ("@" call)*
+    term     := primary ("@" selector)*
+    selector := call | "(" call ("+" call)* ")"
     primary  := call | "(" policy ")"
     call     := NAME | NAME "(" arguments ")" | NAME "=" VALUE
 
 ``NAME=VALUE`` is the same as ``NAME(VALUE)``: ``budget=72GiB`` reads better than ``budget(72GiB)``. The dict form is
 what JSON, YAML and a saved checkpoint hold: ``{"terms": [{"name": "attention", "args": [], "on": [{"name": "first",
-"args": ["8"]}]}]}``. A policy string may stand for an entry, and a single entry or argument for a list of one.
+"args": ["8"]}]}]}``. It may be written shorter: a policy string stands for an entry, a single entry or argument for a
+list of one, and ``{"budget": "72GiB"}`` for ``{"name": "budget", "args": ["72GiB"]}``.
 """
 
 from __future__ import annotations
@@ -20,19 +22,23 @@ from typing import Any
 
 from ..errors import BudgetError, PolicyError
 from .base import LayerSelector, Policy
-from .compose import Scoped, Sum, parts_of
-from .registry import policy_class
+from .compose import AnyOf, Scoped, Sum, parts_of
+from .registry import policies, policy_class
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[+@()=]))")
 # A size may have a space before its unit: `72 GiB`.
-_VALUE = re.compile(r"\s*(?P<value>[\d.]+\s+(?:%|[kmgt]?i?b(?!\w))|[\w.%-]+)", re.IGNORECASE)
+_VALUE = re.compile(r"\s*(?P<value>[\d.]+\s+(?:%|[kmgt]i?b?(?!\w)|b(?!\w))|[\w.%-]+)", re.IGNORECASE)
+_SIZE = re.compile(r"[\d.]+\s*(?:%|[kmgt]i?b?|b)", re.IGNORECASE)
 
 
 def parse_string(text: str) -> Policy:
     """Read a policy string such as ``"attention+norm@layers(0-7,12)"``.
 
-    Raises PolicyError with the position, BudgetError for a ``budget`` that is no memory budget.
+    A size with its unit alone (``"72GiB"``, ``"50%"``) can only be a budget and is one. Raises PolicyError with the
+    position, BudgetError for a ``budget`` that is no memory budget.
     """
+    if _SIZE.fullmatch(text.strip()):
+        return build("budget", (text.strip(),))
     refuse_bare_budget(text)
     reader = _Reader(text)
     policy = reader.policy()
@@ -66,7 +72,7 @@ class _Reader:
         inner = self.primary()
         selectors = []
         while self.sign("@"):
-            selectors.append(as_selector(self.call()))
+            selectors.append(as_selector(self.primary()))
         return scoped(inner, tuple(selectors))
 
     def primary(self) -> Policy:
@@ -127,7 +133,9 @@ def build(name: str, arguments: tuple[str, ...]) -> Policy:
 
 
 def as_selector(policy: Policy) -> LayerSelector:
-    """``policy`` as what stands behind ``@``. Raises PolicyError when it does not name layers."""
+    """``policy`` as what stands behind ``@``; a sum means the layers of any term. Raises PolicyError for others."""
+    if isinstance(policy, Sum):
+        return AnyOf(tuple(map(as_selector, policy.terms)))
     if not isinstance(policy, LayerSelector):
         raise PolicyError(
             f"`@{policy}` does not name layers: use `first(n)`, `last(n)`, `every(k)`, `layers(...)` or a tower"
@@ -162,6 +170,8 @@ def to_dict(policy: Policy) -> dict[str, Any]:
 def _term_to_dict(term: Policy) -> dict[str, Any]:
     if isinstance(term, Sum):
         return to_dict(term)
+    if isinstance(term, AnyOf):
+        return to_dict(Sum(term.selectors))
     if isinstance(term, Scoped):
         return _term_to_dict(term.policy) | {"on": [_term_to_dict(s) for s in term.selectors]}
     return {"name": term.name, "args": list(term.arguments())}
@@ -175,11 +185,23 @@ def from_dict(data: Mapping[str, Any]) -> Policy:
 def _from_entry(entry: object) -> Policy:
     if isinstance(entry, str):
         return parse_string(entry)
-    if not isinstance(entry, Mapping) or set(entry) - {"name", "args", "on", "terms"}:
+    if not isinstance(entry, Mapping):
+        raise _malformed(entry)
+    entry = _spelt_out(entry)
+    if set(entry) - {"name", "args", "on", "terms"}:
         raise _malformed(entry)
     inner = _sum_from(entry) if "terms" in entry else _call_from(entry)
     selectors = tuple(as_selector(_from_entry(s)) for s in _several(entry.get("on", ())))
     return scoped(inner, selectors)
+
+
+def _spelt_out(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``{"budget": 0.5}`` as ``{"name": "budget", "args": [0.5]}``; other entries as they are."""
+    names = [name for name in entry if name in policies()]
+    if len(names) != 1 or set(entry) - {names[0], "on"}:
+        return entry
+    rest = {key: value for key, value in entry.items() if key != names[0]}
+    return {"name": names[0], "args": entry[names[0]], **rest}
 
 
 def _sum_from(entry: Mapping[str, Any]) -> Policy:

@@ -8,8 +8,6 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from ..errors import PolicyError
-
 if TYPE_CHECKING:
     from ..policy.decision import SaveableOps
 
@@ -59,12 +57,6 @@ class SaveableContexts:
         return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def check_names(saveable: SaveableOps) -> None:
-    """Raise PolicyError when a named op does not exist."""
-    for name in saveable.names:
-        _check_op(name)
-
-
 def keeps(saveable: SaveableOps, op: Any) -> bool:
     """Whether the outputs of this ``OpOverload`` are kept."""
     if not isinstance(op, torch._ops.OpOverload):
@@ -85,11 +77,8 @@ def _names(name: str, op: torch._ops.OpOverload) -> bool:
     return name in (full, full.rpartition(".")[0], full.rpartition(".")[0].partition(".")[2])
 
 
-def _check_op(name: str) -> None:
+def has_op(name: str) -> bool:
+    """Whether torch has an op of this name: ``mm``, ``aten.addmm``, ``aten.mm.default``."""
     parts = name.split(".")
     namespace = getattr(torch.ops, parts[0] if len(parts) > 1 else "aten")
-    packet = parts[1] if len(parts) > 1 else parts[0]
-    if not hasattr(namespace, packet):
-        raise PolicyError(
-            f"`save_only_these_names({name})`: torch has no op of that name; write for example `mm` or `aten.addmm`"
-        )
+    return hasattr(namespace, parts[1] if len(parts) > 1 else parts[0])

@@ -8,10 +8,9 @@ import torch
 from hf_ckpt import apply
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.measuring.dry_run import dry_ledgers
-from hf_ckpt.measuring.forecast import Outlook, forecast
+from hf_ckpt.measuring.forecast import ForecastInputs, forecast
 from hf_ckpt.planner.budget import DeviceMemory
 from hf_ckpt.planner.calibrate import calibration
-from hf_ckpt.policy import parse_policy
 
 from ..models import batch, build, step
 
@@ -23,7 +22,7 @@ def test_forecast_is_what_a_step_holds(name: str, lora: bool) -> None:
     anatomy, device = read_anatomy(model), torch.device("cpu")
     dry = build(name, lora=lora).to("meta")
     ledgers = dry_ledgers(dry, read_anatomy(dry), ids.to("meta"), device)
-    outlook = Outlook(anatomy, ledgers, None, calibration(device), DeviceMemory(None, 0), 0)
+    inputs = ForecastInputs(anatomy, ledgers, None, False, calibration(device), DeviceMemory(None, 0), 0)
     for policy in ("none", "full", "attention", "mlp"):
         handle = apply(model, policy)
         step(model, ids)
@@ -33,7 +32,7 @@ def test_forecast_is_what_a_step_holds(name: str, lora: bool) -> None:
         handle.restore()
         # The meter counts what all layers share (mask, rotary tables) with the first layer; a forecast counts it apart.
         shared = sum(t.numel() * t.element_size() for t in _shared(model, ids))
-        assert abs(held - forecast(outlook, parse_policy(policy)).held) <= shared, policy
+        assert abs(held - forecast(inputs, handle.resolved).held) <= shared, policy
 
 
 def _shared(model: torch.nn.Module, ids: torch.Tensor) -> list[torch.Tensor]:

@@ -15,6 +15,7 @@ from hf_ckpt.policy import decide, from_dict, parse_policy, policies, to_dict
 from hf_ckpt.policy.decision import (
     Keep,
     Layer,
+    Planned,
     RecomputeExcept,
     RecomputeLayer,
     RecomputeSegment,
@@ -25,6 +26,8 @@ from hf_ckpt.policy.decision import (
     Stack,
     Tower,
 )
+from hf_ckpt.policy.platform import Platform
+from hf_ckpt.policy.resolve import resolve
 
 SUBLAYERS = {Role.ATTENTION: ("self_attn",), Role.MLP: ("mlp",), Role.NORM: ("input_layernorm",)}
 
@@ -64,6 +67,9 @@ WRITTEN = [
     "budget=72GiB+head(8)",
     "budget=auto",
     "budget=40GiB+offload",
+    "budget=80GB",
+    "budget=0.5@(language+vision)",
+    "attention@(first(2)+last(2))@every(2)",
 ]
 
 
@@ -197,7 +203,7 @@ def test_balanced_knows_the_kernel() -> None:
 )
 def test_bad_policies_get_one_clear_sentence(policy: str, says: str) -> None:
     with pytest.raises(CkptError) as error:
-        decide(parse_policy(policy), [stack()])
+        resolve(parse_policy(policy), [stack()], Platform())
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -205,7 +211,7 @@ def test_bad_policies_get_one_clear_sentence(policy: str, says: str) -> None:
 MALFORMED_ENTRIES = [
     {},
     {"nme": "full"},
-    {"budget": 0.5},
+    {"budget": 0.5, "full": []},
     {"terms": [{"name": 3}]},
     {"terms": [3]},
     {"terms": None},
@@ -228,6 +234,11 @@ def test_bad_dicts_are_named(entry: dict) -> None:
     ("entry", "policy"),
     [
         ({"name": "budget", "args": 0.5}, "budget=0.5"),
+        ({"budget": 0.5}, "budget=0.5"),
+        ({"budget": "80GB"}, "budget=80GB"),
+        ({"attention": [], "on": {"first": 8}}, "attention@first(8)"),
+        ({"terms": [{"budget": "72GiB"}, {"head": 8}]}, "budget=72GiB+head(8)"),
+        ({"budget": 0.5, "on": {"terms": ["language", "vision"]}}, "budget=0.5@(language+vision)"),
         ({"name": "budget", "args": "auto"}, "budget=auto"),
         ({"name": "first", "args": [2]}, "first(2)"),
         ({"terms": "full"}, "full"),
@@ -251,9 +262,6 @@ def test_an_empty_list_of_terms_is_no_policy() -> None:
     ("budget", "policy"),
     [
         ("0.5", "budget=0.5"),
-        ("50%", "budget=0.5"),
-        ("72GiB", "budget=72GiB"),
-        ("72 GiB", "budget=72GiB"),
         ("auto", "budget=auto"),
         (0.5, "budget=0.5"),
     ],
@@ -264,6 +272,27 @@ def test_a_bare_budget_is_told_how_it_is_written(budget: str | float, policy: st
     assert f"`{budget}` is a memory budget, not a policy: write `{policy}`" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [
+        ("50%", "budget=0.5"),
+        ("72GiB", "budget=72GiB"),
+        (" 72 GiB", "budget=72GiB"),
+        ("80GB", "budget=80GB"),
+        ("80G", "budget=80GB"),
+        ("80Gi", "budget=80GiB"),
+        ("budget=80G+head(8)", "budget=80GB+head(8)"),
+    ],
+)
+def test_a_size_with_its_unit_is_a_budget(size: str, policy: str) -> None:
+    assert str(parse_policy(size)) == policy
+
+
+def test_a_budget_without_a_unit_is_told_so() -> None:
+    with pytest.raises(CkptError, match="'80' is a memory budget without a unit: write '80GiB'"):
+        parse_policy("budget=80")
+
+
 @pytest.mark.parametrize("text", ["budget=72 GiB", "budget = 72 gib", "budget=72 GiB+head(8)", "budget=50 %@first(2)"])
 def test_a_budget_may_have_a_space_before_its_unit(text: str) -> None:
     assert parse_policy(text) == parse_policy(text.replace(" ", ""))
@@ -272,9 +301,17 @@ def test_a_budget_may_have_a_space_before_its_unit(text: str) -> None:
 def test_missing_sublayers_are_said() -> None:
     bare = Stack("h", Tower.LANGUAGE, (Layer(0, "h.0", "OPTDecoderLayer"),), "sdpa")
     with pytest.raises(PolicyError, match="no layer of h \\(OPTDecoderLayer\\) has a sublayer of role mlp"):
-        decide(parse_policy("mlp"), [bare])
+        resolve(parse_policy("mlp"), [bare], Platform())
 
 
 def test_policies_never_import_torch() -> None:
     code = "import sys, hf_ckpt.policy as p; p.parse_policy('full+norm@vision'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_union_of_selectors_names_the_layers_of_any() -> None:
+    stacks = [stack(3, Tower.VISION, primary=False), stack(4)]
+    both = decide(parse_policy("budget=0.5@(language+vision)"), stacks)
+    assert set(both.values()) == {Planned()}
+    some = decide(parse_policy("full@(first(1)+vision)@last(2)"), stacks)
+    assert [name for name, d in some.items() if d != Keep()] == ["vision.layers.1", "vision.layers.2"]
