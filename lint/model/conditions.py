@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..facts.places import Guard, Place
-    from .report import Report
+    from .report import Remark, Report
     from .run import Run
 
 #: What surely holds: conditions as text, and whether they are met.
@@ -45,7 +45,8 @@ def tests_training(guard: Guard) -> bool:
 def open_conditions(run: Run, report: Report) -> _Guards:
     """The conditions that must hold besides those around the node of ``report``; empty when there are none."""
     around = [place.guards for place in run.places(report.node)]
-    rests = [_alternatives(run, remark.node, remark.conditions) for remark in report.notes if remark.decides]
+    inside = run.running_again(report.node)
+    rests = [_alternatives(run, remark, inside) for remark in report.notes if remark.decides]
     if not around or not any(rests):
         return ()
     if not run.enables(report.node):
@@ -56,17 +57,24 @@ def open_conditions(run: Run, report: Report) -> _Guards:
     return min(found, key=len)
 
 
-def _alternatives(run: Run, node: ast.AST, more: _Guards) -> list[_Guards]:
-    """The conditions around each time that ``node`` was met, with those under which it takes part."""
-    met = [(*_decided_once(place), *more) for place in run.places(node)]
+def _alternatives(run: Run, remark: Remark, inside: frozenset[ast.AST]) -> list[_Guards]:
+    """The conditions around each time that the node of ``remark`` was met, with those under which it takes part.
+
+    Who else calls the functions ``inside`` the region does not matter: the checkpoint does.
+    """
+    more = remark.conditions
+    met = []
+    for place in run.places(remark.node):
+        again = place.function is not None and place.function.node in inside
+        met.append((*_decided_once(place, own_guards(place) if again else place.guards), *more))
     possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
     return possible or ([more] if more else [])
 
 
-def _decided_once(place: Place) -> Iterator[Guard]:
-    """The conditions of ``place`` without those that come out otherwise in another turn of a loop around it."""
+def _decided_once(place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
+    """Those of ``guards``, conditions of ``place``, that come out the same in every turn of the loops around it."""
     turning = {name for loop in place.loops for name in names_bound_by(loop)}
-    for guard in place.guards:
+    for guard in guards:
         if turning.isdisjoint(node.id for node in ast.walk(guard.test) if isinstance(node, ast.Name)):
             yield guard
 
@@ -92,6 +100,8 @@ def _holds(guard: Guard, known: _Known) -> bool:
 def cover_every_case(cases: Iterable[_Guards]) -> bool:
     """Whether one of ``cases``, each a set of conditions, is met whatever the conditions come out as."""
     sets = [_known(guards) for guards in cases]
+    if not sets:
+        return False
     subjects = sorted({subject for case in sets for subject, _ in case})
     if len(subjects) > _MAX_CASES:
         return False

@@ -10,6 +10,7 @@ from ..facts.values import Choice, Const, Element, Function, Param, Result, Valu
 from .conditions import own_guards
 from .entered import entered
 from .names import canonical
+from .types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
 def _given(run: Run, function: Function, name: str) -> Iterator[Value]:
     """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
     for call in run.program.calls:
-        for part in entered(call.func):
+        for part in entered(unwrapped(call.func)):
             if part.function.node is function.node and name in part.parameters():
                 yield call.argument(part.parameters().index(name), name)
 

@@ -16,11 +16,12 @@ from ..facts.values import (
     Value,
     equals,
     options,
+    same,
 )
 from .events import DdpWrap, Fsdp1Wrap
 from .names import canonical
-from .sharding import class_of, is_whole_shard, unit_classes
-from .types import bases, is_hf_model
+from .sharding import class_of, is_whole_shard, root, unit_classes
+from .types import bases, is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -83,7 +84,7 @@ def data_parallel(run: Run) -> Iterator[DataParallel]:
 def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
     """The models that are one unit of FSDP1 each; None when some unit holds others, or that is not known."""
     wraps = list(run.of(Fsdp1Wrap))
-    if any(unit_classes(wrap) != [] or not is_whole_shard(wrap) for wrap in wraps):
+    if any(unit_classes(wrap) != [] or not is_whole_shard(wrap) or _is_part(run, wrap, wraps) for wrap in wraps):
         return None
     units = [ShardedUnit(wrap.module, wrap.node) for wrap in wraps]
     for owner, _, module in _handed_over(run):
@@ -91,6 +92,14 @@ def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
         if plugin is not None:
             units.append(ShardedUnit(module, plugin.node))
     return iter(units)
+
+
+def _is_part(run: Run, wrap: Fsdp1Wrap, wraps: list[Fsdp1Wrap]) -> bool:
+    """Whether what is wrapped is taken out of another module: `FSDP(net.layers[i])`, one turn of a loop a layer."""
+    if wrap.place.loops or any(root(option) is not unwrapped(option) for option in options(wrap.module)):
+        return True
+    others = (run.bodies.of(unwrapped(other.module)) for other in wraps if other.node is not wrap.node)
+    return any(same(wrap.module, module) for region in others for module in region.modules)
 
 
 def trained_region(run: Run, module: Value) -> Region:

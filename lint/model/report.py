@@ -127,5 +127,7 @@ class Report(NamedTuple):
     severity: Severity | None = None
     #: Only when it holds for fewer versions than the rule does.
     versions: str | None = None
+    #: What the mistake needs and the program leaves open, in words ("the model is quantized"); None for nothing.
+    assumes: str | None = None
     #: What else must hold, in words: it is no finding but a note then. Set by ``verdict``, never by a rule.
     condition: str | None = None

@@ -105,6 +105,11 @@ class Run:
                 self._places.setdefault(fact.node, []).append(fact.place)
         return self._places.get(node, [])
 
+    def running_again(self, node: ast.AST) -> frozenset[ast.AST]:
+        """The functions that run again because of the checkpoint at ``node``; none for other calls."""
+        here = (event for event in self.of(Checkpointing) if event.node is node)
+        return frozenset(function.node for event in here for function in self.region(event).functions)
+
     def enables(self, node: ast.AST) -> bool:
         """Whether ``node`` is a call that makes something checkpointed, or says how."""
         if self._enabling is None:

@@ -26,7 +26,7 @@ def judged(run: Run, reports: Iterable[Report]) -> Iterator[Report]:
         if places and all(is_for_other_versions(place, run.versions) for place in places):
             continue
         conditions = open_conditions(run, report)
-        if conditions:
+        if conditions or report.assumes:
             conditional.setdefault(report.node, []).append((report, conditions))
         else:
             certain.add(report.node)
@@ -34,14 +34,14 @@ def judged(run: Run, reports: Iterable[Report]) -> Iterator[Report]:
     for node, found in conditional.items():
         if node in certain:
             continue
-        if cover_every_case(conditions for _, conditions in found):
+        if cover_every_case(conditions for report, conditions in found if not report.assumes):
             yield found[0][0]
         else:
             yield _note(*found[0])
 
 
 def _note(report: Report, conditions: tuple[Guard, ...]) -> Report:
-    condition = in_words(conditions)
+    condition = " and ".join(filter(None, (report.assumes, in_words(conditions))))
     fix = report.fix
     if fix is not None and fix.applicability is Applicability.SAFE:
         fix = fix._replace(applicability=Applicability.UNSAFE)

@@ -113,6 +113,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT101", "implicit-use-reentrant", Severity.WARNING
 TRIGGERS = (CHECKPOINT,)
+VERSIONS = {"torch": ">=1.11"}
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -4,7 +4,7 @@
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without
 `gradient_checkpointing_kwargs`, unless something decides anew: a Trainer that enables checkpointing itself, a later
 `gradient_checkpointing_enable` or `_disable`, a trainer of another library, or whoever gets the model from a file
-that does not train it.
+that does not train it. A model that is not quantized is fine: peft turns nothing on for it.
 
 ## Why is this bad?
 peft passes an empty dict on, not `None`, so torch falls back to the reentrant variant although transformers defaults to
@@ -65,6 +65,13 @@ def load(name):
     # Whoever calls this may still choose.
     return get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())
 
+def not_quantized(batches):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    # peft freezes the weights and turns nothing on.
+    model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())
+    for batch in batches:
+        model(**batch).loss.backward()
+
 def part(name):
     model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
     # Only the loaded model carries the flag by which peft knows it: nothing is turned on here.
@@ -115,6 +122,7 @@ from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals
 from ..finding import Applicability, Severity
 from ..model.events import KbitPrepare, TrainerBuild
 from ..model.hf import is_enabled, trainers_of
+from ..model.quantized import is_quantized
 from ..model.report import Report, Rewrite, SetKeyword
 from ..model.sharding import root
 from ..model.types import is_hf_model, unwrapped
@@ -141,7 +149,8 @@ def check(run: Run) -> Iterator[Report]:
             continue
         if _trainer_decides(run, prepare) or _is_decided_later(run, prepare) or _is_given_away(run, prepare):
             continue
-        if isinstance(prepare.kwargs, Absent):
+        quantized = is_quantized(run, prepare.model)
+        if isinstance(prepare.kwargs, Absent) and quantized is not False:
             yield Report(
                 prepare.node,
                 "peft passes an empty dict on, so torch runs the reentrant variant; "
@@ -151,6 +160,7 @@ def check(run: Run) -> Iterator[Report]:
                     "Choose the non-reentrant variant",
                     (SetKeyword(prepare.node, _KEYWORD, '{"use_reentrant": False}'),),
                 ),
+                assumes=None if quantized else "the model is quantized",
             )
 
 

@@ -175,6 +175,8 @@ _KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.
 
 def check(run: Run) -> Iterator[Report]:
     """Report generation with layers that drop the cache."""
+    if any(call.name.startswith("unsloth.") for call in run.program.calls):
+        return  # Its models switch to inference in `generate` themselves.
     for call in run.method_calls("generate"):
         cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
         if cause is not None and _uses_cache(run, call):

@@ -71,7 +71,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Seq, options
+from ..facts.values import Seq, equals, options
 from ..finding import Applicability, Severity
 from ..model.events import CheckpointSequential
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -89,6 +89,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report containers given to reentrant segments."""
     for event in run.of(CheckpointSequential):
         given = options(event.input)
+        if equals(event.segments, 1):
+            continue  # The last segment is no checkpoint, and here it is the only one.
         if event.reentrant and all(isinstance(option, Seq) and option.node is not None for option in given):
             kind = given[0].kind if isinstance(given[0], Seq) else "tuple"
             add = SetKeyword(event.node, "use_reentrant", "False")

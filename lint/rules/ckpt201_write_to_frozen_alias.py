@@ -90,11 +90,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Instance, equals, same, truth
+from ..facts.values import Absent, Instance, equals, options, same, truth
 from ..finding import Applicability, Severity
 from ..model.attribute_reads import is_read, is_read_after
 from ..model.events import TrainerBuild
 from ..model.hf import args_of, default_switch, is_args, trainer_kwargs
+from ..model.names import canonical
 from ..model.report import Remark, RenameAttribute, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
 from ..model.words import ARGUMENTS, together
@@ -121,6 +122,8 @@ def check(run: Run) -> Iterator[Report]:
     for write in run.writes:
         if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(run, write):
             continue
+        if _is_rebuilt(run, write):
+            continue
         renamed = any(other.field == _NEW[write.field] and same(other.obj, write.obj) for other in run.writes)
         if not renamed and not is_read_after(run.program, write):
             yield _report(run, write)
@@ -128,6 +131,14 @@ def check(run: Run) -> Iterator[Report]:
 
 def _trains_by_hand(run: Run) -> bool:
     return not any(run.of(TrainerBuild)) and any(run.method_calls("backward"))
+
+
+def _is_rebuilt(run: Run, write: Write) -> bool:
+    """Whether trl's SFTTrainer makes its own arguments of plain ones, `SFTConfig(**args.to_dict())`, and reads both."""
+    args = args_of(write.obj)
+    plain = args is not None and args.call.name.startswith("transformers.")
+    trainers = (trainer for trainer in run.of(TrainerBuild) if canonical(trainer.call.name) == "trl.SFTTrainer")
+    return plain and any(same(option, write.obj) for trainer in trainers for option in options(trainer.args))
 
 
 def _is_built(write: Write) -> bool:

@@ -38,6 +38,23 @@ def elsewhere():
     model.gradient_checkpointing_enable()
     fit(model)
 
+def in_a_tuple():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    model.eval()
+    return model, model.config
+
+def in_a_dict():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    return {"policy": model.eval()}
+
+class Holder:
+    def __init__(self):
+        self.model = AutoModelForCausalLM.from_pretrained("base")
+        self.model.gradient_checkpointing_enable()
+        self.model.eval()
+
 def back_and_forth():
     model = AutoModelForCausalLM.from_pretrained("base")
     model.gradient_checkpointing_enable()
@@ -87,7 +104,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import options, same
+from ..facts.calls import Call
+from ..facts.values import Dict, Instance, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerBuild
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
@@ -96,7 +114,6 @@ from ..model.types import unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..facts.values import Value
     from ..model.run import Run
 
@@ -132,14 +149,21 @@ def _is_handed_on(run: Run, model: Value) -> bool:
         given = [*call.args, *call.kwargs.values()]
         if not call.name.startswith(_HARMLESS) and any(_is(value, model) for value in given):
             return True
-    return any(
-        _is(found.value, model) and not found.place.stack
-        for returned in run.program.returns.values()
-        for found in returned
-    )
+    left = [found.value for returned in run.program.returns.values() for found in returned if not found.place.stack]
+    # What an object keeps, others may train.
+    left += [write.value for write in run.writes]
+    return any(_is(value, model) for value in left)
 
 
 def _is(value: Value, model: Value) -> bool:
+    """Whether ``value`` is the model, or holds it."""
+    match value:
+        case Seq(_, items):
+            return any(_is(item, model) for item in items)
+        case Dict(items):
+            return any(_is(item, model) for item in items.values())
+        case Instance(_, Call() as made):
+            return any(_is(item, model) for item in (*made.args, *made.kwargs.values()))
     return any(same(unwrapped(option), unwrapped(model)) for option in options(value))
 
 

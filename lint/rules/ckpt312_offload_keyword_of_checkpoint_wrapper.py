@@ -5,7 +5,8 @@ Flags `checkpoint_wrapper(module, offload_to_cpu=...)` of `torch.distributed.alg
 `functools.partial`.
 
 ## Why is this bad?
-fairscale's function of the same name has the keyword, and so had torch's first one. Today's takes it for an argument of
+fairscale's function of the same name has the keyword, and so had torch's up to 2.0 (2.0 drops it without a word). Since
+2.1 torch's takes it for an argument of
 the wrapped module: wrapping succeeds, and the first step ends in
 `TypeError: forward() got an unexpected keyword argument 'offload_to_cpu'`.
 
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT312", "offload-keyword-of-checkpoint-wrapper", Severity.ERROR
 TRIGGERS = ("offload_to_cpu",)
+VERSIONS = {"torch": ">=2.1"}
 _KEYWORD = "offload_to_cpu"
 
 

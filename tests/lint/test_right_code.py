@@ -1,0 +1,449 @@
+"""Right code that looks wrong, in several spellings of each kind; below each kind the mistake that it looks like."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import NamedTuple
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+
+class Kind(NamedTuple):
+    """Programs that are right, and those that are not, where `# error: CODE` is."""
+
+    right: dict[str, str]
+    wrong: dict[str, str]
+    versions: dict[str, str] = {}
+
+
+_HEAD = """
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+"""
+_ERROR = re.compile(r"# error: (CKPT\d{3})$")
+
+NORMS_THAT_KEEP_NOTHING = Kind(
+    right={
+        "momentum zero, by position": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.stage = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8, 1e-5, 0.0))
+                def forward(self, x):
+                    return checkpoint(self.stage, x, use_reentrant=False)
+        """,
+        "momentum zero, by a constant": """
+            BN_MOMENTUM = 0
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(8, momentum=BN_MOMENTUM)
+                def run(self, x):
+                    return self.norm(x)
+                def forward(self, x):
+                    return checkpoint(self.run, x, use_reentrant=False)
+        """,
+        "momentum set to zero afterwards": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(8)
+                    self.norm.momentum = 0.0
+                def forward(self, x):
+                    return checkpoint(self.norm, x, use_reentrant=False)
+        """,
+        "built in forward": """
+            def block(x):
+                return nn.BatchNorm1d(x.shape[1], affine=False)(x) * 2
+            def forward(x):
+                return checkpoint(block, x, use_reentrant=False)
+        """,
+        "built by a helper that forward calls": """
+            def normed(x):
+                norm = nn.BatchNorm1d(x.shape[1], affine=False)
+                return norm(x)
+            class Block(nn.Module):
+                def forward(self, x):
+                    return normed(x).relu()
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.blocks = nn.ModuleList([Block() for _ in range(2)])
+                def forward(self, x):
+                    for block in self.blocks:
+                        x = checkpoint(block, x, use_reentrant=False)
+                    return x
+        """,
+        "built by a lambda": """
+            class Block(nn.Module):
+                def __init__(self, dim):
+                    super().__init__()
+                    self.norm = lambda x: nn.InstanceNorm1d(dim, track_running_stats=True)(x)
+                def forward(self, x):
+                    return self.norm(x)
+            block = Block(8)
+            def forward(x):
+                return checkpoint(block, x, use_reentrant=False)
+        """,
+    },
+    wrong={
+        "momentum as usual": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.stage = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8, momentum=0.01))
+                def forward(self, x):
+                    return checkpoint(self.stage, x, use_reentrant=False)  # error: CKPT106
+        """,
+        "built once, outside": """
+            norm = nn.BatchNorm1d(8)
+            def block(x):
+                return norm(x)
+            def forward(x):
+                return checkpoint(block, x, use_reentrant=False)  # error: CKPT106
+        """,
+    },
+)
+
+GUARDS_THAT_DATA_NEVER_PASSES = Kind(
+    right={
+        "pictures of a loader": """
+            class Stem(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.stem = nn.Sequential(nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8))
+                def forward(self, x):
+                    if x.requires_grad:
+                        return checkpoint(self.stem, x, use_reentrant=False)
+                    return self.stem(x)
+            def train(loader, device):
+                stem = Stem().to(device)
+                for images, labels in loader:
+                    images = images.to(device, non_blocking=True)
+                    stem(images).sum().backward()
+        """,
+        "a batch as a dict": """
+            class Stem(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(8)
+                def forward(self, x):
+                    if not x.requires_grad:
+                        return self.norm(x)
+                    return checkpoint(self.norm, x, use_reentrant=False)
+            def train(loader):
+                stem = Stem()
+                for step, batch in enumerate(loader):
+                    stem(batch["pixels"]).sum().backward()
+        """,
+        "a layer that takes pictures": """
+            class Stem(nn.Module):
+                def __init__(self, with_cp=False):
+                    super().__init__()
+                    self.with_cp = with_cp
+                    self.conv1 = nn.Conv2d(3, 64, 7, stride=2)
+                    self.norm1 = nn.BatchNorm2d(64)
+                def forward(self, x):
+                    def _inner(x):
+                        return self.norm1(self.conv1(x)).relu()
+                    if self.with_cp and x.requires_grad:
+                        return checkpoint(_inner, x, use_reentrant=False)
+                    return _inner(x)
+        """,
+    },
+    wrong={
+        "what another layer computed": """
+            class Block(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(8)
+                def forward(self, x):
+                    if x.requires_grad:
+                        return checkpoint(self.norm, x, use_reentrant=False)  # error: CKPT106
+                    return self.norm(x)
+            def train(loader):
+                stem, block = nn.Conv2d(3, 8, 3), Block()
+                for images in loader:
+                    block(stem(images)).sum().backward()
+        """,
+    },
+)
+
+VERSION_BRANCHES = Kind(
+    right={
+        "packaging, keywords in the old branch": """
+            from packaging import version
+            def forward(block, x, mask):
+                if version.parse(torch.__version__) >= version.parse("1.11"):
+                    return checkpoint(block, x, use_reentrant=False, mask=mask)
+                return checkpoint(block, x, mask=mask)
+        """,
+        "a flag of the module": """
+            from packaging.version import Version
+            NEW_TORCH = Version(torch.__version__) >= Version("1.11.0")
+            def forward(block, x, mask):
+                if NEW_TORCH:
+                    return checkpoint(block, x, use_reentrant=False, mask=mask)
+                else:
+                    return checkpoint(block, x, mask=mask)
+        """,
+        "a tuple of numbers": """
+            TORCH_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+            def forward(block, x, mask):
+                if TORCH_VERSION < (1, 11):
+                    return checkpoint(block, x, mask=mask)
+                return checkpoint(block, x, use_reentrant=False, mask=mask)
+        """,
+        "a helper with an operator": """
+            from diffusers.utils import is_torch_version
+            def forward(block, x, mask):
+                kwargs = {"use_reentrant": False} if is_torch_version(">=", "1.11.0") else {}
+                x = checkpoint(block, x, mask=mask, **kwargs)
+                if is_torch_version("<", "1.11"):
+                    return checkpoint(block, x, mask=mask)
+                return checkpoint(block, x, use_reentrant=False, mask=mask)
+        """,
+        "a helper with its direction in its name": """
+            from transformers.utils import is_torch_greater_or_equal
+            def forward(block, x, mask):
+                if is_torch_greater_or_equal("2.4"):
+                    return checkpoint(block, x, use_reentrant=False, mask=mask)
+                return checkpoint(block, x, mask=mask)
+        """,
+        "the signature": """
+            import inspect
+            def forward(block, x, mask):
+                if "use_reentrant" in inspect.signature(checkpoint).parameters:
+                    return checkpoint(block, x, use_reentrant=False, mask=mask)
+                return checkpoint(block, x, mask=mask)
+        """,
+        "an exception": """
+            def forward(block, x, mask):
+                try:
+                    return checkpoint(block, x, use_reentrant=False, mask=mask)
+                except TypeError:
+                    return checkpoint(block, x, mask=mask)
+        """,
+        "the first number": """
+            def forward(block, x, mask):
+                if torch.__version__.startswith("1."):
+                    return checkpoint(block, x, mask=mask)
+                return checkpoint(block, x, use_reentrant=False, mask=mask)
+        """,
+    },
+    wrong={
+        "the branch for new releases": """
+            from packaging import version
+            def forward(block, x, mask):
+                if version.parse(torch.__version__) >= version.parse("1.11"):
+                    return checkpoint(block, x, mask, use_reentrant=True, keep=mask)  # error: CKPT301
+                return checkpoint(block, x, mask)
+        """,
+    },
+)
+
+OLD_TORCH = Kind(
+    right={
+        "a call": """
+            def forward(block, x):
+                return checkpoint(block, x)
+        """,
+        "a partial": """
+            from functools import partial
+            run = partial(checkpoint, preserve_rng_state=True)
+            def forward(block, x):
+                return run(block, x)
+        """,
+        "segments": """
+            from torch.utils.checkpoint import checkpoint_sequential
+            def forward(blocks, x):
+                return checkpoint_sequential(blocks, 2, x)
+        """,
+        "the module": """
+            import torch.utils.checkpoint as cp
+            def forward(block, x):
+                return cp.checkpoint(block, x)
+        """,
+        "torch's wrapper with a keyword that is dropped": """
+            from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+            def wrap(block):
+                return checkpoint_wrapper(block, offload_to_cpu=False)
+        """,
+        "what never runs": """
+            from packaging import version
+            def forward(block, x, mask):
+                if version.parse(torch.__version__) >= version.parse("2.0"):
+                    return checkpoint(block, x, mask=mask, use_reentrant=True)
+                return checkpoint(block, x, mask)
+        """,
+    },
+    wrong={},
+    versions={"torch": "==1.9.0"},
+)
+
+NOT_QUANTIZED = Kind(
+    right={
+        "loaded as it is": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoModelForCausalLM
+            model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B", torch_dtype=torch.bfloat16)
+            model = prepare_model_for_kbit_training(model)
+            for batch in []:
+                model(**batch).loss.backward()
+        """,
+        "switched off": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoModelForCausalLM
+            model = AutoModelForCausalLM.from_pretrained("base", load_in_4bit=False, quantization_config=None)
+            model = prepare_model_for_kbit_training(model)
+            for batch in []:
+                model(**batch).loss.backward()
+        """,
+        "a flag of the user": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+            def main(args, batches):
+                bnb = BitsAndBytesConfig(load_in_4bit=True) if args.qlora else None
+                model = AutoModelForCausalLM.from_pretrained("base", quantization_config=bnb)
+                model = prepare_model_for_kbit_training(model)
+                for batch in batches:
+                    model(**batch).loss.backward()
+        """,
+        "built from a configuration": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoConfig, AutoModelForCausalLM
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("base"))
+            model = prepare_model_for_kbit_training(model)
+            for batch in []:
+                model(**batch).loss.backward()
+        """,
+    },
+    wrong={
+        "by a configuration": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+            bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+            model = AutoModelForCausalLM.from_pretrained("base", quantization_config=bnb)
+            model = prepare_model_for_kbit_training(model)  # error: CKPT103
+            for batch in []:
+                model(**batch).loss.backward()
+        """,
+        "stored so": """
+            from peft import prepare_model_for_kbit_training
+            from transformers import AutoModelForCausalLM
+            model = AutoModelForCausalLM.from_pretrained("TheBloke/Llama-2-7B-GPTQ", device_map="auto")
+            model = prepare_model_for_kbit_training(model)  # error: CKPT103
+            for batch in []:
+                model(**batch).loss.backward()
+        """,
+    },
+)
+
+UNITS_INSIDE_UNITS = Kind(
+    right={
+        name: f"""
+            from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+            class Block(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+                def forward(self, x):
+                    return self.fc(x)
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = nn.ModuleList([Block() for _ in range(3)])
+                def forward(self, x):
+                    for layer in self.layers:
+                        x = checkpoint(layer, x, use_reentrant=True)
+                    return x
+            net = Net()
+            {wrap}
+            model = FSDP(net)
+        """
+        for name, wrap in {
+            "by position": "for i in range(len(net.layers)): net.layers[i] = FSDP(net.layers[i])",
+            "enumerated": "for i, layer in enumerate(net.layers): net.layers[i] = FSDP(layer)",
+            "by name": "for name, layer in net.layers.named_children(): setattr(net.layers, name, FSDP(layer))",
+            "one by one": "net.layers[0] = FSDP(net.layers[0]); net.layers[1] = FSDP(net.layers[1])",
+        }.items()
+    },
+    wrong={},
+)
+
+LIBRARIES_THAT_DO_IT_THEMSELVES = Kind(
+    right={
+        "Unsloth switches in generate": """
+            from trl import SFTConfig, SFTTrainer
+            from unsloth import FastLanguageModel
+            model, tok = FastLanguageModel.from_pretrained(model_name="u/m", load_in_4bit=True)
+            trainer = SFTTrainer(model=model, processing_class=tok, args=SFTConfig("o"))
+            trainer.train()
+            model.generate(input_ids=None, max_new_tokens=16)
+        """,
+        "Unsloth, by the module": """
+            import unsloth
+            from trl import SFTConfig, SFTTrainer
+            model, tok = unsloth.FastVisionModel.from_pretrained("u/m")
+            model = unsloth.FastVisionModel.get_peft_model(model, use_gradient_checkpointing="unsloth")
+            trainer = SFTTrainer(model=model, args=SFTConfig("o"))
+            trainer.train()
+            print(tok.decode(model.generate(max_new_tokens=16)[0]))
+        """,
+        "trl makes its own arguments of plain ones": """
+            from transformers import TrainingArguments
+            from trl import SFTTrainer
+            args = TrainingArguments("out")
+            args.gradient_checkpointing = True
+            SFTTrainer(model="m", args=args).train()
+        """,
+    },
+    wrong={
+        "a Trainer reads the new name": """
+            from transformers import Trainer, TrainingArguments
+            args = TrainingArguments("out")
+            args.gradient_checkpointing = True  # error: CKPT201
+            Trainer(model="m", args=args).train()
+        """,
+    },
+)
+
+KINDS = {
+    "norms that keep nothing": NORMS_THAT_KEEP_NOTHING,
+    "guards that data never passes": GUARDS_THAT_DATA_NEVER_PASSES,
+    "version branches": VERSION_BRANCHES,
+    "old torch": OLD_TORCH,
+    "not quantized": NOT_QUANTIZED,
+    "units inside units": UNITS_INSIDE_UNITS,
+    "libraries that do it themselves": LIBRARIES_THAT_DO_IT_THEMSELVES,
+}
+
+
+def program(code: str) -> str:
+    return _HEAD + textwrap.dedent(code)
+
+
+def named(part: str) -> list[object]:
+    return [
+        pytest.param(kind, code, id=f"{title}: {name}")
+        for title, kind in KINDS.items()
+        for name, code in getattr(kind, part).items()
+    ]
+
+
+@pytest.mark.parametrize(("kind", "code"), named("right"))
+def test_right_code_is_not_reported(kind, code):
+    found = check_source(program(code), versions=kind.versions)
+    assert [(finding.span.line, finding.code, finding.message) for finding in found] == []
+
+
+@pytest.mark.parametrize(("kind", "code"), named("wrong"))
+def test_the_mistake_that_it_looks_like_is_reported(kind, code):
+    text = program(code)
+    expected = [(n, m[1]) for n, line in enumerate(text.splitlines(), 1) if (m := _ERROR.search(line))]
+    assert expected
+    found = check_source(text, versions=kind.versions)
+    assert [(finding.span.line, finding.code) for finding in found] == expected
