@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Kind(NamedTuple):
@@ -15,7 +19,7 @@ class Kind(NamedTuple):
 
     right: dict[str, str]
     wrong: dict[str, str]
-    versions: dict[str, str] = {}
+    versions: Mapping[str, str] = MappingProxyType({})
 
 
 _HEAD = """
