@@ -47,7 +47,7 @@ class Binding:
     """One layer, its slots, and its state when it was bound.
 
     ``tables`` are the prepared calls by plan and arguments (a string says why there is none), ``verified`` the recipes
-    whose rebuild this layer was seen to get right, each with the ints among the arguments of that call.
+    whose rebuild this layer was seen to get right.
     """
 
     def __init__(self, call: LayerCall) -> None:
@@ -62,7 +62,7 @@ class Binding:
         self.key = self._key(modules)
         self.obstacle = self._obstacle(hooked)
         self.tables: dict[Plan, dict[Hashable, Prepared | str]] = {}
-        self.verified: set[tuple[Recipe, tuple[int, ...]]] = set()
+        self.verified: set[Recipe] = set()
 
     def table(self, plan: Plan) -> dict[Hashable, Prepared | str]:
         """The prepared calls under one plan."""

@@ -6,8 +6,8 @@ brings other branches on shapes, and no key made of classes, source files and ve
 the first use sees one shape only. Tracing a kind of layer again takes a process about a second.
 
 An int among the arguments is part of the signature by value until it differs from call to call (``max_length_q`` of a
-padding-free batch differs nearly every step). Then the layer is traced twice, with the ints and with symbols in their
-place. If both traces record the same, no op, size, constant or branch reads them, and the trace is every value's.
+padding-free batch differs nearly every step). Then it is traced as a symbol: an op's argument keeps the symbol, and a
+branch on it is a guard.
 """
 
 from __future__ import annotations
@@ -38,24 +38,27 @@ _MAX_SHAPES = 32
 _MAX_BOUND = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What one call is known by: ``key`` without its ints, the ints (``values``), and ``shapes`` with everything."""
+
+    key: Hashable
+    values: tuple[int, ...]
+    shapes: Hashable
+
+
 @dataclass
-class Numbers:
-    """The ints in the calls of one signature; ``varying`` are the positions that differed from the ``first`` call."""
+class _Numbers:
+    """The ints in the calls of one key; ``varying`` are the positions that differed from the ``first`` call."""
 
     first: tuple[int, ...]
     varying: frozenset[int] = frozenset()
-    matter: bool = False
+    by_value: bool = False
 
     def free(self, values: tuple[int, ...]) -> frozenset[int]:
-        """The positions whose value may be left out of the signature, if the trace reads none of them."""
+        """The positions that are symbols in a trace."""
         self.varying |= {i for i, pair in enumerate(zip(self.first, values, strict=True)) if pair[0] != pair[1]}
-        return frozenset() if self.matter else self.varying
-
-    def distrust(self) -> bool:
-        """Trace by value from now on; returns whether that is a change."""
-        changed = bool(self.varying) and not self.matter
-        self.matter |= changed
-        return changed
+        return frozenset() if self.by_value else self.varying
 
 
 @dataclass
@@ -64,6 +67,8 @@ class _Entry:
     bound: dict[Hashable, tuple[Trace, dict[str, int]]] = field(default_factory=dict)
     symbolic: list[Trace] = field(default_factory=list)
     per_shape: dict[Hashable, Trace] = field(default_factory=dict)
+    #: Shapes at which a symbolic trace was seen to differ from the run.
+    mismatched: set[Hashable] = field(default_factory=set)
     symbolic_obstacle: str = ""
     obstacle: str = ""
 
@@ -73,35 +78,40 @@ class TraceCache:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._numbers: OrderedDict[Hashable, Numbers] = OrderedDict()
+        self._numbers: OrderedDict[Hashable, _Numbers] = OrderedDict()
         self._lock = threading.RLock()
 
-    def numbers(self, key: Hashable, values: tuple[int, ...]) -> Numbers:
-        """What is known about the ints in the calls of a signature; ``values`` are those of one call."""
-        with self._lock:
-            return _remembered(self._numbers, key, lambda: Numbers(values))
-
     def lookup(
-        self,
-        key: Hashable,
-        values: tuple[int, ...],
-        shapes: Hashable,
-        call: LayerCall,
-        leaves: Sequence[torch.Tensor],
+        self, signature: Signature, call: LayerCall, leaves: Sequence[torch.Tensor]
     ) -> tuple[Trace, dict[str, int]]:
-        """The trace that holds for this call. ``key`` is its signature without its ints, which are ``values``.
+        """The trace that holds for this call.
 
         Raises UntraceableError when there is none, or when the signature met more shapes than are worth tracing.
         """
         with self._lock:
-            numbers = self.numbers(key, values)
-            free = numbers.free(values)
-            if free:
+            entry = self._entry(signature)
+            if entry.free:
                 try:
-                    return self._find(self._entry(key, values, free), shapes, call, leaves)
+                    return self._find(entry, signature, call, leaves)
                 except UntraceableError:
-                    numbers.matter = True
-            return self._find(self._entry(key, values, frozenset()), shapes, call, leaves)
+                    self._numbers_of(signature).by_value = True
+                    entry = self._entry(signature)
+            return self._find(entry, signature, call, leaves)
+
+    def distrust(self, signature: Signature, trace: Trace) -> bool:
+        """The run differs from ``trace``: another one answers this call from now on. Returns False if there is none."""
+        with self._lock:
+            entry = self._entry(signature)
+            if entry.free:
+                self._numbers_of(signature).by_value = True
+                return True
+            if not trace.symbolic or signature.shapes in entry.mismatched:
+                return False
+            if len(entry.mismatched) >= _MAX_SHAPES:
+                entry.symbolic_obstacle = "its symbolic traces differ from what it does"
+            entry.mismatched.add(signature.shapes)
+            entry.bound.pop(signature.shapes, None)
+            return True
 
     def clear(self) -> None:
         """Forget every trace."""
@@ -109,47 +119,51 @@ class TraceCache:
             self._entries.clear()
             self._numbers.clear()
 
-    def _entry(self, key: Hashable, values: tuple[int, ...], free: frozenset[int]) -> _Entry:
-        fixed = tuple(None if i in free else value for i, value in enumerate(values))
-        return _remembered(self._entries, (key, fixed), lambda: _Entry(free))
+    def _numbers_of(self, signature: Signature) -> _Numbers:
+        return _remembered(self._numbers, signature.key, lambda: _Numbers(signature.values))
+
+    def _entry(self, signature: Signature) -> _Entry:
+        free = self._numbers_of(signature).free(signature.values)
+        fixed = tuple(None if i in free else value for i, value in enumerate(signature.values))
+        return _remembered(self._entries, (signature.key, fixed), lambda: _Entry(free))
 
     def _find(
-        self, entry: _Entry, shapes: Hashable, call: LayerCall, leaves: Sequence[torch.Tensor]
+        self, entry: _Entry, signature: Signature, call: LayerCall, leaves: Sequence[torch.Tensor]
     ) -> tuple[Trace, dict[str, int]]:
         if entry.obstacle:
             raise UntraceableError(entry.obstacle)
-        found = entry.bound.get(shapes)
+        found = entry.bound.get(signature.shapes)
         if found is None:
-            found = self._symbolic(entry, call, leaves) or self._per_shape(entry, shapes, call)
+            found = self._symbolic(entry, signature, call, leaves) or self._per_shape(entry, signature.shapes, call)
             if len(entry.bound) >= _MAX_BOUND:
                 entry.bound.clear()
-            entry.bound[shapes] = found
+            entry.bound[signature.shapes] = found
         return found
 
     def _symbolic(
-        self, entry: _Entry, call: LayerCall, leaves: Sequence[torch.Tensor]
+        self, entry: _Entry, signature: Signature, call: LayerCall, leaves: Sequence[torch.Tensor]
     ) -> tuple[Trace, dict[str, int]] | None:
+        if signature.shapes in entry.mismatched:
+            return None
         for trace in entry.symbolic:
-            sizes = trace.guards.bind(leaves)
+            sizes = trace.guards.bind(leaves, signature.values)
             if sizes is not None:
                 return trace, sizes
         if entry.symbolic_obstacle or len(entry.symbolic) >= _MAX_SYMBOLIC:
             return None
         try:
-            trace = trace_call(call)
-            if entry.free and not trace.same_as(trace_call(call, free=entry.free)):
-                raise UntraceableError("it depends on an int among its arguments")
+            trace = _symbolic_trace(call, entry.free)
         except UntraceableError as error:
             entry.symbolic_obstacle = error.reason
             return None
         entry.symbolic.append(trace)
-        sizes = trace.guards.bind(leaves)
+        sizes = trace.guards.bind(leaves, signature.values)
         assert sizes is not None
         return trace, sizes
 
     def _per_shape(self, entry: _Entry, shapes: Hashable, call: LayerCall) -> tuple[Trace, dict[str, int]]:
         if entry.free:
-            raise UntraceableError("only a symbolic trace can show that an int is not read")
+            raise UntraceableError("only a symbolic trace holds for several ints")
         trace = entry.per_shape.get(shapes)
         if trace is None:
             if len(entry.per_shape) >= _MAX_SHAPES:
@@ -162,6 +176,25 @@ class TraceCache:
                 raise
             entry.per_shape[shapes] = trace
         return trace, {}
+
+
+def _symbolic_trace(call: LayerCall, free: frozenset[int]) -> Trace:
+    """The trace that fixes the fewest sizes: composite ops as the run takes them apart, or else as Python does."""
+    attempts: list[Trace] = []
+    obstacle: UntraceableError | None = None
+    for in_python in (False, True):
+        try:
+            trace = trace_call(call, free=free, in_python=in_python)
+        except UntraceableError as error:
+            obstacle = obstacle or error
+            continue
+        if not trace.guards.fixed:
+            return trace
+        attempts.append(trace)
+    if not attempts:
+        assert obstacle is not None
+        raise obstacle
+    return min(attempts, key=lambda trace: trace.guards.fixed)
 
 
 def _remembered(table: OrderedDict[Hashable, _T], key: Hashable, make: Callable[[], _T]) -> _T:

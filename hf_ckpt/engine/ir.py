@@ -6,11 +6,9 @@ autograd saved, known by its position.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .bits import same_bits
 from .symbols import evaluate
 
 if TYPE_CHECKING:
@@ -152,13 +150,6 @@ class Trace:
     def nbytes(self, buffer: int, values: Mapping[str, int]) -> int:
         """Bytes of a buffer at these symbol values."""
         return evaluate(self.buffers[buffer].nbytes, values)
-
-    def same_as(self, other: Trace) -> bool:
-        """Whether both record the same: ops with all their arguments, saved tensors, guards and constants."""
-        recorded = operator.attrgetter("class_name", "symbolic", "slots", "guards", "values", "buffers", "ops", "packs")
-        if recorded(self) != recorded(other) or len(self.constants) != len(other.constants):
-            return False
-        return all(map(same_bits, self.constants, other.constants))
 
     def maker_of(self, position: int) -> str:
         """The op that made the pack at ``position``, and where, for a message."""

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from .cache import Numbers
-    from .recipe import Recipe
+    from .binding import Binding
+    from .cache import Signature
+    from .recipe import Recipe, View
     from .slots import Slot
 
 #: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer), an Offload and a
@@ -42,16 +43,17 @@ class TakeRandomState:
 class ParameterView:
     """A saved view of a parameter: made from whatever stands behind the parameter's attribute when it is needed."""
 
-    __slots__ = ("slot", "view")
+    __slots__ = ("slot", "symbols", "view")
 
-    def __init__(self, slot: Slot, view: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
+    def __init__(self, slot: Slot, view: View | None, symbols: tuple[int, ...]) -> None:
         self.slot = slot
         self.view = view
+        self.symbols = symbols
 
     def __call__(self) -> torch.Tensor:
         """The view, made now."""
         parameter = self.slot.fetch()
-        return parameter if self.view is None else self.view(parameter)
+        return parameter if self.view is None else self.view(parameter, self.symbols)
 
 
 class Prepared:
@@ -60,29 +62,29 @@ class Prepared:
     ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``actions`` say what the
     pack hook does at each position, ``verified`` whether this layer's rebuild was seen to be equal; ``replayed`` is
     called after every rebuild. ``at_entry`` are the runs of draws that start from the random state at the layer's
-    beginning, ``generators`` the devices that draw at all. ``values`` are the ints among the arguments, ``numbers``
-    what the trace cache knows of them.
+    beginning, ``generators`` the devices that draw at all.
     """
 
     __slots__ = (
-        "actions", "at_entry", "count", "device_type", "generators", "layer", "numbers", "parameters", "recipe",
-        "referred", "replayed", "shapes", "sizes", "symbols", "values", "verified",
+        "actions", "at_entry", "binding", "count", "device_type", "generators", "layer", "parameters", "recipe",
+        "referred", "replayed", "shapes", "signature", "sizes", "symbols", "verified",
     )  # fmt: skip
 
     def __init__(
         self,
         layer: str,
         recipe: Recipe,
-        slots: Sequence[Slot],
+        binding: Binding,
         sizes: dict[str, int],
         device_type: str,
         replayed: Callable[[], None],
-        values: tuple[int, ...],
-        numbers: Numbers,
+        signature: Signature,
     ) -> None:
         trace = recipe.trace
         self.layer = layer
+        slots = binding.slots
         self.recipe = recipe
+        self.binding = binding
         self.sizes = sizes
         self.symbols = tuple(sizes[binding.symbol] for binding in trace.guards.bindings)
         self.parameters = [slots[index] for index in recipe.parameters]
@@ -96,8 +98,7 @@ class Prepared:
         self.count = len(trace.packs)
         self.device_type = device_type
         self.replayed = replayed
-        self.values = values
-        self.numbers = numbers
+        self.signature = signature
         self.verified = False
 
     def nbytes(self, buffers: frozenset[int]) -> int:
@@ -116,7 +117,7 @@ class Prepared:
         match self.recipe.actions[position]:
             case Action.PARAMETER:
                 slot, view = self.recipe.views[position]
-                return ParameterView(slots[slot], view)
+                return ParameterView(slots[slot], view, self.symbols)
             case Action.REBUILD:
                 return self.shapes[position]
             case Action.SOURCE:

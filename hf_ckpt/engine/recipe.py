@@ -17,12 +17,16 @@ from .verbs.redraw import draw_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     from ..policy.decision import Role
     from .codegen import Rebuild
     from .ir import Trace
     from .plans import Plan, Selection
     from .verbs.redraw import DrawRun
+
+    #: Makes a saved view of a parameter from the parameter and the values of the symbols.
+    View: TypeAlias = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
 
 _MAX_SHAPES = 1024
 _MAX_RECIPES = 256
@@ -45,7 +49,8 @@ class Recipe:
 
     ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
     of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``kept`` are the
-    buffers held after forward. ``runs`` are the draws that the rebuild repeats.
+    buffers held after forward. ``runs`` are the draws that the rebuild repeats. ``proven`` are the ints among the
+    arguments with which some layer's rebuild was equal.
     """
 
     trace: Trace
@@ -54,11 +59,12 @@ class Recipe:
     rebuilt: tuple[int, ...]
     inputs: tuple[int, ...]
     parameters: tuple[int, ...]
-    views: Mapping[int, tuple[int, Callable[[torch.Tensor], torch.Tensor] | None]]
+    views: Mapping[int, tuple[int, View | None]]
     kept: frozenset[int]
     dropped: frozenset[int]
     offloaded: frozenset[int]
     runs: tuple[DrawRun, ...]
+    proven: set[tuple[int, ...]] = field(default_factory=set)
     _shapes: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
 
     def shapes_at(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
@@ -115,7 +121,7 @@ def make_recipe(trace: Trace, selection: Selection) -> Recipe:
     )
 
 
-def _view(trace: Trace, position: int) -> tuple[int, Callable[[torch.Tensor], torch.Tensor] | None]:
+def _view(trace: Trace, position: int) -> tuple[int, View | None]:
     pack = trace.packs[position]
     buffer = trace.buffers[pack.buffer]
     slot = buffer.origin.index
@@ -125,9 +131,9 @@ def _view(trace: Trace, position: int) -> tuple[int, Callable[[torch.Tensor], to
     if producer is not None and trace.ops[producer].target is torch.ops.aten.t.default:
         (read,) = trace.ops[producer].args
         if read.value == buffer.base:
-            return slot, torch.Tensor.t
+            return slot, lambda parameter, symbols: parameter.t()
     rebuild = Writer(trace, slice_for(trace, (position,), frozenset()), {}).compile()
-    return slot, lambda parameter: rebuild((parameter,), (), (), (), (), ())[0]
+    return slot, lambda parameter, symbols: rebuild((parameter,), (), (), (), symbols, ())[0]
 
 
 def _action(trace: Trace, position: int, selection: Selection, sources: set[int]) -> Action:

@@ -32,17 +32,19 @@ _ENVIRONMENT = {"math": math, "torch": torch, "FloorDiv": FloorDiv, "Mod": Mod}
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a symbol's value is read: a size (or stride) of an input of the layer."""
+    """Where a symbol's value is read: a size (or stride) of an input of the layer, or an int among its arguments."""
 
     symbol: str
-    leaf: int
-    dim: int
-    stride: bool
+    kind: str  # "size", "stride" or "number"
+    index: int  # of the input, or of the int
+    dim: int = 0
 
-    def read(self, leaves: Sequence[torch.Tensor]) -> int:
-        """The symbol's value for these inputs."""
-        leaf = leaves[self.leaf]
-        return leaf.stride(self.dim) if self.stride else leaf.shape[self.dim]
+    def read(self, leaves: Sequence[torch.Tensor], numbers: Sequence[int]) -> int:
+        """The symbol's value for these arguments."""
+        if self.kind == "number":
+            return numbers[self.index]
+        leaf = leaves[self.index]
+        return leaf.stride(self.dim) if self.kind == "stride" else leaf.shape[self.dim]
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,15 @@ class Guards:
 
     bindings: tuple[Binding, ...]
     condition: str
+    #: How many sizes of the inputs the trace fixes to the value that they had.
+    fixed: int
     layouts: tuple[tuple[Size, ...], ...]  # per input: its shape, then its strides
 
-    def bind(self, leaves: Sequence[torch.Tensor]) -> dict[str, int] | None:
-        """The value of each symbol, or None when these inputs need another trace."""
+    def bind(self, leaves: Sequence[torch.Tensor], numbers: Sequence[int]) -> dict[str, int] | None:
+        """The value of each symbol, or None when these inputs and ints need another trace."""
         if any(leaf.dim() * 2 != len(layout) for leaf, layout in zip(leaves, self.layouts, strict=True)):
             return None
-        values = {binding.symbol: binding.read(leaves) for binding in self.bindings}
+        values = {binding.symbol: binding.read(leaves, numbers) for binding in self.bindings}
         for leaf, layout in zip(leaves, self.layouts, strict=True):
             if (*leaf.shape, *leaf.stride()) != tuple(evaluate(size, values) for size in layout):
                 return None
@@ -121,10 +125,15 @@ class SymbolicInputs:
         return fake
 
     def number(self, value: int, position: int) -> Any:
-        """A symbol that stands for an int among the arguments: any use of it shows in the trace or its guards."""
+        """A symbol that stands for an int among the arguments."""
         env = self._mode.shape_env
         assert env is not None
-        return env.create_unspecified_symint_and_symbol(value, ConstantSource(f"number{position}"), DimDynamic.DYNAMIC)
+        number: Any = env.create_unspecified_symint_and_symbol(
+            value, ConstantSource(f"number{position}"), DimDynamic.DYNAMIC
+        )
+        name = str(number.node._expr)
+        self._bindings[name] = Binding(name, "number", position)
+        return number
 
     def _symbolic(self, env: ShapeEnv, leaf: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         dynamic = [DimDynamic.DYNAMIC] * leaf.dim()
@@ -135,22 +144,23 @@ class SymbolicInputs:
             ConstantSource(f"input{len(self._layouts)}"),
             symbolic_context=StatelessSymbolicContext(dynamic_sizes=dynamic),
         )
-        for is_stride, sizes in ((False, shape), (True, stride)):
+        for kind, sizes in (("size", shape), ("stride", stride)):
             for dim, size in enumerate(sizes):
                 if isinstance(size, torch.SymInt) and isinstance(size.node._expr, sympy.Symbol):
                     name = str(size.node._expr)
-                    self._bindings.setdefault(name, Binding(name, len(self._layouts), dim, is_stride))
+                    self._bindings.setdefault(name, Binding(name, kind, len(self._layouts), dim))
         return tuple(shape), tuple(stride)
 
-    def guards(self, leaves: Sequence[torch.Tensor]) -> Guards:
+    def guards(self, leaves: Sequence[torch.Tensor], numbers: Sequence[int]) -> Guards:
         """The guards of the finished trace, checked against the inputs it was made from."""
         env = self._mode.shape_env
         conditions = [] if env is None else [PythonPrinter().doprint(guard.expr) for guard in env.guards]
-        conditions += [f"{name} >= 2" for name, binding in self._bindings.items() if not binding.stride]
+        conditions += [f"{name} >= 2" for name, binding in self._bindings.items() if binding.kind == "size"]
         condition = " and ".join(f"({c})" for c in conditions) or "True"
-        guards = Guards(tuple(self._bindings.values()), condition, tuple(self._layouts))
+        fixed = 0 if env is None else sum(isinstance(e, sympy.Integer) for e in env.replacements.values())
+        guards = Guards(tuple(self._bindings.values()), condition, fixed, tuple(self._layouts))
         try:
-            holds = guards.bind(leaves) is not None
+            holds = guards.bind(leaves, numbers) is not None
         except NameError as error:
             raise UntraceableError(f"a guard on its shapes cannot be checked ({error})") from error
         if not holds:

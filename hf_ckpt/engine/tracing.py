@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+import torch._functorch.config
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -14,15 +16,17 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from .calls import flatten, numbers_in, unflatten, with_numbers
+from .composites import python_composites
 from .ir import Trace
 from .recorder import Recorder
 from .slots import slots_of
 from .stand_in import stand_in_of
 from .symbols import SymbolicInputs
-from .untraceable import UntraceableError
+from .untraceable import UntraceableError, in_words
 
 if TYPE_CHECKING:
     from .calls import LayerCall
+    from .symbols import Guards
 
 _DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
@@ -33,20 +37,20 @@ def trace_call(
     symbolic: bool = True,
     device: torch.device | None = None,
     free: frozenset[int] = frozenset(),
+    in_python: bool = False,
 ) -> Trace:
     """Trace one call of a layer. Only the metadata of parameters and arguments is read, so meta tensors will do.
 
     ``symbolic`` makes one trace for all batch sizes and lengths. ``device`` traces as if on that device.
-    ``free`` are positions among the ints in the arguments: they become symbols too, and a guard that needs the value of
-    one is an error.
+    ``free`` are positions among the ints in the arguments: they become symbols too. ``in_python`` takes composite ops
+    apart in Python, which leaves more sizes open.
     Raises UntraceableError, with the reason, when the trace could not be faithful.
     """
     if device is not None and device.type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         # Fake tensors on a device that torch was built without end the process, not the call.
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
-        recorder, inputs, leaves, slots = _record(call, symbolic, device, free)
-        guards = inputs.guards(leaves)
+        recorder, guards, slots = _record(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
     except _DATA_DEPENDENT as error:
@@ -55,8 +59,7 @@ def trace_call(
         raise UntraceableError(f"{_op_of(error)} cannot run on fake tensors") from error
     except Exception as error:
         # Whatever a kernel or a layer raises on fake tensors, the layer itself is fine.
-        first = (str(error).strip() or "no message").splitlines()[0]
-        raise UntraceableError(f"it could not be traced ({type(error).__name__}: {first[:200]})") from error
+        raise UntraceableError(f"it could not be traced ({in_words(error)})") from error
     return Trace(
         class_name=type(call.layer).__name__,
         symbolic=symbolic,
@@ -71,8 +74,8 @@ def trace_call(
 
 
 def _record(
-    call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int]
-) -> tuple[Recorder, SymbolicInputs, list[torch.Tensor], tuple[str, ...]]:
+    call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int], in_python: bool
+) -> tuple[Recorder, Guards, tuple[str, ...]]:
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
     slots = slots_of(call.layer)
@@ -86,12 +89,16 @@ def _record(
     recorder = Recorder(fakes, parameters, tuple(slot.path for slot in slots))
     for name, module in scopes:
         recorder.scope(name, module)
-    numbers = [inputs.number(n, i) if i in free else n for i, n in enumerate(numbers_in(structure))]
+    values = tuple(numbers_in(structure))
+    numbers = [inputs.number(n, i) if i in free else n for i, n in enumerate(values)]
     args, kwargs = unflatten(with_numbers(structure, iter(numbers)), fakes)
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
     try:
         with (
+            python_composites() if in_python else nullcontext(),
+            # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
+            torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),
             mode,
             recorder,
             torch.enable_grad(),
@@ -101,7 +108,7 @@ def _record(
     finally:
         torch.set_autocast_cache_enabled(cached)
     recorder.check()
-    return recorder, inputs, leaves, tuple(slot.path for slot in slots)
+    return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
 
 
 def _shape_env() -> ShapeEnv:

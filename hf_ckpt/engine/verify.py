@@ -9,6 +9,7 @@ import torch
 from .bits import same_bits
 from .frame import Frame
 from .prepared import SOURCE, Offload, ParameterView, TakeRandomState
+from .untraceable import in_words
 from .verbs.redraw import can_redraw, random_state, random_state_kept
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class CheckedFrame(Frame):
     """Holds every saved tensor during forward, rebuilds at its end, compares bitwise, and only then drops.
 
-    Costs one layer's saved tensors for the length of one forward. ``problem`` is "" when all are equal; otherwise
-    everything stays held, so that the gradients of this call are right anyway.
+    Costs one layer's saved tensors for the length of one forward. ``problem`` is "" when all are equal, and
+    ``is_undecided`` when there was no memory to compare; else everything stays held, so that the gradients of this call
+    are right anyway.
     """
 
-    __slots__ = ("_devices", "originals", "position", "problem", "travelling")
+    __slots__ = ("_devices", "is_undecided", "originals", "position", "problem", "travelling")
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(prepared, leaves)
@@ -34,6 +36,7 @@ class CheckedFrame(Frame):
         self.travelling: list[tuple[int, Away]] = []
         self.position = 0
         self.problem = ""
+        self.is_undecided = False
         drawing = (leaf.device for leaf in leaves if can_redraw(leaf.device))
         self._devices = tuple(dict.fromkeys((torch.device("cpu"), *drawing)))
 
@@ -45,7 +48,7 @@ class CheckedFrame(Frame):
             self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
         if not self.problem:
             self._compare()
-        if not self.problem:
+        if not self.problem and not self.is_undecided:
             for handle in self.dropped:
                 handle[0] = None
             for index, away in self.travelling:
@@ -89,7 +92,11 @@ class CheckedFrame(Frame):
         return away
 
     def _is_view(self, view: ParameterView, tensor: torch.Tensor) -> bool:
-        ours = view()
+        try:
+            ours = view()
+        except Exception as error:
+            self.problem = f"a saved view of {view.slot.path} cannot be made again ({in_words(error)})"
+            return False
         same = ours.data_ptr() == tensor.data_ptr() and ours.stride() == tensor.stride()
         if not same or ours.dtype != tensor.dtype:
             self.problem = f"saved tensor {self.position - 1} is not the traced view of {view.slot.path}"
@@ -103,9 +110,11 @@ class CheckedFrame(Frame):
         before = self._random_states()
         try:
             tensors = self.rebuilt()
+        except torch.OutOfMemoryError:  # says nothing about the trace
+            self.is_undecided = True
+            return ""
         except Exception as error:
-            first = (str(error).strip() or "no message").splitlines()[0]
-            return f"its rebuild failed ({type(error).__name__}: {first[:200]})"
+            return f"its rebuild failed ({in_words(error)})"
         if any(not torch.equal(a, b) for a, b in zip(before, self._random_states(), strict=True)):
             return "its rebuild draws random numbers"
         for position, ours, theirs in zip(self.prepared.recipe.rebuilt, tensors, self.originals, strict=True):

@@ -126,6 +126,25 @@ class LooksAtItsLength(PlainLayer):
         return hidden + self.down(torch.tanh(self.up(hidden))) * int(hidden.shape[1])
 
 
+class CutsAParameter(PlainLayer):
+    """As GPT-Neo cuts its causal mask, a buffer, to the length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.linspace(-1, 1, 64 * 16).view(64, 16))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden + super().forward(hidden) * self.gate[: hidden.shape[1]]
+
+
+class LooksForSymbols(PlainLayer):
+    """Computes something else where its sizes are symbols, as a kernel chosen by a symbolic size does."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        activation = torch.tanh if type(hidden.shape[1]) is int else torch.sigmoid
+        return hidden + self.down(activation(self.up(hidden)))
+
+
 class DropsOutFused(PlainLayer):
     """As CUDA does it: one op draws the mask and applies it."""
 

@@ -52,6 +52,70 @@ def test_traceable_layers_are_traced(kind: type[PlainLayer]) -> None:
     assert engines[0].report().kept_bytes == 0
 
 
+def test_a_view_of_a_parameter_cut_to_the_length_is_traced() -> None:
+    stack, reference = Stack(stacks.CutsAParameter), Stack(stacks.CutsAParameter)
+    engines = stack.checkpoint()
+    for length in (5, 7, 5):
+        assert equal(gradients(stack, length), gradients(reference, length))
+    assert engines[0].report().mode is Mode.SYMBOLIC
+
+
+def test_an_error_while_a_trace_is_prepared_is_whole_layer_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hf_ckpt.engine import clear_traces, lookup
+
+    def breaks(*_: object, **__: object) -> None:
+        raise IndexError("broken on purpose")
+
+    expected = gradients(Stack())
+    for what, reason in (("recipe_for", "could not be used"), ("describe", "could not be looked up")):
+        clear_traces()
+        stack = Stack()
+        engines = stack.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(lookup, what, breaks)
+            for _ in range(2):
+                assert equal(gradients(stack), expected)
+        assert engines[0].report().mode is Mode.WHOLE
+        assert reason in engines[0].report().reason
+        assert "IndexError: broken on purpose" in engines[0].report().reason
+
+
+def test_no_memory_for_the_comparison_says_nothing_about_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hf_ckpt.engine import clear_traces, verify
+
+    clear_traces()
+    failures = iter(range(6))
+    rebuilt = verify.CheckedFrame.rebuilt
+
+    def runs_out(self: verify.CheckedFrame) -> list[torch.Tensor]:
+        if next(failures, None) is not None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return rebuilt(self)
+
+    monkeypatch.setattr(verify.CheckedFrame, "rebuilt", runs_out)
+    expected = gradients(Stack())
+    stack = Stack()
+    engines = stack.checkpoint()
+    for _ in range(5):
+        assert equal(gradients(stack), expected)
+    assert [engine.report().mode for engine in engines] == [Mode.SYMBOLIC] * 2
+    assert [engine.report().traces for engine in engines] == [1, 1]
+    assert engines[0].report().replays
+
+
+def test_a_symbolic_trace_that_differs_is_answered_by_one_for_these_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hf_ckpt.engine import clear_traces
+
+    clear_traces()
+    stack, reference = Stack(stacks.LooksForSymbols), Stack(stacks.LooksForSymbols)
+    engines = stack.checkpoint()
+    for _ in range(4):
+        assert equal(gradients(stack), gradients(reference))
+    assert [engine.report().mode for engine in engines] == [Mode.PER_SHAPE] * 2
+    assert engines[0].report().replays
+    clear_traces()
+
+
 def test_a_layer_that_writes_its_input_is_one_clear_error() -> None:
     stack = Stack(stacks.WritesItsInput)
     engines = stack.checkpoint()
@@ -64,7 +128,7 @@ def test_hidden_state_is_caught_by_the_first_comparison() -> None:
     stack = Stack(stacks.DependsOnTheWorld, count=1)
     (engine,) = stack.checkpoint()
     x = hidden_states()
-    for _ in range(2):  # a shared trace, then one of its own
+    for _ in range(3):  # a shared trace, one for these shapes, one of its own
         stack(x).sum().backward()
         assert torch.isfinite(x.grad).all()
     assert "tanh" not in engine.report().reason
