@@ -15,7 +15,7 @@ import torch
 
 from .fast_ops import ROW_MAJOR, kernel_for
 from .ir import Ref, SizeRef
-from .randomness import apply_dropout
+from .split_ops import SECOND_HALVES
 from .symbols import source_of
 from .verbs.redraw import draw_runs, set_random_state
 
@@ -52,7 +52,7 @@ class Writer:
         storages = [buffer.storage for buffer in trace.buffers]
         self._rewritten = {storage for storage in storages if storages.count(storage) > 1}
         self._runs = {run.first: (k, run.device) for k, run in enumerate(draw_runs(trace, set(piece.ops)))}
-        self._applied: set[int] = set()
+        self._halves: set[int] = set()
         self._read: set[str] = set()  # variables that the op being written reads
         self.namespace: dict[str, Any] = {
             "as_strided": torch.as_strided,
@@ -65,7 +65,7 @@ class Writer:
     def compile(self) -> Rebuild:
         """The function."""
         for index in self._piece.ops:
-            if index not in self._applied:
+            if index not in self._halves:
                 self._write_op(index)
         results = [self._variable(ref) for ref in self._piece.targets]
         source = self._source(results)
@@ -93,7 +93,7 @@ class Writer:
         return "\n".join(lines)
 
     def _write_op(self, index: int) -> None:
-        op = self._with_application(self._trace.ops[index])
+        op = self._whole(self._trace.ops[index])
         if index in self._runs:
             number, device = self._runs[index]
             self._lines.append(("", f"set_random_state({self._constant(device, 'device')}, R[{number}])"))
@@ -123,15 +123,15 @@ class Writer:
             self._uses.update({name: line for name in names if name.startswith("unused")})
             self._lines.append((", ".join(names) + ",", call))
 
-    def _with_application(self, op: TracedOp) -> TracedOp:
-        """A fused dropout whose mask is drawn again applies it too, in one kernel, where the slice needs both."""
-        if op.draw is None or op.index + 1 not in self._piece.ops:
+    def _whole(self, op: TracedOp) -> TracedOp:
+        """An op that was recorded in two halves runs as one kernel where the slice needs both."""
+        if op.index + 1 not in self._piece.ops:
             return op
-        following = self._trace.ops[op.index + 1]
-        if following.target is not apply_dropout:
+        second = self._trace.ops[op.index + 1]
+        if second.target not in SECOND_HALVES:
             return op
-        self._applied.add(following.index)
-        return replace(op, outputs=(*following.outputs, op.outputs[1]))
+        self._halves.add(second.index)
+        return replace(op, outputs=(*second.outputs, op.outputs[1]))
 
     def _is_pure(self, op: TracedOp) -> bool:
         """Whether the op, written again with the same arguments, would make the same tensor again."""

@@ -1,19 +1,10 @@
-"""Which ops draw random numbers, and what a fused dropout does with its mask."""
+"""Which ops draw random numbers."""
 
 from __future__ import annotations
 
-import struct
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-from .ir import Ref
-
-if TYPE_CHECKING:
-    from .ir import TracedOp
-
-_aten = torch.ops.aten
 
 
 def draws_random_numbers(func: torch._ops.OpOverload, templates: tuple[Any, dict[str, Any]]) -> bool:
@@ -33,37 +24,3 @@ def _argument(func: torch._ops.OpOverload, templates: tuple[Any, dict[str, Any]]
             default = argument.default_value if argument.has_default_value() else None
             return kwargs.get(name, args[position] if position < len(args) else default)
     return None
-
-
-def apply_dropout(x: torch.Tensor, mask: torch.Tensor, p: float) -> torch.Tensor:
-    """What ``aten.native_dropout`` does with its mask, to the last bit."""
-    kept = 1.0 - p
-    if x.device.type != "cpu" and x.dtype is not torch.float64:
-        kept = in_single_precision(kept)
-    return x.mul(mask).mul_(1.0 / kept if kept else 0.0)
-
-
-def in_single_precision(number: float) -> float:
-    """``number`` rounded to float32.
-
-    CUDA's ``fused_dropout_kernel`` (ATen/native/cuda/Dropout.cu) scales by ``1 / (1 - p)`` in ``acc_type``, float32 for
-    all but float64; the CPU's ``native_dropout`` in double. Multiplying rounds our quotient of a rounded divisor to
-    float32, which is the float32 quotient: double has more than twice its digits.
-    """
-    (rounded,) = struct.unpack("f", struct.pack("f", number))
-    return float(rounded)
-
-
-def split_dropout(op: TracedOp) -> tuple[TracedOp, ...]:
-    """Split a fused dropout into the draw of its mask and the application; other ops pass through."""
-    if op.target is not _aten.native_dropout.default or op.draw is None:
-        return (op,)
-    out, mask = op.outputs
-    made_out, made_mask = op.writes
-    draw = replace(op, outputs=(None, mask), writes=(made_mask,))
-    assert mask is not None
-    apply = replace(
-        op, index=op.index + 1, target=apply_dropout, args=(op.args[0], Ref(mask, made_mask), op.args[1]), kwargs={},
-        outputs=(out,), single=True, reads=(*op.reads, made_mask), writes=(made_out,), draw=None,
-    )  # fmt: skip
-    return draw, apply

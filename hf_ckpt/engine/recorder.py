@@ -13,7 +13,8 @@ from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
 from .nested import instances_in
-from .randomness import draws_random_numbers, split_dropout, uses_own_generator
+from .randomness import draws_random_numbers, uses_own_generator
+from .split_ops import split
 from .symbols import plain_size
 from .untraceable import UntraceableError
 from .verbs.redraw import ENTRY, can_redraw
@@ -144,10 +145,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             index, func, templates[0], templates[1], outputs, single, reads, writes + made, self._modules[-1],
             is_view, obstacle, flops, draw,
         )  # fmt: skip
-        split = split_dropout(op)
-        self.ops.append(split[0])
-        if len(split) == 2:
-            self._give_to_second(split)
+        first, *second = split(op, self.values)
+        self.ops.append(first)
+        if second:
+            self._give_to_second(second[0])
 
     def _draw(self, op: int, device: torch.device) -> Draw:
         previous, packs_then = self._last_draw.get(device, (None, 0))
@@ -156,9 +157,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return Draw(device, None, ENTRY)
         return Draw(device, previous, len(self.packs) - 1 if len(self.packs) > packs_then else None)
 
-    def _give_to_second(self, split: tuple[TracedOp, ...]) -> None:
-        """A fused dropout is two ops: the draw makes the mask, which is kept; applying it may run again."""
-        apply = split[1]
+    def _give_to_second(self, apply: TracedOp) -> None:
+        """The second half of a split op makes what the whole op was noted to make."""
         self.ops.append(apply)
         (value,) = (v for v in apply.outputs if v is not None)
         (buffer,) = apply.writes

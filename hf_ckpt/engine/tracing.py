@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from .calls import flatten, numbers_in, unflatten, with_numbers
+from .choices import with_single_choices
 from .composites import python_composites
 from .ir import Trace
 from .recorder import Recorder
@@ -66,7 +67,7 @@ def trace_call(
         guards=guards,
         values=tuple(recorder.values),
         buffers=tuple(recorder.buffers),
-        ops=tuple(recorder.ops),
+        ops=tuple(with_single_choices(recorder.ops, recorder.values)),
         packs=tuple(recorder.packs),
         constants=tuple(recorder.constants),
         slots=slots,

@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, BertConfig
 
 import hf_ckpt
 from hf_ckpt.engine import Mode, plan_of
-from hf_ckpt.engine.randomness import in_single_precision
+from hf_ckpt.engine.split_ops import in_single_precision
 from hf_ckpt.ledger import Source
 from hf_ckpt.measuring.peak import LiveStorages
 from hf_ckpt.policy.decision import Decision, RecomputeExcept, RecomputeLayer, RecomputeSublayers, Role, SaveableOps
@@ -225,7 +225,7 @@ def test_the_scale_of_a_fused_dropout_on_cuda_is_rounded_as_the_kernel_does() ->
 @pytest.mark.parametrize("probability", [0.05, 0.1, 0.15])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_cuda_draws_the_same_masks_again(probability: float, dtype: torch.dtype) -> None:
-    from hf_ckpt.engine.randomness import apply_dropout
+    from hf_ckpt.engine.split_ops import apply_dropout
 
     x = torch.randn(64, 256, device="cuda", dtype=dtype)
     out, mask = torch.native_dropout(x, probability, True)
