@@ -10,7 +10,8 @@ from ..configs import is_config, is_launch, is_settings
 from ..prefilter.file_gate import gate, names_us
 from ..sources.error import SourceError
 from ..sources.source import Source, read_source
-from .result import Checked, FileResult, InternalError
+from .deep import with_any_depth
+from .result import Checked, FileResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -57,9 +58,11 @@ def check_loaded(
     A failure of the analysis is in the result.
     """
     try:
-        found = _analyse(source, job, modules, reported)
-    except InternalError as error:
-        return Checked(FileResult(source.filename, failure=str(error)), source)
+        found = with_any_depth(lambda: _analyse(source, job, modules, reported))
+    except Exception as error:  # a fault of ours in one file must not stop the others
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        failure = f"{source.filename}: not checked, internal error of ckpt-lint ({detail}); please report it"
+        return Checked(FileResult(source.filename, failure=failure), source)
     here = tuple(finding for finding in found if finding.filename == source.filename)
     others = (finding for finding in found if finding.filename != source.filename)
     elsewhere = tuple(finding for finding in others if _is_shown(finding, job.settings))
@@ -131,36 +134,30 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
     def is_reported(imported: str) -> bool:
         return os.path.abspath(imported) in reported
 
-    try:
-        settings = job.settings
-        versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
-        # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
-        select = None if settings.select is None else _enabled(source.filename, settings).__contains__
-        if job.runs or is_config(source.filename):
-            from ..configs.check import check_in_runs
+    settings = job.settings
+    versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
+    # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
+    select = None if settings.select is None else _enabled(source.filename, settings).__contains__
+    if job.runs or is_config(source.filename):
+        from ..configs.check import check_in_runs
 
-            return check_in_runs(source, job.runs, select, dict(settings.versions), is_reported)
-        if is_launch(source.filename):
-            return []  # by itself, as an editor gives it, it names files that nobody read
-        check_it = partial(
-            check_source,
-            filename=source.filename,
-            select=select,
-            versions=versions,
-            find_module=find_module,
-            reported=is_reported,
-            notes=True,
-        )
-        if source.markdown is None:
-            return check_it(source.text)
-        from ..sources.markdown import check_blocks
+        return check_in_runs(source, job.runs, select, dict(settings.versions), is_reported)
+    if is_launch(source.filename):
+        return []  # by itself, as an editor gives it, it names files that nobody read
+    check_it = partial(
+        check_source,
+        filename=source.filename,
+        select=select,
+        versions=versions,
+        find_module=find_module,
+        reported=is_reported,
+        notes=True,
+    )
+    if source.markdown is None:
+        return check_it(source.text)
+    from ..sources.markdown import check_blocks
 
-        return check_blocks(source.markdown, check_it)
-    except (Exception, RecursionError, MemoryError) as error:
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InternalError(
-            f"{source.filename}: not checked, internal error of ckpt-lint ({detail}); please report it"
-        ) from error
+    return check_blocks(source.markdown, check_it)
 
 
 def _bad_cells(source: Source) -> list[Finding]:

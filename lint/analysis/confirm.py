@@ -15,6 +15,7 @@ from ..fix.build import build
 from ..fix.places import Places
 from ..fix.tree import Tree
 from ..model.report import Remark
+from .deep import is_deep
 
 if TYPE_CHECKING:
     import ast
@@ -37,6 +38,10 @@ def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Findi
     return sorted(found.values(), key=lambda finding: (finding.filename, finding.span, finding.code))
 
 
+#: Lines; longer files are generated, and nobody edits them.
+_LONGEST = 20_000
+
+
 class _Trees:
     """The libcst trees of a program's files, each parsed when it is first needed; Places where libcst cannot."""
 
@@ -47,10 +52,7 @@ class _Trees:
     def of(self, filename: str | None) -> Tree | Places:
         if filename not in self._parsed:
             text = self.program.text if filename is None else self.program.texts[filename]
-            try:
-                self._parsed[filename] = Tree(text, filename)
-            except cst.ParserSyntaxError:
-                self._parsed[filename] = Places(text, filename)
+            self._parsed[filename] = _parsed(text, filename)
         return self._parsed[filename]
 
     def name(self, tree: Tree | Places) -> str:
@@ -66,6 +68,17 @@ class _Trees:
             return Note(self.name(tree), place, remark.text)
         line = getattr(remark.node, "lineno", 1)
         return Note(origin(remark.node) or self.program.filename, Span(line, 1, line, 1), remark.text)
+
+
+def _parsed(text: str, filename: str | None) -> Tree | Places:
+    # libcst takes a millisecond a line, and deep nesting overflows the stack of its parser, which ends the process.
+    if is_deep() or text.count("\n") > _LONGEST:
+        return Places(text, filename)
+    try:
+        return Tree(text, filename)
+    except (cst.ParserSyntaxError, RecursionError, KeyError):
+        # At the recursion limit libcst's positions end in a KeyError.
+        return Places(text, filename)
 
 
 def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree | Places, place: Span) -> Finding:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+import re
+from bisect import bisect_left
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from .annotations import annotated, narrowed
 from .classes import ancestors, decorator_names
@@ -112,8 +116,24 @@ def _is_entered_from_outside(program: Program, function: Function) -> bool:
     if isinstance(function.node, ast.Lambda) or function.place.function is not None:
         return False
     if function.owner is not None:
-        return name == "forward" or f".{name}(" not in program.text
-    return program.text.count(f"{name}(") < 2
+        return name == "forward" or name not in _called_names(program.text).methods
+    return _called_names(program.text).all[name] < 2
+
+
+class _CalledNames(NamedTuple):
+    """The names that stand before a `(` in a text."""
+
+    #: How often each does, behind `def` too.
+    all: Counter[str]
+    #: Those behind a dot.
+    methods: frozenset[str]
+
+
+@lru_cache(maxsize=4)
+def _called_names(text: str) -> _CalledNames:
+    """Found in one pass: a search for each function would take as many as there are functions."""
+    found = re.findall(r"(\.?)\b(\w+)\(", text)
+    return _CalledNames(Counter(name for _, name in found), frozenset(name for dot, name in found if dot))
 
 
 def _is_part_of_the_run(program: Program, function: Function) -> bool:
@@ -225,7 +245,9 @@ def _may_yield(program: Program, node: ast.FunctionDef) -> bool:
     if filename not in program.yields:
         text = program.text if filename is None else program.texts.get(filename, "")
         program.yields[filename] = _lines_with("yield", text)
-    return any(node.lineno <= line <= (node.end_lineno or line) for line in program.yields[filename])
+    lines = program.yields[filename]
+    index = bisect_left(lines, node.lineno)
+    return index < len(lines) and lines[index] <= (node.end_lineno or lines[index])
 
 
 def _lines_with(word: str, text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -58,11 +59,12 @@ class Tree:
         self._ranges: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)
         self._by_start: dict[tuple[int, int], list[cst.CSTNode]] = {}
         #: The lines on which statements start.
-        self._statements: set[int] = set()
+        self._statements: list[int] = []
         for node, place in self._ranges.items():
             self._by_start.setdefault((place.start.line, place.start.column), []).append(node)
             if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-                self._statements.add(place.start.line)
+                self._statements.append(place.start.line)
+        self._statements.sort()
 
     def find(self, node: ast.AST) -> cst.CSTNode | None:
         """The node that stands where ``node`` stood and says the same; None when there is none."""
@@ -118,7 +120,7 @@ class Tree:
     def indent_at(self, node: cst.CSTNode) -> str:
         """The indentation of the block whose statement ``node`` is or belongs to."""
         start = self._ranges[node].start
-        line = max(first for first in self._statements if first <= start.line)
+        line = self._statements[bisect_right(self._statements, start.line) - 1]
         text = self.lines[line - 1]
         return text[: len(text) - len(text.lstrip(" \t\f"))]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from bisect import bisect_left
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..facts.values import Class
 from .events import (
@@ -38,6 +39,8 @@ class Run:
     """The events of a program and what holds for all of it."""
 
     __slots__ = (
+        "_by_function",
+        "_by_kind",
         "_by_method",
         "_by_name",
         "_enabling",
@@ -57,14 +60,21 @@ class Run:
         self._by_name: dict[str, list[Call]] | None = None
         self._places: dict[ast.AST, list[Place]] | None = None
         self._enabling: frozenset[ast.AST] | None = None
+        self._by_kind: dict[type[Event], list[Event]] = {}
+        self._by_function: dict[tuple[int, int], list[Call]] | None = None
         self.events: list[Event] = [event for call in program.calls for event in events_of(call)]
         self._reached: list[Event] | None = None
 
     def of(self, kind: type[E]) -> Iterator[E]:
         """The events of ``kind`` (or derived from it) that a run of the project comes to, in program order."""
+        if kind not in self._by_kind:
+            self._by_kind[kind] = [event for event in self._events_reached() if isinstance(event, kind)]
+        return iter(cast("list[E]", self._by_kind[kind]))
+
+    def _events_reached(self) -> list[Event]:
         if self._reached is None:
             self._reached = [event for event in self.events if self._is_reached(event)]
-        return (event for event in self._reached if isinstance(event, kind))
+        return self._reached
 
     def _is_reached(self, event: Event) -> bool:
         if is_for_other_versions(event.place, self.versions):
@@ -133,6 +143,29 @@ class Run:
         if self._by_method is None:
             self._by_method = _grouped((call.method, call) for call in self.program.calls if call.method)
         return _in_order(self._by_method, names)
+
+    def calls_beside(self, call: Call) -> Iterator[Call]:
+        """The other calls of the function that makes ``call``, in the same walk, the nearest first."""
+        if self._by_function is None:
+            self._by_function = {}
+            for other in self.program.calls:
+                self._by_function.setdefault(_home(other), []).append(other)
+        here = self._by_function.get(_home(call), [])
+        middle = bisect_left(here, call.order, key=lambda other: other.order)
+        return _outward(here, middle, call)
+
+
+def _home(call: Call) -> tuple[int, int]:
+    """The function that makes a call, and the walk through it."""
+    return id(call.place.function), call.place.walk
+
+
+def _outward(calls: list[Call], middle: int, start: Call) -> Iterator[Call]:
+    """``calls`` without ``start``, from the ``middle`` to both ends."""
+    for before, after in zip_longest(range(middle - 1, -1, -1), range(middle, len(calls))):
+        for index in (after, before):
+            if index is not None and calls[index] is not start:
+                yield calls[index]
 
 
 def _grouped(named: Iterable[tuple[str, Call]]) -> dict[str, list[Call]]:

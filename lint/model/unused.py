@@ -77,16 +77,28 @@ def _is_dead(name: str, statement: ast.stmt, body: ast.AST, parents: _Parents) -
     if isinstance(body, ast.Module) and not name.startswith("_"):
         return False  # Another module may import it.
     around = _up(statement, body, parents)
-    for node in all_nodes(body):
-        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+    for node in _mentions(body).get(name, ()):
+        if not isinstance(node, ast.Name):
+            return False  # `global`, `nonlocal`
+        holders = _up(node, body, parents)
+        nested = any(isinstance(holder, _FUNCTIONS) for holder in holders)
+        elsewhere = any(_binds(holder, name) for holder in holders if holder not in around)
+        if nested or not (elsewhere or _is_of_earlier_turn(node, statement, holders, around, name)):
             return False
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            holders = _up(node, body, parents)
-            nested = any(isinstance(holder, _FUNCTIONS) for holder in holders)
-            elsewhere = any(_binds(holder, name) for holder in holders if holder not in around)
-            if nested or not (elsewhere or _is_of_earlier_turn(node, statement, holders, around, name)):
-                return False
     return True
+
+
+@lru_cache(maxsize=256)
+def _mentions(body: ast.AST) -> dict[str, list[ast.AST]]:
+    """Where ``body`` reads each name, or declares it to be one of another scope."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in all_nodes(body):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            for name in node.names:
+                found.setdefault(name, []).append(node)
+    return found
 
 
 def _is_of_earlier_turn(

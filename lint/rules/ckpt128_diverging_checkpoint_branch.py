@@ -133,7 +133,7 @@ _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|de
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
     for event in run.of(Checkpoint):
-        for plain in run.program.calls:
+        for plain in run.calls_beside(event.call):
             if _is_other_branch(event, plain):
                 difference = _difference(event, plain)
                 if difference:
@@ -147,8 +147,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_other_branch(event: Checkpoint, plain: Call) -> bool:
-    here = event.place.function is plain.place.function and event.place.walk == plain.place.walk
-    return here and _called(plain.func, event) and event.place.excludes(plain.place)
+    return _called(plain.func, event) and event.place.excludes(plain.place)
 
 
 def _called(function: Value, event: Checkpoint) -> bool:

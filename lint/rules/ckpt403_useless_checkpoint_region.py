@@ -139,12 +139,14 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
         return False
     cls = class_of(event.function)
     is_model = is_hf_model(event.function) or (isinstance(cls, Class) and "torch.nn.Module" in set(bases(cls)))
-    others = [
+    if not is_model:
+        return False
+    others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
-    ]
+    )
     trains = {
         call.method
         for call in run.method_calls("backward", "step")
         if call.place.function is function and call.place.loops == here.loops
     }
-    return is_model and not others and trains == {"backward", "step"}
+    return trains == {"backward", "step"} and not any(others)

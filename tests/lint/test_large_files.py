@@ -1,0 +1,71 @@
+"""Generated code: many calls, long chains, deep nesting. None of it ends in an internal error or takes minutes."""
+
+import sys
+
+import pytest
+from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.analysis.job import Job
+from hf_ckpt.lint.project.settings import Settings
+
+HEAD = "from torch.utils.checkpoint import checkpoint\n\n\ndef forward(block, x, k):\n    y = checkpoint(block, x)\n"
+DEEP = {
+    "5,000 elif": "    if k < 0:\n        pass\n"
+    + "".join(f"    elif k == {i}:\n        z = {i}\n" for i in range(5_000)),
+    "a sum of 5,000 terms": f"    z = {' + '.join(f'a{i}' for i in range(5_000))}\n",
+    "a chain of 5,000 calls": f"    z = x{'.a()' * 5_000}\n",
+    "a condition of 5,000 parts": f"    z = {' and '.join(f'a{i} or b{i}' for i in range(5_000))}\n",
+    "150 parentheses": f"    z = {'(' * 150}x{')' * 150}\n",
+}
+
+
+@pytest.mark.parametrize("body", DEEP.values(), ids=DEEP.keys())
+def test_deep_code_is_checked(body):
+    checked = check_bytes(Job("deep.py", Settings()), f"{HEAD}{body}    return y\n".encode())
+    assert checked.result.failure is None
+    assert [(finding.code, finding.span.line) for finding in checked.result.findings] == [("CKPT101", 5)]
+    assert sys.getrecursionlimit() < 10_000
+
+
+def functions(count):
+    return "".join(
+        f"def forward{i}(block, x):\n    y = checkpoint(block, x, use_reentrant=False)\n    return y + {i}\n\n"
+        for i in range(count)
+    )
+
+
+def branches(count):
+    pairs = (
+        "        if self.training:\n            x = checkpoint(self.block, x, use_reentrant=False)\n"
+        "        else:\n            x = self.block(x)\n"
+    )
+    return (
+        "import torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.block = nn.Sequential(nn.Linear(2, 2), nn.ReLU())\n\n    def forward(self, x):\n"
+        f"{pairs * count}        return x\n"
+    )
+
+
+def steps_of(text):
+    """How many calls of functions the analysis of ``text`` takes: a measure that no other process disturbs."""
+    steps = 0
+
+    def count(frame, event, argument):
+        nonlocal steps
+        steps += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        check_source(text, "generated.py")
+    finally:
+        sys.setprofile(before)
+    return steps
+
+
+@pytest.mark.parametrize("program", [functions, branches])
+def test_twice_as_many_checkpoints_cost_twice_as_much(program):
+    head = "from torch.utils.checkpoint import checkpoint\n"
+    steps_of(head + program(2))  # what is imported and cached on the way
+    small, large = (steps_of(head + program(count)) for count in (100, 200))
+    assert large < 2.3 * small
