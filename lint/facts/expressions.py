@@ -143,6 +143,8 @@ def _binary(walk: Walk, node: ast.BinOp) -> Value:
             made = Dict(dict(left.items), left.open, node, walk.place)
             merge_into(made, right)
             return made
+        case Seq(kind, items), _, ast.Mult():
+            return Seq(kind, items, True, node, walk.place)
         case Seq(), Seq(), ast.Add():
             return Seq(left.kind, [*left.items, *right.items], left.open or right.open, node, walk.place)
         case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..facts.exclusion import conjuncts
 from .late import names_bound_by
+from .updates import when_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,6 +41,11 @@ def own_guards(place: Place) -> Iterator[Guard]:
 def tests_training(guard: Guard) -> bool:
     """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
     return guard.taken and getattr(guard.test, "attr", "") == "training"
+
+
+def tests_evaluation(guard: Guard) -> bool:
+    """Whether the condition holds outside of training only: `not self.training`."""
+    return when_training(guard.test) is (not guard.taken)
 
 
 def open_conditions(run: Run, report: Report) -> _Guards:

@@ -218,11 +218,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, equals
 from ..finding import Severity
+from ..model.conditions import tests_evaluation
 from ..model.events import Compile, TorchCheckpoint
 from ..model.frozen_statistics import may_keep_statistics
 from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report
-from ..model.updates import when_training
 from ..model.words import REGION, together
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _report(event: Checkpointing, region: Region, norm: Result) -> Report:
 
 def _is_outside_training(event: Checkpointing) -> bool:
     """Whether the checkpoint runs in eval mode or without gradients only."""
-    never = any(when_training(guard.test) is (not guard.taken) for guard in event.place.guards)
+    never = any(map(tests_evaluation, event.place.guards))
     return never or (isinstance(event, TorchCheckpoint) and is_gradient_free(event.call))
 
 

@@ -3,7 +3,8 @@
 ## What it does
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer
 arguments than the other, or a tuple where the other passes its parts. Caches and switches for extra outputs, which a
-checkpointed branch leaves out on purpose, may differ.
+checkpointed branch leaves out on purpose, may differ, and so may arguments that the block does not look at or that are
+what it takes without them.
 
 ## Why is this bad?
 Turning checkpointing on changes what is computed: a mask or an embedding is missing, or the block gets one tuple as its
@@ -110,10 +111,11 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.values import Attr, Unknown, Value, same
 from ..finding import Severity
+from ..model.arguments import Argument, effect_of_lack
 from ..model.events import Checkpoint
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINT
@@ -133,17 +135,23 @@ _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|de
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
     for event in run.of(Checkpoint):
-        for plain in run.calls_beside(event.call):
-            if _is_other_branch(event, plain):
-                difference = _difference(event, plain)
-                if difference:
-                    yield Report(
-                        event.node,
-                        f"the checkpointed and the plain call of this block differ: {difference}, so checkpointing "
-                        f"changes what is computed; pass the same arguments in both",
-                        notes=(Remark(plain.node, "the plain call", decides=False),),
-                    )
-                break
+        plain = next((call for call in run.calls_beside(event.call) if _is_other_branch(event, call)), None)
+        found = _difference(event, plain) if plain is not None else None
+        if plain is not None and found is not None:
+            yield Report(
+                event.node,
+                f"the checkpointed and the plain call of this block differ: {found.text}, so checkpointing "
+                f"changes what is computed; pass the same arguments in both",
+                notes=(Remark(plain.node, "the plain call", decides=False),),
+                assumes=found.assumes,
+            )
+
+
+class _Difference(NamedTuple):
+    """How two calls differ, in words, and what must hold for it to matter."""
+
+    text: str
+    assumes: str | None = None
 
 
 def _is_other_branch(event: Checkpoint, plain: Call) -> bool:
@@ -157,25 +165,53 @@ def _called(function: Value, event: Checkpoint) -> bool:
     return not isinstance(function, Unknown) and same(function, mine)
 
 
-def _difference(event: Checkpoint, plain: Call) -> str:
-    """How the arguments differ, in words; empty when they do not or cannot be compared."""
-    if event.call.via or plain.via:
-        return ""
-    positional = event.node.args[1:]
-    given = [*positional, *(word.value for word in event.node.keywords if word.arg not in Checkpoint.OWN)]
-    wanted = [*plain.node.args, *(word.value for word in plain.node.keywords)]
-    splats = [*event.node.keywords, *plain.node.keywords]
-    if any(isinstance(part, ast.Starred) for part in (*given, *wanted)) or any(word.arg is None for word in splats):
-        return ""
-    if len(given) == 1 and len(wanted) > 1 and isinstance(given[0], ast.Tuple):
-        return "one passes a tuple, the other its parts" if _names(given[0]) >= _names(wanted[0]) else ""
-    few, many = sorted((given, wanted), key=len)
-    known = set().union(*map(_names, few)) if few else set()
-    missing = [ast.unparse(part) for part in many if _counts(part) and not _names(part) & known]
+def _difference(event: Checkpoint, plain: Call) -> _Difference | None:
+    """How the arguments differ in what they do; None when they do not or cannot be compared."""
+    if event.call.via or plain.via or event.call.open_args or plain.open_args:
+        return None
+    sides = _Side(event.call, 1), _Side(plain, 0)
+    given, wanted = (side.arguments() for side in sides)
+    if given is None or wanted is None:
+        return None
+    if len(given) == 1 and len(wanted) > 1 and isinstance(given[0].node, ast.Tuple):
+        packed = _names(given[0].node) >= _names(wanted[0].node)
+        return _Difference("one passes a tuple, the other its parts") if packed else None
+    (few, lacking), (many, having) = sorted(zip((given, wanted), sides, strict=True), key=lambda side: len(side[0]))
+    known = set().union(*(_names(argument.node) for argument in few)) if few else set()
+    missing = [argument for argument in many if _counts(argument.node) and not _names(argument.node) & known]
     if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
-        return ""
-    side = "checkpointed" if few is given else "plain"
-    return f"the {side} one lacks `{'`, `'.join(missing)}`"
+        return None
+    return _of_effect(missing, lacking, having, "checkpointed" if few is given else "plain")
+
+
+def _of_effect(missing: list[Argument], lacking: _Side, having: _Side, side: str) -> _Difference | None:
+    """What of ``missing`` changes the result; under a condition when all of that may be None."""
+    effects = {argument: effect_of_lack(argument, lacking.call, lacking.first, having.call) for argument in missing}
+    certain = [argument for argument, effect in effects.items() if effect]
+    possible = [argument for argument, effect in effects.items() if effect is None]
+    if not certain and not possible:
+        return None
+    quoted = [f"`{ast.unparse(argument.node)}`" for argument in certain or possible]
+    assumes = None if certain else f"{' or '.join(quoted)} is given"
+    return _Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
+
+
+class _Side(NamedTuple):
+    """One of the two calls, and where the arguments for the block begin."""
+
+    call: Call
+    first: int
+
+    def arguments(self) -> list[Argument] | None:
+        """The arguments of the block as they are written; None when some are not."""
+        node = self.call.node
+        keywords = [word for word in node.keywords if not self.first or word.arg not in Checkpoint.OWN]
+        if any(isinstance(part, ast.Starred) for part in node.args) or any(word.arg is None for word in keywords):
+            return None
+        values = zip(node.args[self.first :], self.call.args[self.first :], strict=True)
+        found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
+        named = [(word, self.call.kwargs[word.arg]) for word in keywords if word.arg is not None]
+        return found + [Argument(word.value, value, None, word.arg) for word, value in named]
 
 
 def _counts(argument: ast.expr) -> bool:

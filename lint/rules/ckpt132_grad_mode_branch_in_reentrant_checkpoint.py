@@ -47,6 +47,30 @@ def forward(x):
 import torch
 from torch.utils.checkpoint import checkpoint
 
+def cloned(x, weight):
+    x = x.clone() if torch.is_grad_enabled() else x
+    return x @ weight
+
+def stepwise(x, weight):
+    if not torch.is_grad_enabled():
+        return torch.tanh(x @ weight)
+    hidden = x @ weight
+    return torch.tanh(hidden)
+
+def announced(x, weight, log):
+    if not torch.is_grad_enabled():
+        log.append(x.shape)
+    return x @ weight
+
+def forward(x, weight, log):
+    x = checkpoint(cloned, x, weight, use_reentrant=True)
+    x = checkpoint(stepwise, x, weight, use_reentrant=True)
+    return checkpoint(announced, x, weight, log, use_reentrant=True)
+```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
 def block(x, weight):
     if torch.is_grad_enabled():
         return torch.tanh(x @ weight)
@@ -76,7 +100,8 @@ def forward(x, weight):
 ```
 
 ## Fix safety
-Unsafe: the loss comes from the other branch, which is what the gradients were for.
+Unsafe: the loss comes from the other branch, which is what the gradients were for. No fix is offered when a branch acts
+(calls a hook, stores something) in the pass without gradients, which the other variant does not have.
 
 ## Evidence
 ```python
@@ -112,6 +137,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Applicability, Severity
+from ..model.branches import branches, computes_the_same, only_acts, same_value
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import REGION, together
@@ -120,6 +146,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
+    from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
@@ -132,26 +159,46 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if not event.reentrant:
             continue
-        asked = next((call for call in region.calls_to("torch.is_grad_enabled") if _decides(call, nested)), None)
+        every = list(region.calls_to("torch.is_grad_enabled"))
+        asked = next((call for call in every if _decides(call, nested)), None)
         if asked is not None:
             yield Report(
                 event.node,
                 "the reentrant variant runs this region without gradients first and with them in the recomputation, so "
                 "it takes one branch for the loss and the other for the gradients; write `use_reentrant=False`",
                 notes=(Remark(asked.node, "False in the forward pass, True in the recomputation"),),
-                fix=_non_reentrant(event),
+                fix=None if any(map(_needs_first_pass, every)) else _non_reentrant(event),
             )
 
 
 def _decides(asked: Call, nested: set[ast.Call]) -> bool:
     """Whether the answer chooses between two computations, none of which is a nested checkpoint."""
     function = asked.place.function
-    for node in ast.walk(function.node) if function is not None else ():
-        if isinstance(node, ast.If | ast.IfExp) and asked.node in ast.walk(node.test):
-            inside = set(ast.walk(node))
-            chooses = isinstance(node, ast.IfExp) or any(isinstance(part, ast.Return | ast.Assign) for part in inside)
-            return chooses and not inside & nested and not any(_applies(part) for part in inside)
-    return False
+    if function is None:
+        return False
+    found = _choice(asked, function.node)
+    if found is None or _differ_in_nothing(found, function.node):
+        return False
+    inside = set(ast.walk(found))
+    return not inside & nested and not any(_applies(part) for part in inside)
+
+
+def _choice(asked: Call, function: FunctionNode) -> ast.If | ast.IfExp | None:
+    """The condition that ``asked`` is a part of."""
+    conditions = (node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp))
+    return next((node for node in conditions if asked.node in ast.walk(node.test)), None)
+
+
+def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bool:
+    if isinstance(choice, ast.IfExp):
+        return same_value(choice.body, choice.orelse)
+    return computes_the_same(*branches(choice, function), function)
+
+
+def _needs_first_pass(asked: Call) -> bool:
+    """Whether a branch is there for what it does in the pass without gradients, which only this variant has."""
+    choice = _choice(asked, asked.place.function.node) if asked.place.function is not None else None
+    return isinstance(choice, ast.If) and only_acts([*choice.body, *choice.orelse])
 
 
 def _applies(node: ast.AST) -> bool:

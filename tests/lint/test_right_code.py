@@ -378,6 +378,186 @@ UNITS_INSIDE_UNITS = Kind(
     wrong={},
 )
 
+BRANCHES_THAT_DO_THE_SAME = Kind(
+    right={
+        "a default and its value": """
+            class Block(nn.Module):
+                def forward(self, x, causal=True, dropout=0.0):
+                    return x * 2 if causal else x * dropout
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.block = Block()
+                def forward(self, x):
+                    causal = True
+                    if self.training:
+                        return checkpoint(self.block, x, use_reentrant=False)
+                    return self.block(x, causal)
+        """,
+        "None in training": """
+            class Net(nn.Module):
+                def forward(self, x, rope):
+                    memory = None if self.training else self.memory
+                    for block in self.blocks:
+                        if self.training:
+                            x = checkpoint(block, x, rope, use_reentrant=False)
+                        else:
+                            x = block(x, rope, memory)
+                    return x
+        """,
+        "None until somebody asks": """
+            class Net(nn.Module):
+                def forward(self, x, rope, hook=None, layer_scale=None):
+                    for block in self.blocks:
+                        if self.gradient_checkpointing and self.training:
+                            x = checkpoint(block, x, rope, use_reentrant=False)
+                        else:
+                            x = block(x, rope, hook=hook, layer_scale=layer_scale)
+                    return x
+        """,
+        "what the block never reads": """
+            class Block(nn.Module):
+                def forward(self, x, trace, name=""):
+                    return x * 2
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.blocks = nn.ModuleList([Block() for _ in range(2)])
+                def forward(self, x, names):
+                    for block, label in zip(self.blocks, names):
+                        if self.training:
+                            x = checkpoint(block, x, None, use_reentrant=False)
+                        else:
+                            x = block(x, None, label)
+                    return x
+        """,
+        "what a switch that is off would read": """
+            class Block(nn.Module):
+                def forward(self, x, chunked=False, size=None):
+                    if not chunked:
+                        return x * 2
+                    return torch.cat([part * 2 for part in x.split(size)])
+            class Net(nn.Module):
+                def __init__(self, chunked):
+                    super().__init__()
+                    self.block, self.chunked = Block(), chunked
+                def forward(self, x, size):
+                    if self.training and not self.chunked:
+                        return checkpoint(self.block, x, use_reentrant=False)
+                    return self.block(x, self.chunked, size)
+        """,
+    },
+    wrong={
+        "a mask that is needed": """
+            class Net(nn.Module):
+                def forward(self, x, mask):
+                    for block in self.blocks:
+                        if self.training:
+                            x = checkpoint(block, x, use_reentrant=False)  # error: CKPT128
+                        else:
+                            x = block(x, mask)
+                    return x
+        """,
+        "an argument that the block reads": """
+            class Block(nn.Module):
+                def forward(self, x, scale=1.0):
+                    return x * scale
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.block = Block()
+                def forward(self, x, scale):
+                    if self.training:
+                        return checkpoint(self.block, x, use_reentrant=False)  # error: CKPT128
+                    return self.block(x, scale)
+        """,
+    },
+)
+
+GRAD_MODE_THAT_CHANGES_NOTHING = Kind(
+    right={
+        name: f"""
+            class Layer(nn.Module):
+                def __init__(self, conductor):
+                    super().__init__()
+                    self.fc, self.conductor, self.passes = nn.Linear(8, 8), conductor, 0
+                def run(self, x):
+{textwrap.indent(textwrap.dedent(body).strip(), " " * 20)}
+                def forward(self, x):
+                    return checkpoint(self.run, x, use_reentrant=True)
+        """
+        for name, body in {
+            "a copy": """
+                if torch.is_grad_enabled():
+                    x = x.clone()
+                return self.fc(x)
+            """,
+            "a copy, by an expression": "return self.fc(x.contiguous() if torch.is_grad_enabled() else x)",
+            "a count": """
+                if not torch.is_grad_enabled():
+                    self.passes += 1
+                return self.fc(x)
+            """,
+            "a hook in both": """
+                if torch.is_grad_enabled():
+                    self.conductor.on_recompute(x)
+                else:
+                    self.conductor.on_forward(x)
+                return self.fc(x)
+            """,
+            "nothing added": """
+                out = self.fc(x)
+                if torch.is_grad_enabled() and not out.requires_grad:
+                    out = out + 0.0
+                return out
+            """,
+            "a checkpoint of another name": """
+                remat = get_remat()
+                if torch.is_grad_enabled():
+                    y = remat(self.fc, x)
+                else:
+                    y = self.fc(x)
+                return y
+            """,
+            "the same in two steps": """
+                if torch.is_grad_enabled():
+                    h = self.fc(x)
+                    h = torch.tanh(h)
+                    return h
+                return torch.tanh(self.fc(x))
+            """,
+            "a context": """
+                if not torch.is_grad_enabled():
+                    with torch.no_grad():
+                        y = self.fc(x)
+                else:
+                    y = self.fc(x)
+                return y
+            """,
+        }.items()
+    },
+    wrong={
+        "another function": """
+            def run(x, weight):
+                if torch.is_grad_enabled():
+                    y = torch.tanh(x @ weight)
+                else:
+                    y = (x @ weight).clamp(-1, 1)
+                return y
+            def forward(x, weight):
+                return checkpoint(run, x, weight, use_reentrant=True)  # error: CKPT132
+        """,
+        "another scale": """
+            def run(x, weight):
+                if not torch.is_grad_enabled():
+                    return x @ weight
+                return (x * 0.5) @ weight
+            def forward(x, weight):
+                return checkpoint(run, x, weight, use_reentrant=True)  # error: CKPT132
+        """,
+    },
+)
+
 LIBRARIES_THAT_DO_IT_THEMSELVES = Kind(
     right={
         "Unsloth switches in generate": """
@@ -422,6 +602,8 @@ KINDS = {
     "old torch": OLD_TORCH,
     "not quantized": NOT_QUANTIZED,
     "units inside units": UNITS_INSIDE_UNITS,
+    "branches that do the same": BRANCHES_THAT_DO_THE_SAME,
+    "grad mode that changes nothing": GRAD_MODE_THAT_CHANGES_NOTHING,
     "libraries that do it themselves": LIBRARIES_THAT_DO_IT_THEMSELVES,
 }
 
