@@ -5,10 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hf_ckpt._undo import AttributeChange
+from hf_ckpt.planner.out_of_memory import TighteningStep
+
+from .trainer_frame import Run
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from transformers import Trainer
+
     from hf_ckpt.handle import Handle
+
+
+def restore_with(trainer: Trainer, handle: Handle) -> None:
+    """Take the policy off when a step of this training raises, or later once the training no longer runs."""
+    step: Callable[..., Any] = trainer.training_step
+    if handle.planner is not None:
+        # Under a budget, plan for less before `auto_find_batch_size` shrinks the batch.
+        step = TighteningStep(step, handle.planner)
+    handle.installation.changes.append(AttributeChange(trainer, "training_step", GuardedStep(step, handle)))
+    handle.in_use = Run.of(trainer)
 
 
 @dataclass(frozen=True, slots=True)

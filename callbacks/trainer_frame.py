@@ -13,6 +13,8 @@ from weakref import ReferenceType, ref
 
 from transformers.trainer_callback import CallbackHandler
 
+from hf_ckpt.errors import ConflictError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -68,3 +70,16 @@ def move_to_front(callback: TrainerCallback, frame: FrameType | None) -> None:
     if handler is not None and callback in handler.callbacks:
         handler.callbacks.remove(callback)
         handler.callbacks.insert(0, callback)
+
+
+def check_alone(callback: TrainerCallback, frame: FrameType | None) -> None:
+    """Raise ConflictError when the Trainer has two callbacks of this kind: each would recompute the same layers."""
+    handler = calling(CallbackHandler, frame)
+    same = [other for other in handler.callbacks if type(other) is type(callback)] if handler is not None else []
+    if len(same) > 1:
+        policies = [str(getattr(other, "policy", "")) for other in same]
+        raise ConflictError(
+            f"this Trainer has {len(same)} {type(callback).__name__} callbacks, with the policies "
+            f"{' and '.join(f'`{policy}`' for policy in policies)}: keep one, or write one policy that adds them up, "
+            f"`{'+'.join(policies)}`"
+        )

@@ -37,7 +37,7 @@ def test_dropped_layers_are_proven_in_a_later_step(tmp_path: Path) -> None:
     result = outcome(train(_bart(0.3), arguments(tmp_path, **more), callback))
     assert result[0] == reference[0]
     assert all(torch.equal(a, b) for a, b in zip(result[1], reference[1], strict=True))
-    assert 1 < callback._measured_steps <= 5, "the first step drops layers under this seed"
+    assert 1 < callback._first_steps.steps <= 5, "the first step drops layers under this seed"
     assert callback.report is not None
     assert all(layer.ran == (layer.replays > 0) for layer in callback.report.layers)
 
@@ -46,7 +46,7 @@ def test_a_tower_without_input_is_waited_for_and_given_up(tmp_path: Path, caplog
     callback = SelectiveCkpt("full@vision+full@language")
     with caplog.at_level(logging.WARNING, logger="hf_ckpt"):
         train(build_vlm(), arguments(tmp_path, gradient_accumulation_steps=1, max_steps=6), callback)
-    assert callback._measured_steps == 5
+    assert callback._first_steps.steps == 5
     assert callback.report is not None
     assert "did not run in the measured step" in str(callback.report)
     assert caplog.text.count("did not run in the first 5 steps") == 1

@@ -241,3 +241,17 @@ def test_layers_below_the_lowest_adapter_need_no_recompute(tmp_path: Path) -> No
     train(model, arguments(tmp_path), callback)
     assert callback.report is not None
     assert [layer.replays for layer in callback.report.layers] == [0, 0, 3, 3]
+
+
+def test_two_callbacks_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError, match=r"2 SelectiveCkpt callbacks, with the policies `full` and `mlp`: keep one"):
+        train(build("llama"), arguments(tmp_path), SelectiveCkpt("full"), SelectiveCkpt("mlp"))
+
+
+@pytest.mark.parametrize("policy", ["full@vision", "first(1)@last(1)", "offload"])
+def test_a_policy_that_names_nothing_stops_before_the_first_step(policy: str, tmp_path: Path) -> None:
+    model = build("llama")
+    before = fingerprint(model)
+    with pytest.raises(PolicyError):
+        train(model, arguments(tmp_path), SelectiveCkpt(policy))
+    assert fingerprint(model) == before
