@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("bench")
-@subject_options
+@subject_options()
 @click.option("--policy", "policies", multiple=True, default=("full", "balanced", "budget=0.5"), show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@subject_options
+@subject_options()
 @click.option("--policy", default="budget=0.5", show_default=True)
 @click.option("--memory", help="Memory of the device to plan for, such as 80GiB; default: this machine's.")
 @click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .subject import Subject
 
-_KINDS = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM)
-
 
 def build_model(subject: Subject, device: torch.device | str) -> nn.Module:
     """The model with random weights on ``device`` (``"meta"``: no memory at all), in training mode.
@@ -72,14 +70,23 @@ def _config(model: str) -> Any:
 
 def _kind(model: str, config: Any) -> Any:
     """The auto class that gives this config a loss on token ids."""
-    kinds = (AutoModelForSeq2SeqLM,) if config.is_encoder_decoder else _KINDS
-    for kind in kinds:
+    for kind in _kinds(config):
         if builds(kind, config):
             return kind
     raise CkptError(
         f"`{model}` is a {type(config).__name__}, which transformers trains on something else than token ids: "
         "use `hf_ckpt.apply` and `handle.measure()` on your own batch"
     )
+
+
+def _kinds(config: Any) -> tuple[Any, ...]:
+    if config.is_encoder_decoder:
+        return (AutoModelForSeq2SeqLM,)
+    # BERT and its like have a causal class too, which they are used with only where the config says so.
+    named = " ".join(getattr(config, "architectures", None) or ())
+    causal = getattr(config, "is_decoder", False) or "CausalLM" in named or "LMHead" in named
+    first = AutoModelForCausalLM if causal else AutoModelForMaskedLM
+    return (first, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM)
 
 
 def _with_lora(model: nn.Module, rank: int) -> nn.Module:

@@ -2,80 +2,126 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.filesize import decimal
-from rich.table import Table
 
-from ..errors import CkptError
 from ..policy import parse_policy
-from .subject import Subject, subject_options
+from .plan_tables import largest_lines, size_table
+from .subject import Subject, several_sizes, subject_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..planner.problem import Assessment
     from ..policy import Policy
-    from .study import Study
+    from .rows import Row
+    from .study import Model
 
 #: What is compared when no policy is named.
 USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every(2)", "budget=0.5", "full")
+#: Sequences of this many tokens more or less are tried by ``--largest length``, and no longer ones.
+LENGTH_STEP, MOST_TOKENS, MOST_SEQUENCES = 128, 1 << 20, 4096
 
 
 @click.command("plan")
-@subject_options
+@subject_options(several=True)
 @click.option("--policy", "policies", multiple=True, help="A policy to forecast; may be given several times.")
 @click.option("--memory", help="Memory of the device to plan for, such as 80GiB; default: this machine's.")
 @click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
-def command(subject: Subject, policies: tuple[str, ...], memory: str | None, optimizer: str) -> None:
+@click.option(
+    "--largest",
+    type=click.Choice(["batch", "length"]),
+    help="Also search the largest batch, or the longest sequence, that each policy allows in the memory.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the forecasts as JSON: sizes in bytes, times in seconds.")
+def command(
+    subject: Subject,
+    batches: tuple[int, ...],
+    lengths: tuple[int, ...],
+    policies: tuple[str, ...],
+    memory: str | None,
+    optimizer: str,
+    largest: str | None,
+    as_json: bool,
+) -> None:
     """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
 
     Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine. Of a
-    multimodal model these are the language layers.
+    multimodal model these are the language layers. --batch and --length may be given several times. Exit code 1:
+    nothing fits the memory; 2: every policy was refused.
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
 
-    from ..measuring.forecast import forecast
-    from .study import study
+    from .rows import exit_code, rows_of
+    from .study import read_model
 
-    found = study(subject, memory, optimizer)
-    whole = forecast(found.inputs, found.resolve(parse_policy("none")))
-    forecasts = [(policy, _forecast(found, policy)) for policy in parsed]
+    model = read_model(subject, memory, optimizer)
+    sizes = several_sizes(model.subject, batches, lengths)
+    rows = [row for batch, length in sizes for row in rows_of(model.study(batch, length), parsed)]
+    refused = {row.policy for row in rows if row.error is not None and row.fits is None}
+    named = [policy for policy in parsed if str(policy) not in refused]
+    sought = {str(policy): _largest(model, policy, largest) for policy in named} if largest else {}
+    if as_json:
+        click.echo(json.dumps(_as_json(model, rows, largest, sought), indent=2))
+    else:
+        _show(model, rows, largest, sought)
+    sys.exit(exit_code(rows))
+
+
+def _largest(model: Model, policy: Policy, dimension: str) -> int | None:
+    from .largest import largest
+    from .rows import rows_of
+
+    subject = model.subject
+
+    def fits(size: int) -> bool:
+        at = (size, subject.length) if dimension == "batch" else (subject.batch, size)
+        (row,) = rows_of(model.study(*at), [policy])
+        return row.error is None and row.fits is True
+
+    if model.memory.total is None:
+        raise click.BadParameter("it needs a memory to fill: give --memory", param_hint="--largest")
+    if dimension == "batch":
+        return largest(fits, 1, MOST_SEQUENCES)
+    return largest(fits, LENGTH_STEP, min(MOST_TOKENS, model.positions or MOST_TOKENS))
+
+
+def _show(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[str, int | None]) -> None:
     console = Console()
-    console.print(_table(found, whole, forecasts))
-    for policy, outcome in forecasts:
-        if isinstance(outcome, CkptError):
-            console.print(f"{policy}: {outcome}", markup=False, highlight=False)
+    for batch, length in dict.fromkeys((row.batch, row.length) for row in rows):
+        here = [row for row in rows if (row.batch, row.length) == (batch, length)]
+        console.print(size_table(model.study(batch, length), here))
+        for row in here:
+            if row.error is not None:
+                console.print(f"{row.policy}: {row.error}", markup=False, highlight=False)
+    if dimension is not None:
+        for line in largest_lines(model, dimension, sought):
+            console.print(line, markup=False, highlight=False)
+    console.print(_advice(rows), markup=False, highlight=False)
 
 
-def _forecast(study: Study, policy: Policy) -> Assessment | CkptError:
-    from ..measuring.forecast import forecast
+def _advice(rows: Sequence[Row]) -> str:
+    from .rows import fastest
 
-    try:
-        return forecast(study.inputs, study.resolve(policy))
-    except CkptError as error:
-        return error
-
-
-def _table(study: Study, whole: Assessment, forecasts: Sequence[tuple[Policy, Assessment | CkptError]]) -> Table:
-    inputs = study.inputs
-    table = Table(title=str(study.subject), title_justify="left")
-    table.add_column("policy")
-    for heading in ("held by layers", "of none", "peak beside state", "added ms a step"):
-        table.add_column(heading, justify="right")
-    for policy, found in forecasts:
-        table.add_row(str(policy), *_figures(found, whole))
-    untraced = sum(ledger is None for ledger in inputs.ledgers)
-    state = f"state: {decimal(inputs.memory.used)} of weights, {decimal(inputs.to_come)} of gradients and optimizer"
-    caption = f"{state}; times as measured on {inputs.rates.device}"
-    table.caption = caption + (f"; {untraced} layers cannot be traced and are replayed whole" if untraced else "")
-    return table
+    best = fastest([row for row in rows if (row.batch, row.length) == (rows[0].batch, rows[0].length)])
+    if best is None:
+        return "Nothing fits: use a smaller batch, shorter sequences, LoRA, or shard the model."
+    if best.policy == "none":
+        return f"{best.batch} x {best.length} tokens fit without checkpointing."
+    return f'Fastest that fits at {best.batch} x {best.length} tokens: callbacks=[SelectiveCkpt("{best.policy}")]'
 
 
-def _figures(found: Assessment | CkptError, whole: Assessment) -> list[str]:
-    if isinstance(found, CkptError):
-        return ["none, see below", "", "", ""]
-    share = f"{found.held / whole.held:.2f}" if whole.held else ""
-    return [decimal(found.held), share, decimal(found.peak), f"{1000 * found.seconds:.1f}"]
+def _as_json(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[str, int | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "model": model.subject.model,
+        "dtype": model.subject.dtype,
+        "rates_of": model.rates.device,
+        "memory_bytes": model.memory.total,
+        "weight_bytes": model.memory.used,
+        "gradient_and_optimizer_bytes": model.to_come,
+        "forecasts": [row.as_json() for row in rows],
+    }
+    return found | ({f"largest_{dimension}": sought} if dimension is not None else {})

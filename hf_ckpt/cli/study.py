@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import click
 import torch
 
-from ..anatomy import read_anatomy
+from ..anatomy import Anatomy, read_anatomy
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
@@ -21,9 +22,10 @@ from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
 from .model import build_model, token_ids
 from .optimizer import check_optimizer
-from .positions import fit_length
+from .positions import fit_length, positions_of
 
 if TYPE_CHECKING:
+    from ..planner.cost import Calibration
     from ..policy import Policy
     from ..policy.decision import Stack
     from ..policy.platform import Platform
@@ -51,8 +53,65 @@ class Study:
         return resolve(policy, self.stacks, self.platform)
 
 
-def study(subject: Subject, memory: str | None, optimizer: str) -> Study:
-    """Build the model on the meta device and trace its layers.
+@dataclass(frozen=True)
+class Model:
+    """The model of a command on the meta device, and the machine to train it on.
+
+    Attributes:
+        subject: How the options describe it; its length is one that the model's positions allow.
+        module: The model.
+        anatomy: All of its decoder layers.
+        device: The device to plan for.
+        rates: Rates of that device.
+        memory: Its bytes, and those that the weights take.
+        to_come: Bytes of gradients and optimizer state.
+    """
+
+    subject: Subject
+    module: torch.nn.Module
+    anatomy: Anatomy
+    device: torch.device
+    rates: Calibration
+    memory: DeviceMemory
+    to_come: int
+
+    def study(self, batch: int, length: int) -> Study:
+        """Trace the layers at one size of batch. Raises CkptError when the model does not run on token ids."""
+        key = (batch, length)
+        if key not in self._studies:
+            asked = replace(self.subject, batch=batch, length=length, length_asked=True)
+            self._studies[key] = self._new_study(fit_length(asked, self.module))
+        return self._studies[key]
+
+    @cached_property
+    def positions(self) -> int | None:
+        """The most tokens of a sequence; None when the model has no table of positions."""
+        return positions_of(self.module)
+
+    @cached_property
+    def _studies(self) -> dict[tuple[int, int], Study]:
+        return {}
+
+    @cached_property
+    def _platform(self) -> Platform:
+        return read_platform(self.module, device=self.device)
+
+    def _new_study(self, subject: Subject) -> Study:
+        anatomy = self.anatomy.main()  # token ids reach no vision tower
+        inputs = ForecastInputs(
+            anatomy=anatomy,
+            ledgers=dry_ledgers(self.module, anatomy, token_ids(subject, self.module, "meta"), self.device),
+            head=head_shape(self.module, subject.batch * subject.length),
+            chunkable=obstacle(self.module) is None,
+            rates=self.rates,
+            memory=self.memory,
+            to_come=self.to_come,
+        )
+        return Study(subject, self.anatomy.stacks, self._platform, inputs)
+
+
+def read_model(subject: Subject, memory: str | None, optimizer: str) -> Model:
+    """Build the model on the meta device.
 
     Args:
         subject: The model, and the size of its batch.
@@ -60,35 +119,31 @@ def study(subject: Subject, memory: str | None, optimizer: str) -> Study:
         optimizer: TrainingArguments' ``optim`` name.
 
     Returns:
-        The study; its subject has the length that the model's positions allow.
+        The model, at a length that its positions allow.
 
     Raises:
         CkptError: there is no such model, or its length cannot be.
         BadParameter: the optimizer or the size of memory cannot be.
     """
     check_optimizer(optimizer)
-    model = build_model(subject, "meta")
-    subject = fit_length(subject, model)
-    anatomy = read_anatomy(model)
+    module = build_model(subject, "meta")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    inputs = _forecast_inputs(subject, model, device, _total(memory, device), optimizer)
-    return Study(subject, anatomy.stacks, read_platform(model, device=device), inputs)
-
-
-def _forecast_inputs(
-    subject: Subject, model: torch.nn.Module, device: torch.device, total: int | None, optimizer: str
-) -> ForecastInputs:
-    anatomy = read_anatomy(model).main()  # token ids reach no vision tower
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    return ForecastInputs(
-        anatomy=anatomy,
-        ledgers=dry_ledgers(model, anatomy, token_ids(subject, model, "meta"), device),
-        head=head_shape(model, subject.batch * subject.length),
-        chunkable=obstacle(model) is None,
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+    return Model(
+        subject=fit_length(subject, module),
+        module=module,
+        anatomy=read_anatomy(module),
+        device=device,
         rates=calibration(device),
-        memory=DeviceMemory(total, weights),
-        to_come=static_state(model, optimizer).to_come,
+        memory=DeviceMemory(_total(memory, device), weights),
+        to_come=static_state(module, optimizer).to_come,
     )
+
+
+def study(subject: Subject, memory: str | None, optimizer: str) -> Study:
+    """The study of a model at the size of its subject; arguments and errors as in :func:`read_model`."""
+    model = read_model(subject, memory, optimizer)
+    return model.study(model.subject.batch, model.subject.length)
 
 
 def _total(memory: str | None, device: torch.device) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: As written on the command line -> torch's name.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -35,29 +36,69 @@ class Subject:
         return f"{self.model}, {self.batch} x {self.length} tokens, {self.dtype}"
 
 
-def subject_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a subject to a command and pass it as ``subject``."""
-    options = [
+def subject_options(*, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options of a subject for a command, which gets it as ``subject``.
+
+    Args:
+        several: Whether ``--batch`` and ``--length`` may be repeated; the command gets all of them as ``batches`` and
+            ``lengths``, and the subject the first of each.
+    """
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def with_subject(**kwargs: Any) -> Any:
+            batches, lengths = (_all(kwargs.pop(name)) for name in ("batch", "length"))
+            fields = {name: kwargs.pop(name) for name in ("model", "layers", "lora", "dtype", "attention")}
+            length = lengths[0] if lengths else USUAL_LENGTH
+            subject = Subject(**fields, batch=batches[0], length=length, length_asked=bool(lengths))
+            sizes = {"batches": batches, "lengths": lengths} if several else {}
+            return function(subject, **sizes, **kwargs)
+
+        decorated = with_subject
+        for option in reversed(_options(several)):
+            decorated = option(decorated)
+        return decorated
+
+    return add
+
+
+def several_sizes(subject: Subject, batches: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Every batch with every length, in the order given."""
+    return product(batches, lengths or (subject.length,))
+
+
+def _all(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    if isinstance(value, tuple):
+        return value
+    return () if value is None else (value,)
+
+
+def _options(several: bool) -> list[Callable[..., Any]]:
+    again = "; may be given several times" if several else ""
+    return [
         click.option("--model", required=True, help="Name on the hub, or a folder with a config.json."),
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),
         click.option("--lora", type=click.IntRange(0), default=0, help="LoRA rank on all linear layers; 0: none."),
-        click.option("--dtype", type=click.Choice(sorted(DTYPES)), default="bf16", show_default=True),
+        click.option(
+            "--dtype",
+            type=click.Choice(sorted(DTYPES)),
+            default="bf16",
+            show_default=True,
+            help="Data type of weights and activations.",
+        ),
         click.option("--attention", help="Attention implementation, such as eager; default: transformers' choice."),
-        click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences in a batch."),
+        click.option(
+            "--batch",
+            type=click.IntRange(1),
+            default=(1,) if several else 1,
+            multiple=several,
+            show_default=True,
+            help=f"Sequences in a batch{again}.",
+        ),
         click.option(
             "--length",
             type=click.IntRange(2),
-            help=f"Tokens in each; default: {USUAL_LENGTH}, or all positions of a model with fewer.",
+            multiple=several,
+            help=f"Tokens in each; default: {USUAL_LENGTH}, or all positions of a model with fewer{again}.",
         ),
     ]
-
-    @functools.wraps(function)
-    def with_subject(**kwargs: Any) -> Any:
-        length = kwargs.pop("length")
-        fields = {name: kwargs.pop(name) for name in ("model", "layers", "lora", "dtype", "attention", "batch")}
-        subject = Subject(**fields, length=length or USUAL_LENGTH, length_asked=length is not None)
-        return function(subject, **kwargs)
-
-    for option in reversed(options):
-        with_subject = option(with_subject)
-    return with_subject

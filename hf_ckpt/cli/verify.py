@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@subject_options
+@subject_options()
 @click.option("--policy", default="budget=0.5", show_default=True)
 @click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
 @click.option("--seed", default=0, show_default=True)

@@ -84,6 +84,22 @@ def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem)
     return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come)
 
 
+def step_seconds(inputs: ForecastInputs) -> float | None:
+    """Seconds of a step without checkpointing, optimizer left out, by the same rates; None where a layer is unknown."""
+    if any(ledger is None for ledger in inputs.ledgers):
+        return None
+    problem = assemble(inputs.ledgers, inputs.rates)
+    layers = sum(problem.kind(layer).forward + problem.kind(layer).backward for layer in range(len(problem.order)))
+    return layers + (_head_seconds(inputs.head, inputs.rates) if inputs.head is not None else 0.0)
+
+
+def _head_seconds(head: HeadShape, rates: Calibration) -> float:
+    """Forward and backward of the output embeddings: products for logits, their input and, if trained, the weights."""
+    products = 3 if head.trained else 2
+    rate = rates.matmul["half" if head.itemsize == 2 else "single"]
+    return products * 2 * head.tokens * head.vocabulary * head.width / rate
+
+
 def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
     if all(ledger is None for ledger in inputs.ledgers):
         raise ForecastError(

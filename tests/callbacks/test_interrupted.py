@@ -93,7 +93,7 @@ def test_restore_of_the_callback_after_a_failure(tmp_path: Path) -> None:
 
 
 def test_two_in_one_trainer_are_still_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match=r"or the SelectiveCkpt callback"):
+    with pytest.raises(ConflictError, match=r"2 SelectiveCkpt callbacks, with the policies `full` and `norm`"):
         train(build("llama"), arguments(tmp_path), SelectiveCkpt("full"), SelectiveCkpt("norm"))
 
 

@@ -1,0 +1,102 @@
+"""The outcome of every policy at every size of batch that `hf-ckpt plan` forecasts: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BudgetError, CkptError
+from ..measuring.forecast import forecast, step_seconds
+from ..policy import parse_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..planner.problem import Assessment
+    from ..policy import Policy
+    from .study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy at one size of batch. Sizes are bytes, times seconds; all None when ``error`` says why.
+
+    Attributes:
+        policy: The policy as written.
+        batch: Sequences in a batch.
+        length: Tokens in each.
+        held_bytes: What the layers hold between forward and backward.
+        share_of_none: That over what they hold without checkpointing.
+        peak_bytes: Activations and loss head at the peak of a step, beside weights, gradients and optimizer.
+        total_bytes: The peak with weights, gradients and optimizer.
+        added_seconds: What recomputing adds to a step.
+        step_seconds: A step without checkpointing, by the same rates; None where a layer cannot be traced.
+        fits: Whether ``total_bytes`` fit the memory; None when no memory is known.
+        error: Why there is no forecast; None when there is one.
+    """
+
+    policy: str
+    batch: int
+    length: int
+    held_bytes: int | None = None
+    share_of_none: float | None = None
+    peak_bytes: int | None = None
+    total_bytes: int | None = None
+    added_seconds: float | None = None
+    step_seconds: float | None = None
+    fits: bool | None = None
+    error: str | None = None
+
+    @property
+    def added_share(self) -> float | None:
+        """The added time over the step's; None where either is not known."""
+        if self.added_seconds is None or not self.step_seconds:
+            return None
+        return self.added_seconds / self.step_seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, with the added time as a share of a step."""
+        return asdict(self) | {"added_share": self.added_share}
+
+
+def rows_of(study: Study, policies: Iterable[Policy]) -> list[Row]:
+    """Forecast every policy at the study's size of batch; a refusal becomes a row with its error."""
+    none = forecast(study.inputs, study.resolve(parse_policy("none")))
+    return [_row(study, policy, none) for policy in policies]
+
+
+def _row(study: Study, policy: Policy, none: Assessment) -> Row:
+    subject = study.subject
+    try:
+        found = forecast(study.inputs, study.resolve(policy))
+    except BudgetError as error:
+        return Row(str(policy), subject.batch, subject.length, fits=False, error=str(error))
+    except CkptError as error:
+        return Row(str(policy), subject.batch, subject.length, error=str(error))
+    total = found.peak + study.inputs.memory.used + study.inputs.to_come
+    memory = study.inputs.memory.total
+    return Row(
+        str(policy),
+        subject.batch,
+        subject.length,
+        held_bytes=found.held,
+        share_of_none=found.held / none.held if none.held else None,
+        peak_bytes=found.peak,
+        total_bytes=total,
+        added_seconds=found.seconds,
+        step_seconds=step_seconds(study.inputs),
+        fits=None if memory is None else total <= memory,
+    )
+
+
+def fastest(rows: Sequence[Row]) -> Row | None:
+    """The row that fits and adds the least time, the one with the smallest peak among equals; None when none fits."""
+    fitting = [row for row in rows if row.error is None and row.fits is not False]
+    return min(fitting, key=lambda row: (row.added_seconds, row.peak_bytes), default=None)
+
+
+def exit_code(rows: Sequence[Row]) -> int:
+    """0 when something fits, 1 when nothing does, 2 when every policy was refused."""
+    if fastest(rows) is not None:
+        return 0
+    return 1 if any(row.fits is False for row in rows) else 2

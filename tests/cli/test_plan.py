@@ -1,0 +1,157 @@
+"""`hf-ckpt plan`: the same answer as `apply`, sizes in JSON, what fits and what does not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, BertConfig, LlamaConfig
+
+from hf_ckpt import apply
+from hf_ckpt.cli import command
+from hf_ckpt.cli.largest import largest
+from hf_ckpt.cli.model import build_model
+from hf_ckpt.cli.rows import rows_of
+from hf_ckpt.cli.study import read_model
+from hf_ckpt.cli.subject import Subject
+from hf_ckpt.errors import CkptError
+from hf_ckpt.policy import parse_policy
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from hf_ckpt.cli.study import Model
+    from hf_ckpt.policy.resolve import ResolvedPolicy
+
+LAYERS = 4
+CONFIG = LlamaConfig(
+    hidden_size=32, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=LAYERS,
+    vocab_size=256,
+)  # fmt: skip
+NUMBERS = st.integers(1, LAYERS + 2)
+SELECTORS = st.one_of(
+    st.sampled_from(["full", "language", "vision", "audio"]),
+    st.builds("{}({})".format, st.sampled_from(["first", "last", "every"]), NUMBERS),
+    st.builds(lambda a, b: f"layers({a}-{a + b})", st.integers(0, LAYERS), st.integers(0, 2)),
+)
+SIMPLE = st.one_of(
+    SELECTORS,
+    st.sampled_from(
+        ["none", "attention", "mlp", "norm", "balanced", "dots_saveable", "nothing_saveable", "everything_saveable",
+         "dots_with_no_batch_dims_saveable", "save_only_these_names(mm)", "save_only_these_names(nothing)",
+         "segments(2)", "budget=0.5", "budget=0.8", "budget=1TiB"]
+    ),
+)  # fmt: skip
+WHERE = st.one_of(SELECTORS, st.builds("({}+{})".format, SELECTORS, SELECTORS))
+TERMS = st.one_of(SIMPLE, SIMPLE, st.builds("{}@{}".format, SIMPLE, WHERE), st.sampled_from(["head(2)", "offload"]))
+POLICIES = st.lists(TERMS, min_size=1, max_size=3).map("+".join)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("llama")
+    CONFIG.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def planned(folder: str) -> Model:
+    subject = Subject(folder, None, 0, "fp32", None, batch=2, length=16, length_asked=True)
+    return read_model(subject, "1GiB", "adamw_torch")
+
+
+@pytest.fixture(scope="module")
+def trained() -> nn.Module:
+    return AutoModelForCausalLM.from_config(CONFIG).train()
+
+
+def answer_of_apply(model: nn.Module, policy: str) -> ResolvedPolicy | str:
+    try:
+        handle = apply(model, policy)
+    except CkptError as refusal:
+        return str(refusal)
+    handle.restore()
+    return handle.resolved
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(policy=POLICIES)
+def test_plan_and_apply_give_the_same_answer(planned: Model, trained: nn.Module, policy: str) -> None:
+    study = planned.study(2, 16)
+    (row,) = rows_of(study, [parse_policy(policy)])
+    applied = answer_of_apply(trained, policy)
+    if isinstance(applied, str):
+        assert row.error == applied
+        return
+    resolved = study.resolve(parse_policy(policy))
+    assert (resolved.layers, resolved.requests) == (applied.layers, applied.requests)
+    # What apply takes is refused by nothing here, but the cost of a few policies is only known from a run.
+    assert row.error is None or "measure it with `hf-ckpt bench`" in row.error
+
+
+def plan(*arguments: str) -> tuple[int, Any]:
+    result = CliRunner().invoke(command, ["plan", *arguments, "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_grid_in_json(folder: str) -> None:
+    code, found = plan("--model", folder, "--batch", "1", "--batch", "2", "--length", "16", "--length", "32",
+                       "--memory", "1GiB", "--policy", "full", "--policy", "none", "--policy", "full@vision")  # fmt: skip
+    rows = found["forecasts"]
+    assert code == 0
+    assert [(row["batch"], row["length"]) for row in rows[::3]] == [(1, 16), (1, 32), (2, 16), (2, 32)]
+    full, none, vision = rows[:3]
+    assert 0 < full["held_bytes"] < none["held_bytes"] < rows[4]["held_bytes"]
+    assert full["share_of_none"] == full["held_bytes"] / none["held_bytes"]
+    assert none["total_bytes"] == none["peak_bytes"] + found["weight_bytes"] + found["gradient_and_optimizer_bytes"]
+    assert none["added_seconds"] == 0 < full["added_share"] < 1
+    assert "names no layer of this model" in vision["error"]
+
+
+def test_nothing_fits(folder: str) -> None:
+    code, found = plan(
+        "--model", folder, "--length", "64", "--memory", "100KiB", "--policy", "full", "--policy", "budget=auto"
+    )
+    assert code == 1
+    assert [row["fits"] for row in found["forecasts"]] == [False, False]
+    assert plan("--model", folder, "--length", "64", "--policy", "full@vision")[0] == 2
+
+
+@pytest.mark.parametrize("dimension", ["batch", "length"])
+def test_the_largest_size_fits_and_the_next_does_not(folder: str, dimension: str) -> None:
+    memory = ("--memory", "4MiB", "--policy", "full")
+    _, found = plan("--model", folder, "--length", "128", "--largest", dimension, *memory)
+    size = found[f"largest_{dimension}"]["full"]
+    step = {"batch": 1, "length": 128}[dimension]
+    for tried, fits in ((size, True), (size + step, False)):
+        at = ("--batch", str(tried), "--length", "128") if dimension == "batch" else ("--length", str(tried))
+        assert plan("--model", folder, *at, *memory)[1]["forecasts"][0]["fits"] is fits
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 7, 8, 100, 4095, 4096, 9999])
+def test_search(limit: int) -> None:
+    assert largest(lambda size: size <= limit, 1, 4096) == (min(limit, 4096) or None)
+    assert largest(lambda size: size <= limit, 128, 4096) == (min(limit, 4096) // 128 * 128 or None)
+
+
+def test_the_line_to_paste(folder: str) -> None:
+    roomy = ["plan", "--model", folder, "--length", "64", "--memory", "1GiB", "--policy", "full"]
+    shown = CliRunner().invoke(command, [*roomy, "--policy", "budget=0.5"]).stdout
+    assert 'callbacks=[SelectiveCkpt("budget=0.5")]' in shown
+    assert "fit without checkpointing" in CliRunner().invoke(command, [*roomy, "--policy", "none"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("architectures", "built"), [(None, "BertForMaskedLM"), (["BertLMHeadModel"], "BertLMHeadModel")]
+)
+def test_bert_is_a_masked_language_model(architectures: list[str] | None, built: str, tmp_path: Any) -> None:
+    config = BertConfig(hidden_size=32, intermediate_size=64, num_attention_heads=2, num_hidden_layers=2, vocab_size=99)
+    config.architectures = architectures
+    config.save_pretrained(tmp_path)
+    subject = Subject(str(tmp_path), None, 0, "fp32", None, batch=1, length=8, length_asked=True)
+    assert type(build_model(subject, "meta")).__name__ == built
