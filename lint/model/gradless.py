@@ -8,6 +8,7 @@ from ..facts.values import Element, Instance, Param, Result, Value, equals, is_a
 from .conditions import own_guards
 from .modes import is_gradient_free
 from .names import canonical
+from .types import same_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,7 @@ _KEEP = frozenset(
 _PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
 #: Functions that count.
 _COUNTS = frozenset(("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"))
+_EMBEDDING = "torch.nn.Embedding"
 _LOADER = "torch.utils.data.DataLoader"
 
 
@@ -60,10 +62,18 @@ def _makes_gradless(run: Run, call: Call, depth: int) -> bool:
     if name in _FACTORIES:
         wanted = call.keyword("requires_grad")
         return is_absent(wanted) is True or equals(wanted, False) is True
-    if isinstance(call.func, Result) and is_frozen(run, call.func):
-        embeds = canonical(call.func.call.name) == "torch.nn.Embedding"
+    module = same_object(call.func)
+    if isinstance(module, Result) and (is_frozen(run, module) or _is_made_frozen(module)):
+        embeds = canonical(module.call.name) in (_EMBEDDING, f"{_EMBEDDING}.from_pretrained")
         return embeds or all(is_gradless(run, argument, depth) for argument in call.args)
     return False
+
+
+def _is_made_frozen(module: Result) -> bool:
+    """Whether ``module`` is an embedding that is built from weights, which freezes it by default."""
+    freeze = module.call.argument(1, "freeze")
+    loaded = canonical(module.call.name) == f"{_EMBEDDING}.from_pretrained"
+    return loaded and (is_absent(freeze) is True or equals(freeze, True) is True)
 
 
 def _is_loader(value: Value) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.values import Instance, Ref, Result, Value, equals
+from ..facts.values import Attr, Instance, Ref, Result, Value, equals
+from .entered import entered
 from .names import canonical
+from .types import bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,10 @@ _FUNCTIONAL = {
 }
 #: Methods whose result shares the tensor's memory.
 _VIEWS = frozenset(("view", "view_as", "unsqueeze", "squeeze", "transpose", "permute", "t"))
+#: Statements whose inside may not run.
+_BRANCHES = (ast.If, ast.Try, ast.While, ast.FunctionDef, ast.ClassDef)
+#: Methods that numbers, texts and containers have too.
+_OF_BUILTINS = frozenset(name for kind in (list, dict, set, str, int, float, bytes) for name in dir(kind))
 
 
 class Change(NamedTuple):
@@ -45,7 +51,7 @@ class Change(NamedTuple):
     once: bool
 
 
-def changes(run: Run, function: Function) -> Iterator[Change]:
+def changes(run: Run, function: Function, depth: int = 3) -> Iterator[Change]:
     """The first changes in place of the parameters of ``function`` that every run of it makes."""
     calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
     arguments = function.node.args
@@ -54,10 +60,11 @@ def changes(run: Run, function: Function) -> Iterator[Change]:
     tensors |= {
         arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
     }
+    tensors |= {name for node in ast.walk(function.node) for name in _used_as_tensors(node, calls)}
     open_names = {argument.arg for argument in parameters}
     views: dict[str, str] = {}
     for statement in _straight(function.node.body if isinstance(function.node.body, list) else [function.node.body]):
-        for change in _changes(statement, calls, tensors):
+        for change in (*_changes(statement, calls, tensors), *_changes_in_helpers(run, statement, calls, depth)):
             name = views.get(change.name, change.name)
             if name in open_names:
                 yield change._replace(name=name)
@@ -87,7 +94,7 @@ def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:
 
 def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> Iterator[Change]:
     match statement:
-        case ast.If() | ast.Try() | ast.While() | ast.FunctionDef() | ast.ClassDef():
+        case _ if isinstance(statement, _BRANCHES):
             return
         case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))) if name in tensors:
             yield Change(name, statement, False)
@@ -96,6 +103,19 @@ def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> 
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
             yield from _changes_of_call(node, calls.get(id(node)))
+
+
+def _changes_in_helpers(run: Run, statement: ast.AST, calls: dict[int, Value], depth: int) -> Iterator[Change]:
+    """What functions of the file, called in a statement that always runs, change of the names they are given."""
+    if depth == 0 or isinstance(statement, _BRANCHES):
+        return
+    for node in ast.walk(statement):
+        for part in entered(calls[id(node)]) if id(node) in calls and isinstance(node, ast.Call) else ():
+            given = dict(zip(part.parameters(), node.args, strict=False)) if isinstance(node, ast.Call) else {}
+            for change in changes(run, part.function, depth - 1):
+                argument = given.get(change.name)
+                if isinstance(argument, ast.Name):
+                    yield Change(argument.id, node, change.once)
 
 
 def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
@@ -143,6 +163,29 @@ def _module_inputs(node: ast.Call, called: Value) -> Iterator[str]:
     )
     if is_module:
         yield from (argument.id for argument in node.args if isinstance(argument, ast.Name))
+
+
+def _used_as_tensors(node: ast.AST, calls: dict[int, Value]) -> Iterator[str]:
+    """The names that ``node`` uses as only a tensor can be used."""
+    match node:
+        case ast.Call(args=[ast.Name(id=name), *_]) if _takes_tensors(calls.get(id(node))):
+            yield name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in _OF_BUILTINS:
+            yield name
+        case ast.BinOp(left=ast.Name(id=name), op=ast.MatMult()) | ast.BinOp(op=ast.MatMult(), right=ast.Name(id=name)):
+            yield name
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple() | ast.UnaryOp(op=ast.Invert())):
+            yield name
+
+
+def _takes_tensors(called: Value | None) -> bool:
+    """Whether it is a function of torch, or something that a module holds and calls."""
+    match called:
+        case Ref(name):
+            return name.startswith("torch.")
+        case Attr(base=Instance(cls)):
+            return any(base.startswith("torch.nn.") for base in bases(cls))
+    return False
 
 
 def _rebound(statement: ast.AST) -> set[str]:

@@ -3,8 +3,9 @@
 ## What it does
 Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when this file shows that every input is
 data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
-train. It also flags reentrant checkpointing of a transformers image classifier that is switched on after its adapter
-was attached.
+train. Tensors in a list, a tuple or a dict, and those that the function reads from outside, are no inputs: torch looks
+at the arguments themselves only. It also flags reentrant checkpointing of a transformers image classifier that is
+switched on after its adapter was attached.
 
 ## Why is this bad?
 The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
@@ -50,8 +51,55 @@ model = AutoModelForImageClassification.from_pretrained("base").to("cuda")
 model = get_peft_model(model, LoraConfig(target_modules=["query", "value"], modules_to_save=["classifier"])).train()
 model.gradient_checkpointing_enable({"use_reentrant": True})  # error
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, weights):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.words = nn.Embedding(10, 8).requires_grad_(False)
+        self.loaded = nn.Embedding.from_pretrained(weights)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def run(self, pair):
+        return self.block(pair[0]) + pair[1]
+
+    def of(self, batch):
+        return self.block(batch["hidden"])
+
+    def forward(self, x, ids):
+        h = self.embed(x)
+        y = checkpoint(self.run, (h, h), use_reentrant=True)  # error
+        y = y + checkpoint(self.of, {"hidden": h}, use_reentrant=True)  # error
+        y = y + checkpoint(lambda: self.block(h), use_reentrant=True)  # error
+        y = y + checkpoint(self.block, self.words(ids), use_reentrant=True)  # error
+        return y + checkpoint(self.block, self.loaded(ids), use_reentrant=True) + h  # error
+```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, weights):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.loaded = nn.Embedding.from_pretrained(weights, freeze=False)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def run(self, first, pair):
+        return self.block(first) + self.block(pair[0]) + pair[1]
+
+    def forward(self, x, ids):
+        h = self.embed(x)
+        y = checkpoint(self.run, h, (h, h), use_reentrant=True)
+        y = y + checkpoint(self.run, *[h, (h, h)], use_reentrant=True)
+        y = y + checkpoint(lambda: self.block(h), use_reentrant=False)
+        return y + checkpoint(self.block, self.loaded(ids), use_reentrant=True)
+```
 ```python
 import torch
 import torch.nn as nn
@@ -147,7 +195,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Result, equals, same
+from ..facts.values import Attr, Const, Dict, Result, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint, TrainerArgs
 from ..model.gradless import is_gradless, may_be_frozen
@@ -161,6 +209,7 @@ from ..model.words import CHECKPOINT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
@@ -181,8 +230,7 @@ def check(run: Run) -> Iterator[Report]:
         if event.reentrant and _inputs_are_gradless(run, event) and _has_weights(run, event):
             yield Report(
                 event.node,
-                "no input of this reentrant checkpoint needs a gradient, so no parameter inside gets one; "
-                "write `use_reentrant=False`",
+                f"{_why(event)}, so no parameter inside gets one; write `use_reentrant=False`",
                 fix=Rewrite(
                     Applicability.UNSAFE,
                     "Use the non-reentrant variant",
@@ -193,15 +241,32 @@ def check(run: Run) -> Iterator[Report]:
         yield from _image_classifiers(run)
 
 
+def _why(event: TorchCheckpoint) -> str:
+    if isinstance(event, Checkpoint) and not event.inputs:
+        return "this reentrant checkpoint gets no inputs, and what its function reads from outside gets no gradient"
+    if isinstance(event, Checkpoint) and any(_holds_tensors(value) for value in event.inputs):
+        return "a reentrant checkpoint sees no tensors in lists, tuples and dicts, and no other input needs a gradient"
+    return "no input of this reentrant checkpoint needs a gradient"
+
+
 def _inputs_are_gradless(run: Run, event: TorchCheckpoint) -> bool:
     if is_gradient_free(event.call) or event.call.open_args:
         return False
     match event:
-        case Checkpoint(inputs=[_, *_] as inputs):
-            return all(is_gradless(run, value) for value in inputs)
+        case Checkpoint(inputs=inputs, function_kwargs={}):
+            return all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
         case CheckpointSequential():
             return is_gradless(run, event.input) and equals(event.segments, 1) is not True
     return False
+
+
+def _is_unseen(value: Value) -> bool:
+    """Whether ``value`` is no tensor itself, so that torch does not ask whether it needs a gradient."""
+    return all(isinstance(option, Dict | Seq | Const) for option in options(value))
+
+
+def _holds_tensors(value: Value) -> bool:
+    return any(isinstance(option, Dict | Seq) for option in options(value))
 
 
 def _has_weights(run: Run, event: TorchCheckpoint) -> bool:
@@ -232,11 +297,19 @@ def _image_classifiers(run: Run) -> Iterator[Report]:
 def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable | TrainerArgs]:
     """What switches the reentrant variant on for a model that has the adapter already."""
     attached = Result(adapter.call)
-    enables = [enable for enable in run.of(HfEnable) if same(unwrapped(enable.model), unwrapped(adapter.model))]
+    enables = [enable for enable in run.of(HfEnable) if same(unwrapped(_whole(enable.model)), unwrapped(adapter.model))]
     for enable in enables:
         after = enable.order > adapter.order and enable.place.walk == adapter.place.walk
-        if enable_reentrant(run, enable) and after and same(same_object(enable.model), attached):
+        if enable_reentrant(run, enable) and after and same(_whole(enable.model), attached):
             yield enable
     for _, args, value in trainers_of(run, attached):
         if not enables and is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield args
+
+
+def _whole(model: Value) -> Value:
+    """The model with its adapter, for a part of it that is the model without: `model.base_model.model`."""
+    model = same_object(model)
+    while isinstance(model, Attr) and model.name in ("base_model", "model"):
+        model = same_object(model.base)
+    return model

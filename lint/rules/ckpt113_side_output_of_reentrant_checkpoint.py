@@ -2,7 +2,8 @@
 
 ## What it does
 Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in
-whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`) that other code then adds up.
+whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`), or appends it to a list from
+outside of the region, that other code then adds up.
 What is detached, computed under `no_grad` or only looked at is fine.
 
 ## Why is this bad?
@@ -43,8 +44,57 @@ class Net(nn.Module):
             x = checkpoint(expert, x, use_reentrant=True)  # error
         return x, sum(expert.balance for expert in self.experts)
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        losses = []
+
+        def run(index, h):
+            h = self.blocks[index](h)
+            losses.append(h.pow(2).mean())
+            return h
+
+        for index in range(3):
+            x = checkpoint(run, index, x, use_reentrant=True)  # error
+        return x.sum() + torch.stack(losses).sum()
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        norms, kept, losses = [], [], []
+
+        def run(index, h):
+            parts = []
+            h = self.blocks[index](h)
+            parts.append(h.pow(2).mean())
+            norms.append(h.norm().item())
+            kept.append(h.detach())
+            return h, sum(parts)
+
+        for index in range(3):
+            x, loss = checkpoint(run, index, x, use_reentrant=True)
+            losses.append(loss)
+        print(sum(norms), torch.stack(kept).shape)
+        return x.sum() + sum(losses)
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -141,7 +191,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Instance, Result, Value, equals, same
+from ..facts.values import Attr, Instance, Result, Seq, Value, equals, same
 from ..finding import Applicability, Severity
 from ..model.active import reentrant_settings
 from ..model.events import TorchCheckpoint
@@ -155,6 +205,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
+    from ..facts.values import Function
     from ..facts.walk import Write
     from ..model.region import Region
     from ..model.run import Run
@@ -167,19 +218,28 @@ def check(run: Run) -> Iterator[Report]:
     """Report what a reentrant region hands out beside its result."""
     yield from _router_logits(run)
     for event in run.of(TorchCheckpoint):
-        write = next(_added_up(run, run.region(event)), None) if event.reentrant else None
-        if write is not None:
+        side = next(_side_outputs(run, run.region(event)), None) if event.reentrant else None
+        if side is not None:
+            name, node = side
             yield Report(
                 event.node,
-                f"`{write.field}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
+                f"`{name}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
                 "write `use_reentrant=False` or return it",
-                notes=(Remark(write.node, f"`{write.field}` is stored under `no_grad`"),),
+                notes=(Remark(node, f"`{name}` is stored under `no_grad`"),),
                 fix=Rewrite(
                     Applicability.UNSAFE,
                     "Use the non-reentrant variant",
                     (SetKeyword(event.node, "use_reentrant", "False"),),
                 ),
             )
+
+
+def _side_outputs(run: Run, region: Region) -> Iterator[tuple[str, ast.AST]]:
+    """What the region stores for code outside of it to add up: its name and where."""
+    for write in _added_up(run, region):
+        yield write.field, write.node
+    for call in _appended(run, region):
+        yield ast.unparse(call.node.args[0]), call.node
 
 
 def _router_logits(run: Run) -> Iterator[Report]:
@@ -224,6 +284,36 @@ def _added_up(run: Run, region: Region) -> Iterator[Write]:
         summed = (_adds(node, write.field) for node in _outside(run.program.tree, inside))
         if is_own and carries_gradient(write.value) and any(summed):
             yield write
+
+
+def _appended(run: Run, region: Region) -> Iterator[Call]:
+    """What the region appends to a list from outside of it, whose elements are added up there."""
+    inside: set[ast.AST] = {function.node for function in region.functions}
+    for call in region.method_calls("append"):
+        held, function = call.receiver, call.place.function
+        own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
+        if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
+            continue
+        name = ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
+        if carries_gradient(call.args[0]) and any(_adds_up(node, name) for node in _outside(run.program.tree, inside)):
+            yield call
+
+
+def _is_in(function: Function | None, functions: set[ast.AST]) -> bool:
+    return function is not None and function.node in functions
+
+
+def _adds_up(node: ast.AST, name: str) -> bool:
+    """Whether ``node`` adds up the elements of the list ``name``."""
+    match node:
+        case ast.Call(func=ast.Name(id="sum") | ast.Attribute(attr="stack" | "cat" | "fsum"), args=[held, *_]):
+            return ast.unparse(held) == name
+        case ast.For(target=ast.Name(id=element), iter=held, body=body) if ast.unparse(held) == name:
+            added = (part for statement in body for part in ast.walk(statement) if isinstance(part, ast.AugAssign))
+            return any(
+                isinstance(part, ast.Name) and part.id == element for add in added for part in ast.walk(add.value)
+            )
+    return False
 
 
 def _same_class(owner: Instance, other: Value) -> bool:

@@ -44,8 +44,28 @@ def forward(layers, x):
     h, states = checkpoint(run, x, use_reentrant=True)  # error
     return h + states[0]
 ```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def region(x, scale):
+    return x * 2, (x * 3, x * 4)
+
+def forward(x):
+    a, (b, c) = checkpoint(region, x, 2, use_reentrant=True)  # error
+    return a + b + c
+```
 
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+def region(x, scale):
+    return x * 2, (scale * 3, scale * 4)
+
+def forward(x):
+    a, (b, c) = checkpoint(region, x, 2, use_reentrant=True)
+    return a * b * c
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -122,6 +142,7 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward` looks at f
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ..facts.classes import is_dataclass
@@ -167,15 +188,16 @@ def _structured(run: Run, event: Checkpoint) -> Returned | None:
     found = [run.program.returns.get(part.function.node, []) for part in entered(event.function)]
     returns = [returned for part in found for returned in part]
     certain = bool(found) and all(found)
-    everywhere = all(_is_structured(option) for returned in returns for option in options(returned.value))
+    inputs = {name for part in entered(event.function) for name in part.parameters()[:1]}
+    everywhere = all(_is_structured(option, inputs) for returned in returns for option in options(returned.value))
     return returns[0] if certain and everywhere else None
 
 
-def _is_structured(value: Value) -> bool:
+def _is_structured(value: Value, inputs: set[str]) -> bool:
     match value:
         case Seq("tuple", items):
             inner = [held for item in items if isinstance(item, Seq | Dict) for held in _held(item)]
-            return any(carries_gradient(option) for held in inner for option in options(held))
+            return any(_is_computed(option, inputs) for held in inner for option in options(held))
         case Seq("list") | Dict():
             return any(not isinstance(held, Const) for held in _held(value))
         case Instance(cls):
@@ -184,6 +206,15 @@ def _is_structured(value: Value) -> bool:
             name = canonical(call.name)
             return name.startswith("transformers.") and name.rpartition(".")[2].endswith(("Output", "OutputWithPast"))
     return False
+
+
+def _is_computed(value: Value, inputs: set[str]) -> bool:
+    """Whether ``value`` is what a call made, or an operation on the first input of the function."""
+    operation = value.node if isinstance(value.node, ast.BinOp) else None
+    of_input = operation is not None and any(
+        isinstance(part, ast.Name) and part.id in inputs for part in (operation.left, operation.right)
+    )
+    return of_input or carries_gradient(value)
 
 
 def _held(value: Seq | Dict) -> list[Value]:

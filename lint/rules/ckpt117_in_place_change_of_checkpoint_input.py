@@ -71,8 +71,56 @@ def forward(layer, x, mask):
         return layer(h) * mask
     return checkpoint(run, x, mask=mask, use_reentrant=False)  # error
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def first_position(h, bias):
+    h[:, 0] += bias
+    return h.tanh()
+
+def masked(h, keep):
+    h[~keep] = 0
+    return torch.tanh(h)
+
+def fill(tensor, mask):
+    return tensor.masked_fill_(mask, 0.0)
+
+def through_helper(h, mask):
+    return torch.sigmoid(fill(h, mask))
+
+class Block(nn.Module):
+    def forward(self, x, residual):
+        x += residual
+        return self.linear(x)
+
+def forward(block: Block, x, keep, bias):
+    x = checkpoint(first_position, x, bias, use_reentrant=False)  # error
+    x = checkpoint(masked, x, keep, use_reentrant=False)  # error
+    x = checkpoint(through_helper, x * 2, keep, use_reentrant=False)  # error
+    return checkpoint(block, x, x * 2, use_reentrant=False)  # error
+```
 
 ## Good
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def fill(tensor, mask):
+    tensor = tensor.clone()
+    return tensor.masked_fill_(mask, 0.0)
+
+def region(h, step, sizes, mask):
+    step += 1
+    sizes += [step]
+    h = h * 1
+    h[:, 0] += 1
+    return torch.sigmoid(fill(h, mask)) * step
+
+def forward(x, mask):
+    return checkpoint(region, x, 0, [], mask, use_reentrant=False)
+```
 ```python
 import torch
 import torch.nn as nn
