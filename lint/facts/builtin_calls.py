@@ -249,7 +249,6 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.next": _next,
     "builtins.staticmethod": _static,
     "builtins.exec": _vars_changed,
-    "builtins.iter": _first_argument,
     "importlib.import_module": _imported,
     "builtins.__import__": _imported,
     "builtins.vars": _vars,

@@ -34,6 +34,8 @@ def bind_import_from(walk: Walk, node: ast.ImportFrom) -> None:
         if alias.name == "*":
             for public, value in public_names(module):
                 walk.scope.bind(public, value)
+            if module is None and not node.level:
+                walk.scope.stars.append(name)
             continue
         found = taken_from(walk, module, alias.name, node) if module is not None else None
         # `from . import model` and `from package import module` name a module.

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: Characters of one module, and of all that one file imports: what a run is made of is small, a library is not.
 MAX_TEXT, MAX_TOTAL = 60_000, 150_000
+#: Imports followed one after the other: a script, what builds its model, the model, its layers.
+MAX_HOPS = 3
 #: Shorter modules are always read: constants and options have no words to know them by.
 ALWAYS = 4_000
 #: Without one of these a longer module decides nothing about checkpointing.
@@ -29,7 +31,23 @@ if TYPE_CHECKING:
     FindModule: TypeAlias = Callable[[str], LocalModule | None]
 
 
-def is_worth_reading(text: str, read: int = 0) -> bool:
-    """Whether a module with this ``text`` is read when ``read`` characters of others have been read before it."""
-    small = len(text) <= MAX_TEXT and read + len(text) <= MAX_TOTAL
-    return small and (len(text) <= ALWAYS or any(word in text for word in _RELEVANT))
+def is_worth_reading(module: LocalModule, read: int = 0, hops: int = 0) -> bool:
+    """Whether ``module`` is read when ``read`` characters of others have been read before it.
+
+    ``hops`` is the number of modules between it and the checked file.
+    """
+    text = module.text
+    if len(text) > MAX_TEXT or read + len(text) > MAX_TOTAL:
+        return False
+    # A package hands on what it takes from its modules.
+    short = len(text) <= ALWAYS and (hops == 0 or _is_package(module))
+    return short or any(word in text for word in _RELEVANT)
+
+
+def package_of(name: str, module: LocalModule) -> str:
+    """The package that relative imports in ``module``, which is imported as ``name``, start from."""
+    return name if _is_package(module) else name.rpartition(".")[0]
+
+
+def _is_package(module: LocalModule) -> bool:
+    return module.filename.endswith("__init__.py")

@@ -1,4 +1,4 @@
-"""Modules of the project that the checked file imports: read one hop deep, so that their names mean something."""
+"""Modules of the project that the checked file imports, and those they import: so that their names mean something."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .local import LocalModule, is_worth_reading
+from .local import MAX_HOPS, LocalModule, is_worth_reading, package_of
 from .naming import from_outside, is_library
 from .origin import mark, origin
 from .places import Place
@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .values import Value
+    from .walk import Program
 
 
 def import_module(walk: Walk, name: str, node: ast.AST) -> Value | None:
     """The local module called ``name``, walked from its first line; None when it is not local or cannot be read."""
     program = walk.program
-    if program.find_module is None or program.importing or is_library(name):
+    if program.find_module is None or len(program.importing) >= MAX_HOPS or is_library(name):
         return None
-    return _module(walk, name, node)
+    return _module(walk, _from_checked_file(program, name), node)
+
+
+def _from_checked_file(program: Program, name: str) -> str:
+    """A name in an import statement as the checked file would say it: modules name others relative to themselves."""
+    return from_outside(program.importing[-1], name) if program.importing else name
 
 
 def namespace(walk: Walk, name: str, bound: Value | None, node: ast.AST) -> Value | None:
@@ -81,6 +87,8 @@ def _is_package(module: Module) -> bool:
 def _module(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
     if name not in program.modules:
+        # A module that is imported by what it imports itself is not known yet.
+        program.modules[name] = None
         program.modules[name] = _read(walk, name, node)
     return program.modules[name]
 
@@ -89,18 +97,18 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
     assert program.find_module is not None
     found = program.find_module(name)
-    if found is None or not is_worth_reading(found.text, sum(map(len, program.texts.values()))):
+    if found is None or not is_worth_reading(found, sum(map(len, program.texts.values())), len(program.importing)):
         return None
     tree = _parsed(found)
     if tree is None:
         return None
     program.texts[found.filename] = found.text
     scope = Scope(tree, None, has_walrus=":=" in found.text)
-    program.importing = True
+    program.importing.append(package_of(name, found))
     try:
         walk.engine.execute(Walk(program, scope, Place(), walk.engine), tree.body)
     finally:
-        program.importing = False
+        program.importing.pop()
     return Module(name, scope, node)
 
 

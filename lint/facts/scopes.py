@@ -18,12 +18,18 @@ _BOUND = "_ckpt_lint_bound"
 _LEAVES = frozenset((ast.Constant, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
 _DEFINITIONS = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 _BINDERS = _DEFINITIONS | {ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
+#: What libraries that are imported whole offer that matters here, where that is little.
+_OFFERED = {
+    "torch.utils.checkpoint": frozenset(
+        ("checkpoint", "checkpoint_sequential", "CheckpointPolicy", "create_selective_checkpoint_contexts")
+    ),
+}
 
 
 class Scope:
     """A module, function or class body: its names and the scope around it."""
 
-    __slots__ = ("_bound", "has_walrus", "is_class", "names", "node", "outer", "parent")
+    __slots__ = ("_bound", "has_walrus", "is_class", "names", "node", "outer", "parent", "stars")
 
     def __init__(self, node: ast.AST, parent: Scope | None, is_class: bool = False, has_walrus: bool = True) -> None:
         self.node = node
@@ -32,6 +38,8 @@ class Scope:
         #: Whether expressions of the file may bind names.
         self.has_walrus: bool = parent.has_walrus if parent is not None else has_walrus
         self.names: dict[str, Value] = {}
+        #: Libraries all of whose names were imported: `from torch.nn import *`.
+        self.stars: list[str] = []
         #: Names declared `global` or `nonlocal`.
         self.outer: set[str] = set()
         #: The names a function assigns somewhere; None until that is asked for.
@@ -47,7 +55,16 @@ class Scope:
             if scope._binds_later(name):
                 return UNKNOWN
             scope = scope.parent
-        return Ref(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+        return Ref(f"builtins.{name}") if name in _BUILTINS else self._from_star(name)
+
+    def _from_star(self, name: str) -> Value:
+        """A name that nothing binds comes from the library all of whose names were imported, if that is one only."""
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        listed = [library for library in outermost.stars if name in _OFFERED.get(library, ())]
+        offering = listed or [library for library in outermost.stars if library not in _OFFERED]
+        return Ref(f"{offering[0]}.{name}") if len(offering) == 1 else UNKNOWN
 
     def bind(self, name: str, value: Value) -> None:
         """Assign ``name``."""

@@ -74,8 +74,8 @@ class Program:
         self.modules: dict[str, Module | None] = {}
         #: Their texts by file name.
         self.texts: dict[str, str] = {}
-        #: A module is being read: what it imports itself stays unread.
-        self.importing = False
+        #: The packages of the modules that are being read, each imported by the one before.
+        self.importing: list[str] = []
         self.calls: list[Call] = []
         self.writes: list[Write] = []
         self.functions: dict[FunctionNode, Function] = {}

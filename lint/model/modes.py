@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.classes import decorator_names
-from ..facts.values import Absent, Attr, Function, Method, Ref, Result, Value, equals, options, same
+from ..facts.values import Absent, Attr, Function, Instance, Method, Ref, Result, Value, equals, options, same
 from .names import canonical
-from .types import class_names, unwrapped
+from .types import bases, class_names, unwrapped
 
 if TYPE_CHECKING:
     from ..facts.calls import Call
@@ -45,7 +45,7 @@ class Modes:
         self.escapes = (
             any(not self._is_model(call.receiver) for call in run.method_calls("train"))
             or any(self._hands_over(call) for call in run.program.calls)
-            or any(self._is_model(write.value) for write in run.writes)
+            or any(self._is_model(write.value) and not _is_own(write.obj) for write in run.writes)
         )
 
     def _is_model(self, value: Value) -> bool:
@@ -89,6 +89,11 @@ class Modes:
         if last is None or last.order < forward.order or any(_turns_on(call) is not False for call in switches):
             return None
         return None if _leaves(loop, last.node) else last.node
+
+
+def _is_own(value: Value) -> bool:
+    """Whether ``value`` is an object whose class the program shows whole, with everything it does."""
+    return isinstance(value, Instance) and not any(True for _ in bases(value.cls))
 
 
 def _turns_on(switch: Call) -> bool | None:

@@ -52,7 +52,19 @@ _SAMPLERS = frozenset(
         *("bernoulli", "multinomial", "normal", "poisson"),
     )
 )
-_GENERATORS = frozenset(("torch.Generator", "random.Random", "numpy.random.default_rng", "numpy.random.RandomState"))
+#: Methods of a tensor that fill it with random numbers, or draw with it.
+_TENSOR_SAMPLERS = frozenset(
+    (
+        *("normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_"),
+        *("bernoulli", "multinomial"),
+    )
+)
+_GENERATORS = frozenset(
+    (
+        *("torch.Generator", "random.Random", "random.SystemRandom"),
+        *("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"),
+    )
+)
 #: What these libraries offer beside drawing.
 _NO_DRAW = frozenset(
     ("seed", "default_rng", "get_state", "set_state", "getstate", "setstate", "manual_seed", "compare_digest")
@@ -95,6 +107,8 @@ def _is_foreign(call: Call, inside: set[ast.AST]) -> bool:
         return function[:1].islower() and function not in _NO_DRAW
     if call.name in _SAMPLERS:
         return _made_outside(call.keyword("generator"), inside)
+    if call.method in _TENSOR_SAMPLERS and _made_outside(call.keyword("generator"), inside):
+        return True
     return bool(call.method) and call.method not in _NO_DRAW and _made_outside(call.receiver, inside)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import PROGRAM, is_settings
-from ..facts.local import is_worth_reading
+from ..facts.local import MAX_HOPS, is_worth_reading, package_of
 from ..facts.naming import from_outside, is_library
 from ..sources.source import MARKDOWN_SUFFIXES, UTF_16
 from . import triggers
@@ -72,17 +72,19 @@ def _is_unreadable(filename: str, data: bytes) -> bool:
 
 
 def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
-    """The modules that ``data`` imports, and of a package those that it takes the imported names from."""
-    for imported in _imports(data):
-        for name, module in _modules(imported, find):
-            text = module.text.encode()
-            if is_worth_reading(module.text):
-                yield text
-            if module.filename.endswith("__init__.py"):
-                handed_on = [inner for inner in _imports(text) if _shares(imported.names, inner.names)]
-                inner_modules = {from_outside(name, inner.source): None for inner in handed_on}
-                held = [inner.text for inner in map(find, inner_modules) if inner is not None]
-                yield from (inner.encode() for inner in held if is_worth_reading(inner))
+    """The modules that ``data`` imports, and those that they import, as far as a run of it is read."""
+    queue, seen = [("", data, 0)], set[str]()
+    while queue:
+        package, importing, hops = queue.pop()
+        for imported in _imports(importing):
+            source = from_outside(package, imported.source) if hops else imported.source
+            for name, module in _modules(imported._replace(source=source), find):
+                if module.filename not in seen and is_worth_reading(module, hops=hops):
+                    seen.add(module.filename)
+                    text = module.text.encode()
+                    yield text
+                    if hops + 1 < MAX_HOPS:
+                        queue.append((package_of(name, module), text, hops + 1))
 
 
 def may_have_findings(data: bytes, every: bool = True) -> bool:
@@ -124,10 +126,6 @@ def _modules(imported: _Import, find: FindModule) -> Iterator[tuple[str, LocalMo
         yield imported.source, holder
     if holder is None or holder.filename.endswith("__init__.py"):
         yield from ((name, module) for name in inner if (module := find(name)) is not None)
-
-
-def _shares(wanted: tuple[str, ...], given: tuple[str, ...]) -> bool:
-    return "*" in wanted or "*" in given or any(name in wanted for name in given)
 
 
 class _Import(NamedTuple):

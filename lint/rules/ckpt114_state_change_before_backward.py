@@ -50,8 +50,46 @@ def train(batches):
         loss.backward()
         optimizer.zero_grad()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.Linear(8, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def train(x, other):
+    first = checkpoint(net, x, use_reentrant=False).sum()
+    second = net(other).sum()
+    second.backward()
+    optimizer.step()  # error
+    first.backward()
+
+def measure(x):
+    y = checkpoint(net, x, use_reentrant=False)
+    net.eval()  # error
+    loss = y.sum()
+    loss.backward()
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+head = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+
+def train(x, other):
+    first = checkpoint(net, x, use_reentrant=False).sum()
+    head(other).sum().backward()
+    optimizer.step()
+    net.eval()
+    first.backward()
+    net.train()
+```
 ```python
 import torch
 from peft import LoraConfig, get_peft_model
@@ -167,6 +205,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Instance, Result, Value, equals, options, same
 from ..finding import Severity
 from ..model.active import checkpoints_in, is_checkpointed
+from ..model.events import Checkpoint
 from ..model.flow import feeds
 from ..model.modes import is_gradient_free
 from ..model.randomness import adapter_dropout, config_dropout, torch_draws
@@ -187,11 +226,7 @@ TRIGGERS = together(".backward(", (CHECKPOINT, APPLY, ENABLE))
 def check(run: Run) -> Iterator[Report]:
     """Report changes that the recomputation sees and the forward pass did not."""
     backwards = list(run.method_calls("backward"))
-    for forward in run.program.calls:
-        model = unwrapped(forward.func)
-        known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
-        if not known or is_gradient_free(forward) or not is_checkpointed(run, model, forward):
-            continue
+    for forward, model in _forwards(run):
         ends = [call for call in backwards if _follows(call, forward) and feeds(run.program.tree, forward, call)]
         for change in _changes(run, model, forward, ends[0]) if ends else ():
             yield Report(
@@ -201,6 +236,19 @@ def check(run: Run) -> Iterator[Report]:
                 "call `backward()` first",
                 notes=(Remark(forward.node, "the forward pass that will be run again"),),
             )
+
+
+def _forwards(run: Run) -> Iterator[tuple[Call, Value]]:
+    """The calls that run a checkpointed model, or checkpoint a module themselves, with what they run."""
+    for forward in run.program.calls:
+        model = unwrapped(forward.func)
+        known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
+        if known and not is_gradient_free(forward) and is_checkpointed(run, model, forward):
+            yield forward, model
+    for event in run.of(Checkpoint):
+        module = unwrapped(event.function)
+        if isinstance(module, Instance | Result) and not is_gradient_free(event.call):
+            yield event.call, module
 
 
 def _follows(later: Call, earlier: Call) -> bool:
@@ -244,6 +292,7 @@ def _optimizes(optimizer: Value, model: Value) -> bool:
 
 
 def _drops(run: Run, model: Value) -> bool:
-    regions = (run.region(event) for event in checkpoints_in(run, model))
+    regions = [run.region(event) for event in checkpoints_in(run, model)]
+    regions += [run.region(event) for event in run.of(Checkpoint) if _is(event.function, model)]
     drawing = any(draw for region in regions for draw in torch_draws(run, region))
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None

@@ -55,6 +55,24 @@ def forward(x):
     x = checkpoint(noisy, x, use_reentrant=False)  # error
     return checkpoint(scaled, x, use_reentrant=False)  # error
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        noise = torch.empty_like(x).normal_(generator=self.generator)
+        return self.linear(x + noise)
+
+def run(block: Noisy, x):
+    return checkpoint(block, x, use_reentrant=False)  # error
+```
 
 ## Good
 ```python

@@ -164,7 +164,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT125", "iterator-into-checkpoint", Severity.ERROR
 TRIGGERS = (CHECKPOINT,)
-_ITERATORS = tuple(f"builtins.{name}" for name in ("zip", "map", "filter", "enumerate", "reversed"))
+_ITERATORS = tuple(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed"))
 
 
 def check(run: Run) -> Iterator[Report]:

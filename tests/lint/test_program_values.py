@@ -55,6 +55,13 @@ REFUSED = {
         def forward(block, x, mask, *, checkpoint=checkpoint):
             return checkpoint(block, x, mask=mask, use_reentrant=True)
     """,
+    "everything of a library": """
+        from torch.nn import *
+        from torch.utils.checkpoint import *
+
+        def forward(block, x, mask):
+            return checkpoint(block, x, mask=mask, use_reentrant=True)
+    """,
     "partialmethod": """
         import functools
         from torch.utils.checkpoint import checkpoint
@@ -108,6 +115,13 @@ OPEN = {
                 case _:
                     options = {"use_reentrant": False}
             return checkpoint(block, x, mask=mask, **options)
+    """,
+    "everything of two libraries that may both have it": """
+        from fairscale.nn import *
+        from megatron.core import *
+
+        def forward(block, x, mask):
+            return checkpoint(block, x, mask=mask, use_reentrant=True)  # torch.utils.checkpoint
     """,
     "another function of that name": """
         from torch.utils.checkpoint import checkpoint

@@ -106,15 +106,52 @@ def test_findings_that_lie_in_another_file_belong_to_that_file():
     assert [(note.filename, note.span.line) for note in finding.notes] == [("arguments.py", 7), ("train.py", 5)]
 
 
-def test_only_one_hop_is_read():
+def test_modules_are_followed_three_hops_deep():
+    chain = {"a": "b", ".b": "c", "b": "c", "c": "d", "d": "e"}
     asked = []
 
     def find(name: str):
         asked.append(name)
-        return LocalModule("a.py", "from b import x\nimport c\n") if name == "a" else None
+        if name not in chain:
+            return None
+        return LocalModule(f"{name}.py", f"import {chain[name]}  # torch.utils.checkpoint\n")
 
     check_source("import a  # checkpointing_enable\n", "train.py", find_module=find)
-    assert asked == ["a"]
+    assert asked == ["a", "b", "c"]
+
+
+def test_modules_that_import_each_other_end():
+    def find(name: str):
+        return LocalModule(f"{name}.py", f"import {'b' if name == 'a' else 'a'}  # torch.utils.checkpoint\n")
+
+    check_source("import a  # checkpointing_enable\n", "train.py", find_module=find)
+
+
+def test_names_in_a_module_are_relative_to_it():
+    modules = {
+        "models.build": "from .net import Net\n\ndef build():\n    return Net()\n",
+        "models.net": textwrap.dedent("""
+            import torch.nn as nn
+            from torch.utils.checkpoint import checkpoint
+
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+
+                def forward(self, x):
+                    for layer in self.layers:
+                        x = checkpoint(layer, x, use_reentrant=True)
+                    return x
+        """),
+    }
+
+    def find(name: str):
+        return LocalModule(f"{name.replace('.', '/')}.py", modules[name]) if name in modules else None
+
+    script = "from models.build import build\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nFSDP(build())\n"
+    found = check_source(script, "train.py", find_module=find, reported=lambda filename: True)
+    assert [(finding.code, finding.filename) for finding in found] == [("CKPT302", "models/net.py")]
 
 
 @pytest.mark.parametrize("text", ["def (:", "\0", "import train\n"])
