@@ -17,6 +17,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_iter
 
+from ..compat.wrappers import local_shard
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -105,6 +107,7 @@ class SavedCounter:
 
 def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
     """The storages behind a tensor, those inside a subclass (DTensor, torchao's) too; none for a sparse one."""
+    tensor = local_shard(tensor)
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
             yield from storages(getattr(tensor, name))

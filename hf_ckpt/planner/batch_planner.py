@@ -7,25 +7,23 @@ which its own plan is made; switching to it later is one attribute a layer.
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..engine import plan_of
-from ..errors import BudgetError
 from ..head.managed import ManagedHead
 from ..policy.decision import Keep, RecomputeLayer
 from .assemble import assemble
-from .budget import AutoBudget, DeviceMemory, PeakBudget, ShareBudget, limits_of
+from .budget import DeviceMemory, ShareBudget
 from .call_size import call_meter
 from .device_memory import device_memory
-from .per_batch import BatchSize, MadePlan, PlanBook
-from .problem import Limits
-from .ranks import from_rank, largest, needs_agreement
-from .refine import solve_refined
-from .solve import least_peak, solve
-from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
+from .group import Group
+from .live_forwards import LiveForwards
+from .made_plan import Demand, Measured, make_plan
+from .per_batch import BatchSize, Choice, MadePlan, PlanBook
+from .ranks import Ranks, needs_agreement
+from .room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from .budget import Budget
     from .cost import Calibration
     from .problem import Problem
-    from .solve import Solution
+    from .room import Taken
 
 _log = logging.getLogger(__name__)
 
@@ -52,15 +50,20 @@ class PlannedLayer:
 
 @dataclass(frozen=True, slots=True)
 class PendingMeasurement:
-    """A batch run to learn its ledger: its size, what was in memory before its forward, and what is still to come."""
+    """A forward that runs to be measured: its size, what was taken before it, and whether this rank's batch has it."""
 
     size: BatchSize
-    memory: DeviceMemory
-    to_come: int
-    #: Whether this rank's own batch has that size; ranks that must plan alike take the plan of one whose has.
+    taken: Taken
     own: bool
-    #: Whether some rank's has.
-    taught: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet."""
+
+    load: int
+    held: int
+    backward_seen: bool
 
 
 class BatchPlanner:
@@ -90,28 +93,35 @@ class BatchPlanner:
         self.layers = tuple(layers)
         self.budget = budget
         self.rates = rates
-        self.optimizer = optimizer
-        self.gradients_grow = gradients_grow
         self.offload = offload
-        self.memory = memory
         self.head = ManagedHead(model, rates, fixed=head, choose=not isinstance(budget, ShareBudget))
+        self.room = Room(
+            model,
+            [layer.module for layer in layers],
+            memory,
+            optimizer=optimizer,
+            gradients_grow=gradients_grow,
+        )
+        self.ranks = Ranks(next(model.parameters()).device, together=needs_agreement(model))
         self.book = PlanBook()
+        #: What batches were measured to take, by size.
+        self.measured: dict[BatchSize, Measured] = {}
+        self.live = LiveForwards()
+        #: Forwards before one backward; a share of what is saved is the same share of each of them.
+        self.group = None if isinstance(budget, ShareBudget) else Group()
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None
         #: What the latest plan was made from.
         self.problem: Problem | None = None
+        #: How many forwards ran to be measured.
+        self.learning_forwards = 0
         self._settled = False
         self._pending: PendingMeasurement | None = None
+        self._running: BatchSize | None = None
         self._hooks: tuple[RemovableHandle, ...] = ()
         self._meter = call_meter(model)
         self._sizeless = False
         self._latest_has_grad = False
-        self._device = next(model.parameters()).device
-        self._agree = needs_agreement(model)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy of the model is another model: what it needs of the optimizer is its name, not a copy of its state.
-        return self.__dict__ | {"optimizer": optimizer_name(self.optimizer)}
 
     def attach(self) -> None:
         """Start to plan, with everything rebuilt."""
@@ -123,7 +133,7 @@ class BatchPlanner:
 
     def undo(self) -> None:
         """Stop to plan; the layers keep their last plans, and nothing here keeps the optimizer."""
-        self.optimizer = None
+        self.room.optimizer = None
         for hook in self._hooks:
             hook.remove()
         self._hooks = ()
@@ -137,24 +147,70 @@ class BatchPlanner:
         return True
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._pending = None
+        self._pending = self._running = None
         if torch.compiler.is_compiling() or not module.training or self._is_repeated() or not torch.is_grad_enabled():
             return
-        size = self._meter.size(args, kwargs)
+        mine = self._meter.size(args, kwargs)
+        alive, size = self._agreed(self._alive(), mine)
         if size is None:
             self._warn_sizeless()
             return
-        mine = size
-        if self._agree:
-            size = BatchSize(*largest(astuple(size), self._device))
-        choice = self.book.choose(size)
+        self._running = size
+        choice = self._choose(size, alive)
         if choice.plan is not self.current or choice.settled != self._settled:
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
-            pending = self._new_measurement(size, own=mine.totals == size.totals)
-            self._pending = pending if pending.taught else None
-            if choice.plan is None:
-                self.head.chunk_until_planned(size.head_tokens, self._room(pending))
+            self._expect(size, own=mine is not None and mine.totals == size.totals)
+        if choice.plan is None and alive.load:
+            self.head.chunk_until_planned(size.head_tokens, 0)
+
+    def _alive(self) -> Alive:
+        waiting = self.live.waiting()
+        load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
+        return Alive(load, held, backward_seen=self.live.backward_seen)
+
+    def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
+        """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
+        numbers = [alive.load, alive.held, int(not alive.backward_seen), int(mine is None)]
+        load, held, unknown, missing, *size = self.ranks.largest([*numbers, *astuple(mine or BatchSize(0, 0))])
+        return Alive(load, held, backward_seen=not unknown), None if missing else BatchSize(*size)
+
+    def _choose(self, size: BatchSize, alive: Alive) -> Choice:
+        """The plan for a forward of this size, made now where what it takes was measured before."""
+        if self.group is None:
+            return self.book.choose(size)
+        grown = self.group.meet(size, alive.load)
+        if grown:
+            self.book.plans.clear()
+        target = self.group.stand_in(size)
+        known = min((known for known in self.measured if target.fits_in(known)), default=None)
+        if not alive.backward_seen:
+            # How many forwards go before a backward is not known yet: none of them may take what the next ones need.
+            return Choice(None, settled=known is not None)
+        if known is None:
+            return self.book.choose(target)
+        if grown:
+            return Choice(self._plan_for(known, alive=alive.held), settled=True)
+        if self.book.choose(target).plan is None:
+            self.book.add(known, self._plan_for(known, forwards=self.group.weight(known)))
+        return self.book.choose(target)
+
+    def _plan_for(self, size: BatchSize, *, forwards: float = 1.0, alive: int = 0) -> MadePlan:
+        """The plan for a size that was measured; raises BudgetError on all ranks where one of them has none."""
+        demand = Demand(self.budget, self.book.factor, forwards, alive)
+        plan = self.ranks.decide(lambda: make_plan(self.measured[size], demand))
+        assert plan is not None
+        return plan
+
+    def _expect(self, size: BatchSize, *, own: bool) -> None:
+        """The forward that begins is to be measured, if some rank's batch has this size."""
+        if not self.ranks.any(own):
+            return
+        self.learning_forwards += 1
+        taken = self.room.look(self.ranks, empty=not self.live.waiting())
+        self._pending = PendingMeasurement(size, taken, own)
+        if self.current is None:
+            self.head.chunk_until_planned(size.head_tokens, taken.room(self.budget))
 
     def _is_repeated(self) -> bool:
         """Whether a checkpoint around the whole model runs a forward again, which has to save what it saved.
@@ -176,71 +232,47 @@ class BatchPlanner:
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
         pending, self._pending = self._pending, None
-        if pending is None:
+        size, self._running = self._running, None
+        if pending is not None:
+            self._learn(pending)
+        if size is not None:
+            self.live.add(output, size.load, self._held(size))
+
+    def _learn(self, pending: PendingMeasurement) -> None:
+        """Note what the forward took, and make the plan for its size."""
+        weight = 1.0 if self.group is None else self.group.weight(pending.size)
+        demand = Demand(self.budget, self.book.factor, weight)
+        made = self.ranks.decide(lambda: self._made(pending, demand), prefer=pending.own)
+        if made is None:
             return
-        ledgers = [layer.engine.ledger() for layer in self.layers]
+        measured, plan = made
+        self.problem = measured.problem
+        self.measured = {known: m for known, m in self.measured.items() if not _replaces(pending.size, known)}
+        self.measured[pending.size] = measured
+        self.book.add(pending.size, plan)
+
+    def _made(self, pending: PendingMeasurement, demand: Demand) -> tuple[Measured, MadePlan] | None:
+        ledgers = tuple(layer.engine.ledger() for layer in self.layers)
         if all(ledger is None for ledger in ledgers):
-            return
-        grown = [gradient_bytes(layer.module.parameters()) for layer in self.layers] if self.gradients_grow else None
-        self.problem = assemble(
+            return None
+        grown = self.room.layer_gradients()
+        problem = assemble(
             ledgers,
             self.rates,
             gradients=grown,
             heads=self.head.options(pending.size.head_tokens),
-            **self._other_gradients(grown),
+            **self.room.other_gradients(grown),
             offload=self.offload,
         )
-        solution = self._solve(self.problem, pending)
-        writes = tuple(
-            RecomputeLayer() if ledger is None else plan_of(ledger, plan.kept, plan.offloaded)
-            for ledger, plan in zip(ledgers, solution.layers, strict=True)
-        )
-        kinds = [self.problem.kind(i) for i in range(len(ledgers))]
-        whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == kinds[i].everything)
-        plan = MadePlan(solution, writes, frozenset(whole))
-        if self._agree:
-            plan = from_rank(plan, mine=pending.own, device=self._device)
-        self.book.add(pending.size, plan)
+        measured = Measured(ledgers, problem, pending.taken)
+        return measured, make_plan(measured, demand)
 
-    def _new_measurement(self, size: BatchSize, *, own: bool) -> PendingMeasurement:
-        """Note what is in memory, the same on all ranks that must agree."""
-        memory, state = self.memory(self._device), static_state(self.model, self.optimizer)
-        to_come = state.to_come + max(gathered_bytes(layer.module) for layer in self.layers)
-        if self.gradients_grow:
-            to_come -= max(0, state.gradients - state.gradients_now)
-        if self._agree:
-            used, to_come, taught = largest([memory.used, to_come, int(own)], self._device)
-            return PendingMeasurement(size, DeviceMemory(memory.total, used), to_come, own, bool(taught))
-        return PendingMeasurement(size, memory, to_come, own, taught=own)
-
-    def _solve(self, problem: Problem, pending: PendingMeasurement) -> Solution:
-        """The plan within the budget; ``auto`` tries the thriftiest one where the model says that nothing fits."""
-        try:
-            limits = limits_of(self.budget, problem, pending.memory, pending.to_come)
-            if limits.peak is not None:
-                spared = limits.peak - int(limits.peak * self.book.factor)
-                limits = replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
-            return solve_refined(problem, limits)
-        except BudgetError as error:
-            if not isinstance(self.budget, AutoBudget) or pending.memory.total is None:
-                raise
-            _log.warning("trying the thriftiest plan: %s", error)
-            return solve(problem, Limits(peak=least_peak(problem)))
-
-    def _room(self, pending: PendingMeasurement) -> int | None:
-        """Bytes for activations under this budget, before any ledger is known; None when nothing says."""
-        total = self.budget.nbytes if isinstance(self.budget, PeakBudget) else pending.memory.total
-        return None if total is None else total - pending.memory.used - pending.to_come
-
-    def _other_gradients(self, grown: Sequence[int] | None) -> dict[str, int]:
-        """Gradients outside the layers: those of the embeddings come last, the head's before any layer's."""
-        if grown is None:
-            return {}
-        late = late_gradient_bytes(self.model)
-        return {
-            "head_gradients": gradient_bytes(self.model.parameters()) - sum(grown) - late,
-            "late_gradients": late,
-        }
+    def _held(self, size: BatchSize) -> int:
+        """Bytes that the forward that just ran under the plan in force holds, its head's among them."""
+        if self.current is not None:
+            return self.current.solution.predicted.held + self.current.solution.head.nbytes
+        measured = self.measured.get(size)
+        return 0 if measured is None else measured.least_held
 
     def _write(self, plan: MadePlan | None, *, settled: bool) -> None:
         """Hand every engine its part. A layer that keeps everything runs untouched, once there is nothing to learn."""
@@ -253,3 +285,8 @@ class BatchPlanner:
                 layer.engine.plan = Keep() if settled and index in plan.whole else plan.writes[index]
         if plan is not None:
             self.head.use(plan.solution.head.chunks)
+
+
+def _replaces(size: BatchSize, known: BatchSize) -> bool:
+    """Whether what a batch of ``size`` takes says all about one of ``known``, as in :meth:`PlanBook.add`."""
+    return known.bucket == size.bucket and known.fits_in(size)

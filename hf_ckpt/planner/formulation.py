@@ -30,7 +30,8 @@ def build(problem: Problem, limits: Limits) -> Program:
     program = Program(problem, unit=max(1.0, saved / 1e6))
     program.peak = program.variable(_scaled(limits.peak, program.unit), integral=False)
     program.held = program.variable(_scaled(limits.held, program.unit), integral=False)
-    room = {program.peak: -1.0} | _add_prefetch(program)
+    sizes = _add_heads(program)
+    room = {program.peak: -1.0} | _add_prefetch(program) | _other_forwards(program, sizes)
     peaks = peak_candidates(problem) if limits.peak is not None else []
     spans = [range(a, b) for a, b in zip([0, *peaks], [*peaks, len(problem.order)], strict=True)]
     held: Row = {}
@@ -43,7 +44,8 @@ def build(problem: Problem, limits: Limits) -> Program:
             alive = (problem.shared + problem.backward_bytes[span.stop]) / program.unit
             program.at_most(room | held, -constant - alive)
     program.at_most(room, -(problem.shared + problem.all_gradients) / program.unit)
-    _add_head(program, room | held, constant + problem.shared / program.unit)
+    heads = {head: room.get(head, 0.0) + size for head, size in sizes.items()}
+    program.at_most(room | held | heads, -constant - problem.shared / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
     _add_transfers(program)
     return program
@@ -132,14 +134,22 @@ def _shared_out(program: Program, total: int, parts: Sequence[tuple[Row, int]]) 
     return found
 
 
-def _add_head(program: Program, alive: Row, constant: float) -> None:
-    """Choose one option for the loss head, which is alive on top of all that the layers hold."""
+def _add_heads(program: Program) -> Row:
+    """Choose one option for the loss head; returns what each has alive on top of all that the layers hold."""
     program.heads = [program.variable(1, option.seconds) for option in program.problem.heads]
-    sizes = [option.nbytes / program.unit for option in program.problem.heads]
     one = dict.fromkeys(program.heads, 1.0)
     program.at_most(one, 1.0)
     program.at_most(dict.fromkeys(one, -1.0), -1.0)
-    program.at_most(alive | dict(zip(program.heads, sizes, strict=True)), -constant)
+    sizes = (option.nbytes / program.unit for option in program.problem.heads)
+    return dict(zip(program.heads, sizes, strict=True))
+
+
+def _other_forwards(program: Program, heads: Row) -> Row:
+    """What the other forwards that wait for the same backward hold, all along."""
+    others = program.problem.forwards - 1
+    if not others:
+        return {}
+    return {program.held: others} | {head: others * size for head, size in heads.items()}
 
 
 def _add_prefetch(program: Program) -> Row:

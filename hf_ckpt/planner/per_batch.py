@@ -48,6 +48,11 @@ class BatchSize:
         return self.tokens, self.target_tokens, self.media
 
     @property
+    def load(self) -> int:
+        """One number for how much a forward saves: tokens of both sides, or numbers of images where there are none."""
+        return self.tokens + self.target_tokens or self.media
+
+    @property
     def head_tokens(self) -> int:
         """Tokens that a loss head sees."""
         return max(1, self.target_tokens or self.tokens)

@@ -96,7 +96,8 @@ class Problem:
     ``shared`` bytes are alive all along (masks, rotary tables); ``head_gradients`` are the gradients that exist before
     the first layer's backward starts, ``late_gradients`` those that come after the last one's (input embeddings);
     ``overhead`` is the added seconds of a layer that replays at all. ``link`` is
-    None where offloading is not possible or not wanted.
+    None where offloading is not possible or not wanted. ``forwards`` says how many forwards of this kind are alive when
+    backward begins (a smaller one counts for a part): the others hold what this one holds, their heads too.
     """
 
     kinds: tuple[Kind, ...]
@@ -107,6 +108,7 @@ class Problem:
     late_gradients: int = 0
     overhead: float = 0.0
     link: HostLink | None = None
+    forwards: float = 1.0
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""
@@ -209,4 +211,5 @@ def assess(problem: Problem, plans: Sequence[LayerPlan], head: HeadOption) -> As
         peak = max(peak, held + backward)
         held += costs[key][0]
         seconds += costs[key][1]
-    return Assessment(held, room + max(peak, held + head.nbytes), seconds)
+    others = int((problem.forwards - 1) * (held + head.nbytes))
+    return Assessment(held, room + others + max(peak, held + head.nbytes), seconds)

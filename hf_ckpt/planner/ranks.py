@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import distributed as dist
 
 from ..compat.wrappers import gathers_parameters, is_sharded
+from ..errors import BudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 T = TypeVar("T")
@@ -23,17 +24,55 @@ def needs_agreement(model: torch.nn.Module) -> bool:
     return any(map(gathers_parameters, model.modules())) or any(map(is_sharded, model.parameters()))
 
 
-def from_rank(value: T, *, mine: bool, device: torch.device) -> T:
-    """The value of the first rank whose ``mine`` is true (at least one is), on all ranks."""
-    world = dist.get_world_size()
-    (first,) = largest([world - dist.get_rank() if mine else 0], device)
-    values = [value]
-    dist.broadcast_object_list(values, src=world - first, device=device)
-    return values[0]
+class Ranks:
+    """The ranks that plan together; a single one where ``together`` is False.
 
+    Every method is a collective: where one rank calls it, all must. So nothing may return or raise in between on some
+    of them only; what can fail on one goes through :meth:`decide`.
+    """
 
-def largest(values: Sequence[int], device: torch.device) -> list[int]:
-    """Each value's maximum over all ranks. One small all-reduce."""
-    tensor = torch.tensor(values, dtype=torch.int64, device=device)
-    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
-    return [int(value) for value in tensor.tolist()]
+    def __init__(self, device: torch.device, *, together: bool) -> None:
+        self.device = device
+        self.together = together
+
+    def largest(self, values: Sequence[int]) -> list[int]:
+        """Each value's maximum over all ranks. One small all-reduce."""
+        if not self.together:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.int64, device=self.device)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return [int(value) for value in tensor.tolist()]
+
+    def any(self, value: bool) -> bool:
+        """Whether it is true on some rank."""
+        return bool(self.largest([int(value)])[0])
+
+    def decide(self, make: Callable[[], T | None], *, prefer: bool = True) -> T | None:
+        """What ``make`` returns on the first rank that prefers to be asked, else on the first where it is not None.
+
+        An error on one rank is an error on all: a BudgetError with the same words.
+        """
+        if not self.together:
+            return make()
+        value, error = None, None
+        try:
+            value = make()
+        except Exception as caught:  # a rank that raised while the others wait would hang them
+            error = caught
+        failed = self._first(1 if error is not None else 0)
+        if failed is not None:
+            words = self._broadcast(str(error), failed)
+            raise error if isinstance(error, BudgetError) else BudgetError(words) from error
+        chosen = self._first(0 if value is None else 2 if prefer else 1)
+        return None if chosen is None else self._broadcast(value, chosen)
+
+    def _first(self, score: int) -> int | None:
+        """The first rank of the highest score; None when all are 0."""
+        world = dist.get_world_size()
+        (best,) = self.largest([score * (world + 1) + world - dist.get_rank() if score else 0])
+        return None if not best else world - best % (world + 1)
+
+    def _broadcast(self, value: Any, source: int) -> Any:
+        values = [value]
+        dist.broadcast_object_list(values, src=source, device=self.device)
+        return values[0]

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_fsdp2_ranks_agree():
+
+@pytest.mark.parametrize("worker", ["ranks.py", "uneven_ranks.py"])
+def test_fsdp2_ranks_agree(worker):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = subprocess.run(
-        [*command, str(Path(__file__).with_name("ranks.py"))],
+        [*command, str(Path(__file__).with_name(worker))],
         capture_output=True,
         text=True,
         timeout=300,
