@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..op_catalogue import traits_of
 from .ir import Ref
 from .nested import instances_in
 from .split_ops import SECOND_HALVES
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
 
     from .ir import TracedOp, Value
 
-_CHOOSING = frozenset(
-    {
-        "aten::topk", "aten::sort", "aten::argsort", "aten::argmax", "aten::argmin", "aten::max", "aten::min",
-        "aten::kthvalue", "aten::median", "aten::nanmedian", "aten::mode", "aten::multinomial", "aten::searchsorted",
-        "aten::bucketize",
-    }
-)  # fmt: skip
-
 
 def with_single_choices(ops: Sequence[TracedOp], values: Sequence[Value]) -> list[TracedOp]:
     """``ops``, those marked as not to be run again that choose by floats what other ops then read."""
@@ -37,8 +30,7 @@ def with_single_choices(ops: Sequence[TracedOp], values: Sequence[Value]) -> lis
 
 
 def _chooses(op: TracedOp, values: Sequence[Value], read: set[int]) -> bool:
-    schema = getattr(op.target, "_schema", None)
-    if schema is None or schema.name not in _CHOOSING:
+    if not traits_of(op.name).chooses:
         return False
     compared = next(instances_in(Ref, op.args), None)
     if compared is None or not values[compared.value].dtype.is_floating_point:

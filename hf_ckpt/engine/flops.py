@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.flop_counter import flop_registry
 
+from ..op_catalogue import traits_of
 from .symbols import plain_size
 
 if TYPE_CHECKING:
+    import torch
     from torch._ops import OpOverload
-
-_aten = torch.ops.aten
-#: Their formulas in torch 2.11 refuse grouped queries (fewer key and value heads than query heads).
-_ATTENTION = frozenset(
-    {
-        _aten._scaled_dot_product_flash_attention_for_cpu,
-        _aten._scaled_dot_product_flash_attention,
-        _aten._scaled_dot_product_efficient_attention,
-        _aten._scaled_dot_product_cudnn_attention,
-        _aten._scaled_dot_product_fused_attention_overrideable,
-    }
-)
 
 
 def flops_of(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     """FLOPs (an int or an expression): counted for contractions, 0 for what only moves or maps memory."""
-    if func.overloadpacket in _ATTENTION:
+    if traits_of(str(func)).attention:  # the formulas of torch 2.11 refuse fewer key and value heads than query heads
         return plain_size(_attention(args[0].shape, args[1].shape, args[2].shape))
     formula = flop_registry.get(func.overloadpacket)
     if formula is None:

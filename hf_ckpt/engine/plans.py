@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import PolicyError
 from ..ledger import LayerLedger, Source
+from ..op_catalogue import traits_of
 from ..policy.decision import (
     Decision,
     Keep,
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ..policy.decision import SaveableOps
-
-#: Matrix multiplications with a weight: no batch dimension.
-WEIGHT_DOTS = frozenset({"mm", "addmm", "linear", "_scaled_mm", "_grouped_mm", "grouped_mm_fallback", "convolution"})
-#: Every matrix multiplication, and the attention kernels that contain two.
-DOTS = WEIGHT_DOTS | {
-    "bmm",
-    "baddbmm",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +124,6 @@ def keep_products(ledger: LayerLedger, saveable: SaveableOps) -> frozenset[int]:
     saved itself, the first saved buffers made from it are kept instead.
     """
     is_saveable = _rule(saveable)
-    if saveable.rule == "everything":
-        return frozenset(b.index for b in ledger.saved_activations())
     kept: set[int] = set()
     for buffer in ledger.saved_activations():
         ops = _ops_behind(ledger, buffer.index, frozenset(kept))
@@ -184,18 +170,14 @@ def _is_inside(module: str, names: tuple[str, ...]) -> bool:
 def _rule(saveable: SaveableOps) -> Callable[[str], bool]:
     match saveable.rule:
         case "dots":
-            return lambda name: _packet(name) in DOTS
+            return lambda name: traits_of(name).product
         case "dots_with_no_batch_dims":
-            return lambda name: _packet(name) in WEIGHT_DOTS
+            return lambda name: traits_of(name).weight_product
         case "names":
             return lambda name: any(_matches(wanted, name) for wanted in saveable.names)
-        case "nothing" | "everything":
+        case "nothing":
             return lambda name: False
     raise PolicyError(f"`{saveable.rule}` is no rule for saveable ops")
-
-
-def _packet(name: str) -> str:
-    return name.split(".")[1]
 
 
 def _matches(wanted: str, name: str) -> bool:

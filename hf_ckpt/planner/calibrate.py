@@ -69,6 +69,7 @@ def measure(device: torch.device) -> Calibration:
         stream=_bytes_rate(device, pairs, torch.add, 3),
         special={name: _special_rate(device, dtype, pairs) for name, dtype in _DTYPES.items()},
         gather=_bytes_rate(device, pairs, lambda a, b: torch.cat((a[:, 32:], b[:, :32]), -1), 2),
+        random=_random_rate(device, pairs),
         per_op=per_op,
         per_layer=_per_layer(device, per_op),
         host_link=_link_rate(device) if device.type == "cuda" else None,
@@ -129,6 +130,12 @@ def _special_rate(
 ) -> float:
     """Bytes/s of an activation function: it takes its time for each number, so fewer bytes of half precision."""
     return _bytes_rate(device, [(a.to(dtype), b) for a, b in pairs], lambda a, _: F.silu(a), 2)
+
+
+def _random_rate(device: torch.device, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """Bytes/s of drawing a dropout mask, from a generator of its own."""
+    generator = torch.Generator(device)
+    return _bytes_rate(device, pairs, lambda a, _: torch.empty_like(a).bernoulli_(0.9, generator=generator), 2)
 
 
 def _bytes_rate(

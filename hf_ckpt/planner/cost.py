@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..op_catalogue import Cost, traits_of
 from .problem import Kind
 from .transient import transient_bytes
 
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..ledger import LayerLedger, Op
-
-#: Ops whose arithmetic (exponentials, roots) costs a CPU more than the traffic does; parts of their names.
-SPECIAL = ("silu", "gelu", "sigmoid", "tanh", "exp.", "softmax", "log", "sin", "cos", "erf")
-
-#: Ops that put their result together from pieces; parts of their names.
-GATHERING = (".cat", ".stack", ".index", ".gather", ".repeat", ".roll")
 
 #: The share of a layer's forward that its backward takes: a matmul has two gradients.
 BACKWARD_PER_FORWARD = 2.0
@@ -32,10 +27,9 @@ class Calibration:
     """Measured rates of one device.
 
     ``matmul`` and ``attention`` are FLOP/s by dtype class (``"half"``, ``"single"``); ``stream``, ``special`` (by dtype
-    class) and ``gather`` bytes/s of element-wise ops that only move data, of those in :data:`SPECIAL`, and of those in
-    :data:`GATHERING`; ``host_link`` bytes/s to host memory (None: there is no such link); ``per_op`` the host's seconds
-    an op; ``per_layer`` the seconds that replaying anything adds to a layer beside its ops; ``asynchronous`` whether
-    the host runs ahead of the device.
+    class), ``gather`` and ``random`` bytes/s of ops of each :class:`~hf_ckpt.op_catalogue.Cost`; ``host_link`` bytes/s
+    to host memory (None: there is no such link); ``per_op`` the host's seconds an op; ``per_layer`` the seconds that
+    replaying anything adds to a layer beside its ops; ``asynchronous`` whether the host runs ahead of the device.
     """
 
     device: str
@@ -44,6 +38,7 @@ class Calibration:
     stream: float
     special: Mapping[str, float]
     gather: float
+    random: float
     per_op: float
     per_layer: float
     host_link: float | None = None
@@ -59,18 +54,21 @@ def op_seconds(op: Op, dtype: str, rates: Calibration) -> float:
     """Seconds to run ``op`` once; ``dtype`` is that of its first output."""
     if op.seconds is not None:
         return op.seconds
-    by_class = rates.attention if "attention" in op.name else rates.matmul
+    by_class = rates.attention if traits_of(op.name).attention else rates.matmul
     compute = op.flops / by_class[dtype_class(dtype)]
     work = max(compute, op.traffic / _bytes_per_second(op, dtype, rates))
     return max(work, rates.per_op) if rates.asynchronous else work + rates.per_op
 
 
 def _bytes_per_second(op: Op, dtype: str, rates: Calibration) -> float:
-    if "attention" in op.name:
-        return rates.stream
-    if any(word in op.name for word in SPECIAL):
-        return rates.special[dtype_class(dtype)]
-    return rates.gather if any(word in op.name for word in GATHERING) else rates.stream
+    match traits_of(op.name).cost:
+        case Cost.SPECIAL:
+            return rates.special[dtype_class(dtype)]
+        case Cost.GATHER:
+            return rates.gather
+        case Cost.RANDOM:
+            return rates.random
+    return rates.stream
 
 
 def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> Kind:

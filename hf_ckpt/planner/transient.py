@@ -12,17 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..ledger import Source
+from ..op_catalogue import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
     from ..ledger import Buffer, LayerLedger
-
-#: Ops whose backward does not read what they return: such a tensor is saved for its readers only. Parts of names.
-READ_BY_OTHERS = (".mm", ".addmm", ".bmm", ".add", ".mul", ".sub", ".silu", ".gelu", ".cat", ".clone", "._to_copy")
-
-#: Ops whose backward does not read what they were given. Parts of names.
-READS_NO_INPUT = (".add", ".sub", ".neg", ".cat", ".clone", "._to_copy", ".expand", ".tanh", ".sigmoid", ".rsqrt")
 
 
 def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] | None = None) -> int:
@@ -99,7 +94,7 @@ class _Timeline:
     def last_user(self, buffer: int) -> int:
         """The op whose backward is the first to ask for a saved buffer."""
         producer = self.ledger.buffers[buffer].producer
-        readers = (op.index for op in self.ledger.ops if buffer in op.inputs and not _is(op.name, READS_NO_INPUT))
+        readers = (op.index for op in self.ledger.ops if buffer in op.inputs and traits_of(op.name).reads_input)
         return max(readers, default=-1 if producer is None else producer)
 
     def _saved_for(self, op: int, absent: Set[int]) -> int:
@@ -130,7 +125,7 @@ class _Timeline:
             for b in op.inputs:
                 first[b] = op.index
         for buffer in self.ledger.buffers:
-            if buffer.producer is not None and not _is(self.ledger.ops[buffer.producer].name, READ_BY_OTHERS):
+            if buffer.producer is not None and traits_of(self.ledger.ops[buffer.producer].name).reads_output:
                 first[buffer.index] = buffer.producer
         return first
 
@@ -165,8 +160,3 @@ class _Timeline:
 
 def _born(buffer: Buffer) -> int:
     return -1 if buffer.producer is None else buffer.producer
-
-
-def _is(name: str, parts: tuple[str, ...]) -> bool:
-    """Whether an op's name, its overload aside, ends in one of ``parts``."""
-    return name.rpartition(".")[0].endswith(parts)

@@ -8,24 +8,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
+from ..op_catalogue import traits_of
+
 if TYPE_CHECKING:
     from ..policy.decision import SaveableOps
-
-#: Matrix multiplications with a weight: no batch dimension.
-WEIGHT_DOTS = frozenset({"aten::mm", "aten::addmm", "aten::linear", "aten::_scaled_mm", "aten::_grouped_mm"})
-#: Every matrix multiplication, and the attention kernels that contain two.
-DOTS = WEIGHT_DOTS | {
-    "aten::bmm",
-    "aten::baddbmm",
-    "aten::matmul",
-    "aten::convolution",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-    "aten::_scaled_dot_product_attention_math",
-    "aten::_scaled_dot_product_fused_attention_overrideable",
-}
 
 
 class SaveableContexts:
@@ -64,9 +50,9 @@ def keeps(saveable: SaveableOps, op: Any) -> bool:
     packet = op._schema.name
     match saveable.rule:
         case "dots":
-            return packet in DOTS
+            return traits_of(packet).product
         case "dots_with_no_batch_dims":
-            return packet in WEIGHT_DOTS
+            return traits_of(packet).weight_product
         case "names":
             return any(_names(name, op) for name in saveable.names)
     return False

@@ -17,6 +17,7 @@ RATES = Calibration(
     stream=1e10,
     special={"half": 2e9, "single": 5e9},
     gather=3e9,
+    random=3e9,
     per_op=1e-6,
     per_layer=1e-5,
 )

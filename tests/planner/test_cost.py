@@ -19,6 +19,7 @@ RATES = Calibration(
     stream=10.0,
     special={"half": 2.5, "single": 5.0},
     gather=2.0,
+    random=2.0,
     per_op=1.0,
     per_layer=2.0,
 )
