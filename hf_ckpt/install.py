@@ -9,6 +9,7 @@ from torch.utils.checkpoint import noop_context_fn
 
 from ._undo import AttributeChange, Change
 from .compat.checkpointing import containers_with_switch, set_checkpointing, supports_checkpointing
+from .engine.notices import Notices
 from .policy.decision import (
     Decision,
     Keep,
@@ -40,6 +41,8 @@ class Installation:
     switches: list[tuple[nn.Module, Any]] = field(default_factory=list)
     #: Layers whose saved tensors the planner decides about.
     planned: list[tuple[nn.Module, TracedRegion]] = field(default_factory=list)
+    #: What the engine says of all layers together.
+    notices: Notices = field(default_factory=Notices)
 
 
 def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
@@ -93,6 +96,7 @@ def _trace(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
     # Until the planner has seen a batch, its layers rebuild everything.
     plan = RecomputeLayer() if isinstance(decision, Planned) else decision
     region = TracedRegion(layer.info.name, plan, layer.info.sublayers)
+    region.replay.notices = into.notices
     into.regions.append(region)
     if isinstance(decision, Planned):
         into.planned.append((layer.module, region))

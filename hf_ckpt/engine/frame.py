@@ -208,7 +208,8 @@ class Frame:
     def _differs(self, how: str) -> str:
         return (
             f"{self.prepared.layer} did something else than when it was traced: {how}; its forward depends on state "
-            "that cannot be watched, so leave this layer out of the policy or use `engine=torch`"
+            'that cannot be watched, so leave this layer out of the policy, or pass engine="torch" to SelectiveCkpt or '
+            "apply"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +13,7 @@ from ..policy.decision import Keep, RecomputeSegment
 from .frame import Frame
 from .ledgers import ledger_at
 from .lookup import Lookup
+from .notices import Notices
 from .report import EngineReport, Mode
 from .untraceable import UntraceableError, in_words
 from .untraced import UntracedLayer
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..policy.decision import Role
     from .plans import Plan
     from .prepared import Prepared
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class TracedReplay:
@@ -53,7 +51,8 @@ class TracedReplay:
         self._lookup = Lookup(layer, self.sublayers, self._replayed)
         self._last: Prepared | None = None
         self._reason = ""
-        self._warned: set[str] = set()
+        #: Shared by the layers of a model.
+        self.notices = Notices()
         self._untraced = UntracedLayer(self.sublayers, self._replayed)
         #: Set while somebody measures: told every tensor that a forward holds until backward.
         self.witness: Callable[[torch.Tensor], None] | None = None
@@ -154,9 +153,7 @@ class TracedReplay:
 
     def _warn(self, reason: str) -> None:
         self._reason = reason
-        if reason not in self._warned:
-            self._warned.add(reason)
-            _LOGGER.warning("%s: whole-layer replay, because %s", self.layer, reason)
+        self.notices.whole_layer(self.layer, reason)
 
     def _replayed(self) -> None:
         self.replays += 1

@@ -8,7 +8,7 @@ import torch
 from hf_ckpt import apply
 from hf_ckpt.errors import ModelStructureError, PolicyError
 
-from ..models import build, fingerprint
+from ..models import batch, build, fingerprint, step
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,15 @@ def test_a_short_dict_is_a_policy() -> None:
     handle = apply(build("llama"), {"budget": 0.5})
     assert str(handle.resolved.policy) == "budget=0.5"
     handle.restore()
+
+
+def test_equal_layers_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = build("llama")
+    for layer in model.model.layers:
+        layer.mlp.register_forward_hook(lambda module, args, output: output * 2)
+    handle = apply(model, "full")
+    step(model, batch())
+    with handle.measure():
+        step(model, batch())
+    assert sum("whole-layer replay, because" in record.getMessage() for record in caplog.records) == 1
+    assert all(layer.reason for layer in handle.report().layers)
