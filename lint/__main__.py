@@ -59,6 +59,9 @@ def _drop_output() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    # A closed stream (`>&-`) is None; nobody reads what is written to it.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A source line that the terminal cannot show must not end the run.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -105,9 +105,12 @@ def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -
     from ..configs.comments import comments_of
     from ..suppressions.comments import read_suppressions, suppress, unused
 
-    if _has_selectors(settings):
+    if settings.names_rules:
         codes = _enabled(source.filename, settings)
         found = [finding for finding in found if finding.code in codes]
+    if settings.ignore_noqa:
+        shown = (finding for finding in found if _is_shown(finding, settings))
+        return sorted(shown, key=lambda finding: (finding.span, finding.code))
     suppressions = comments_of(source) if is_settings(source.filename) else read_suppressions(source.text)
     left, used = suppress(found, suppressions)
     left = [finding for finding in left if _is_shown(finding, settings)]
@@ -122,11 +125,6 @@ def _is_shown(finding: Finding, settings: Settings) -> bool:
     return settings.notes or finding.condition is None
 
 
-def _has_selectors(settings: Settings) -> bool:
-    """Whether anything but the default rules is asked for; every rule must be known to tell which."""
-    return settings.select is not None or bool(settings.ignore or settings.per_file_ignores)
-
-
 def _analyse(source: Source, job: Job, find_module: FindModule | None, reported: Collection[str]) -> list[Finding]:
     from ..project.library_versions import versions_of
     from .check_text import check_source
@@ -137,7 +135,7 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
     settings = job.settings
     versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
     # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
-    select = None if settings.select is None else _enabled(source.filename, settings).__contains__
+    select = _enabled(source.filename, settings).__contains__ if settings.selects else None
     if job.runs or is_config(source.filename):
         from ..configs.check import check_in_runs
 

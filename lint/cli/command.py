@@ -59,9 +59,12 @@ def _directory(path: str) -> str:
 
 def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Outcome:
     found = discover(options.paths, settings_for)
+    if options.show_files:
+        write("".join(f"{path}\n" for path in found.files))
+        return (FAILURE if found.missing else CLEAN), []
     for path in found.missing:
         print(f"error: {path}: no such file or folder", file=sys.stderr)
-    if not found.files and not found.missing:
+    if not (found.files or found.missing or options.quiet):
         where = " ".join(options.paths)
         print(f"warning: no Python file, notebook or configuration to check in {where}", file=sys.stderr)
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
@@ -82,7 +85,7 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
 def _mode(options: Options) -> Callable[[Jobs, Options], Outcome]:
     if options.add_ignore is not None:
         return _add_ignores
-    return _fix if options.fix or options.diff else _check
+    return _fix if options.fix or options.fix_only or options.diff else _check
 
 
 def _check(jobs: Jobs, options: Options) -> Outcome:
@@ -117,7 +120,8 @@ def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
     ignored = rewrite_all(jobs, ignoring(options.add_ignore or ""), store=True)
     count = sum(item.applied.total() for item in ignored)
     files = sum(bool(item.applied) for item in ignored)
-    print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)
+    if not options.quiet:
+        print(f"Silenced {count} in {files} file{'' if files == 1 else 's'}.", file=sys.stderr)
     results = [item.result for item in ignored]
     return finish(results, options), results
 
@@ -130,7 +134,7 @@ def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> i
     filename = options.stdin_filename or _STDIN
     data = sys.stdin.buffer.read()
     job = Job(filename, settings_for(_directory(filename)))
-    if not (options.fix or options.diff):
+    if not (options.fix or options.fix_only or options.diff):
         return finish([check_bytes(job, data).result], options, ((filename, data),))
     fixed = rewrite_bytes(job, data, fixing(options.unsafe_fixes))
     if options.diff:

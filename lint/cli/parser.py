@@ -54,18 +54,38 @@ def cli() -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("paths", nargs=-1, type=click.Path(allow_dash=True))
 @_list_option("--select", "RULES", "Report only these: codes, prefixes (CKPT1), names, ALL.")
+@_list_option("--extend-select", "RULES", "Report these too, besides the selected or default rules.")
 @_list_option("--ignore", "RULES", "Do not report these.")
+@click.option("--ignore-noqa", is_flag=True, help="Report findings that comments silence too.")
+@click.option(
+    "--versions",
+    multiple=True,
+    metavar="LIB=VERSION",
+    help="Library version the code runs with: transformers=4.51 or 'transformers>=4.40,<5'. Repeatable.",
+)
 @click.option(
     "--output-format",
     type=click.Choice(formats()),
     default=None,
     help=f"How findings are printed (default: {DEFAULT_FORMAT}).",
 )
+@click.option("-o", "--output-file", type=click.Path(dir_okay=False), help="Write the report to this file.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings and errors, nothing else.")
+@click.option(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="Colors in the output (default: on a terminal).",
+)
 @click.option("--fix/--no-fix", default=False, help="Apply the fixes that do not change what the run does.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that change what the run does.")
+@click.option("--fix-only", is_flag=True, help="Apply fixes; do not report what is left. Implies --fix.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even when there are findings.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 when a file was changed, even if nothing is left."
+)
 @_list_option("--exclude", "PATTERNS", "Skip these paths, besides the configured ones.")
 @click.option("--markdown", is_flag=True, help="Search folders for Python code blocks in Markdown too.")
 @click.option("--notes", is_flag=True, help="Report also what is a mistake only under a condition, which is named.")
@@ -80,7 +100,12 @@ def cli() -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A configuration (YAML, JSON) that the scripts run with; a TOML file: settings of ckpt-lint.",
 )
-@click.option("--stdin-filename", metavar="PATH", help="What the code on standard input (`-`) is called.")
+@click.option("--isolated", is_flag=True, help="Ignore all settings in pyproject.toml files.")
+@click.option(
+    "--stdin-filename",
+    metavar="PATH",
+    help="File name to report for standard input (`-`); its folder decides the settings.",
+)
 @click.option(
     "--add-ignore",
     is_flag=False,
@@ -93,6 +118,7 @@ def cli() -> None:
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes.")
 @click.option("--no-cache", is_flag=True, help="Check every file anew.")
 @click.option("--show-settings", is_flag=True, help="Print the settings that hold for the first path.")
+@click.option("--show-files", is_flag=True, help="Print the files that would be checked.")
 def check(paths: tuple[str, ...], select: tuple[str, ...], config_files: tuple[str, ...], **options: Any) -> int:
     """Check files, folders or standard input (`-`); the current folder when no path is given."""
     if options["write_baseline"] and options["baseline"] is None:

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from ..project.settings import SettingsError
+
 if TYPE_CHECKING:
     from ..analysis.result import FileResult
     from ..cli.options import Options
@@ -27,18 +29,35 @@ def finish(
     """
     stream = stream or sys.stdout
     say_failures(results)
+    if options.fix_only:
+        results = [result._replace(findings=()) for result in results]
     found = any(result.findings for result in results)
     failed = any(result.failure for result in results)
     if not (found or failed or fixed or options.statistics) and options.output_format in (None, "full", "concise"):
         # The clean path: no format is loaded to say one sentence.
-        write("All checks passed!\n" if results else "", stream)
-        return CLEAN
-    from .report import build_report
+        text = "All checks passed!" if results and not options.quiet else ""
+    else:
+        from .report import build_report
 
-    report = build_report(results, contents)._replace(fixed=fixed)
-    text = _rendered(report, options, _use_color(stream))
-    write(f"{text}\n" if text else "", stream)
-    return FAILURE if failed else FINDINGS if found and not options.exit_zero else CLEAN
+        report = build_report(results, contents)._replace(fixed=fixed, quiet=options.quiet)
+        text = _rendered(report, options, _use_color(stream, options))
+    _put(f"{text}\n" if text else "", options, stream)
+    if failed:
+        return FAILURE
+    changed = fixed and options.exit_non_zero_on_fix
+    return FINDINGS if changed or (found and not options.exit_zero) else CLEAN
+
+
+def _put(text: str, options: Options, stream: TextIO) -> None:
+    """Write the report where it is wanted."""
+    if options.output_file is None:
+        write(text, stream)
+        return
+    try:
+        with open(options.output_file, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise SettingsError(f"{options.output_file}: cannot be written: {error.strerror}") from error
 
 
 def say_failures(results: list[FileResult]) -> None:
@@ -58,8 +77,10 @@ def _rendered(report: Report, options: Options, color: bool) -> str:
     return render(report, options.output_format or DEFAULT_FORMAT, color)
 
 
-def _use_color(stream: TextIO) -> bool:
-    """Colours on a terminal, unless ``NO_COLOR`` is set; ``FORCE_COLOR`` everywhere (the two common conventions)."""
+def _use_color(stream: TextIO, options: Options) -> bool:
+    """What ``--color`` says; else colors on a terminal, as ``NO_COLOR`` and ``FORCE_COLOR`` want them."""
+    if options.color != "auto" or options.output_file is not None:
+        return options.color == "always"
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")

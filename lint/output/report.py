@@ -24,6 +24,8 @@ class Report(NamedTuple):
     files: int = 0
     #: How many fixes were applied.
     fixed: int = 0
+    #: Only findings are printed, no closing line.
+    quiet: bool = False
     #: Contents that cannot be read again from disk (standard input), by filename.
     contents: tuple[tuple[str, bytes], ...] = ()
 

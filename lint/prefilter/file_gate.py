@@ -48,7 +48,7 @@ class GateResult(NamedTuple):
 
 def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
     """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
-    every = settings.select is not None
+    every = settings.selects
     if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
         return GateResult(True)
     if (data.startswith(UTF_16) or filename.endswith(".ipynb")) and _is_unreadable(filename, data):

@@ -21,7 +21,7 @@ def enabled_codes(settings: Settings, relative: str | None = None) -> frozenset[
     specific ones ``ignore`` does. Raises SettingsError for a selector that means no rule.
     """
     where = settings.origin or "the command line"
-    selected = {} if settings.select is None else _specificity(settings.select, where)
+    selected = _specificity((*(settings.select or ()), *settings.extend_select), where)
     ignored = _specificity(settings.ignore, where)
     if settings.per_file_ignores and relative is not None:
         from .discover import excluded
@@ -35,7 +35,12 @@ def enabled_codes(settings: Settings, relative: str | None = None) -> frozenset[
 def check_selectors(settings: Settings) -> None:
     """Raise SettingsError if a selector of ``settings`` means no rule."""
     where = settings.origin or "the command line"
-    lists = [settings.select or (), settings.ignore, *(selectors for _, selectors in settings.per_file_ignores)]
+    lists = [
+        settings.select or (),
+        settings.extend_select,
+        settings.ignore,
+        *(selectors for _, selectors in settings.per_file_ignores),
+    ]
     for selectors in lists:
         _specificity(selectors, where)
 

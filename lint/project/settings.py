@@ -21,7 +21,11 @@ class Settings(NamedTuple):
 
     #: Codes, code prefixes or names; None means every rule that is on by default.
     select: tuple[str, ...] | None = None
+    #: Selected besides ``select``, or besides the rules that are on by default.
+    extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    #: Comments that silence findings do not count: not a setting of the project, but said on the command line.
+    ignore_noqa: bool = False
     #: Pairs of a path pattern and what to ignore in files that match it.
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
@@ -40,13 +44,21 @@ class Settings(NamedTuple):
     #: The file the settings were read from; None for the defaults.
     origin: str | None = None
 
+    @property
+    def selects(self) -> bool:
+        """Whether rules are named that run: those that are off by default may be among them."""
+        return self.select is not None or bool(self.extend_select)
 
-_CLAUSE = r"(?:[<>]=?|[!=~]=|===)\s*[0-9][\w.*+!-]*"
-#: Clauses with commas between; nothing, or a star, for any version.
-_RANGE = rf"\*?|{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*,?"
+    @property
+    def names_rules(self) -> bool:
+        """Whether anything but the default rules is asked for."""
+        return self.selects or bool(self.ignore or self.per_file_ignores)
+
+
 #: The keys of the section and the type each must have.
 _KEYS: dict[str, str] = {
     "select": "list",
+    "extend-select": "list",
     "ignore": "list",
     "exclude": "list",
     "per-file-ignores": "lists",
@@ -122,6 +134,7 @@ def _from_table(path: str, section: dict[str, Any]) -> Settings:
     _check_ranges(path, section.get("versions", {}))
     return Settings(
         select=tuple(section["select"]) if "select" in section else None,
+        extend_select=tuple(section.get("extend-select", ())),
         ignore=tuple(section.get("ignore", ())),
         per_file_ignores=tuple((k, tuple(v)) for k, v in section.get("per-file-ignores", {}).items()),
         exclude=tuple(section.get("exclude", ())),
@@ -155,14 +168,39 @@ def _check_kind(path: str, key: str, kind: str, value: object) -> None:
 
 
 def _check_ranges(path: str, versions: dict[str, str]) -> None:
-    import re
-
     for library, spec in versions.items():
-        if not re.fullmatch(_RANGE, spec.strip()):
+        if not _is_range(spec):
             raise SettingsError(
                 f"{path}: `versions.{library}` in [tool.ckpt-lint] must be a version range, "
                 f'such as ">=4.40,<5" or "==4.40.*", not "{spec}"'
             )
+
+
+def _is_range(spec: str) -> bool:
+    """Whether ``spec`` is a PEP 440 range; nothing, or a star, means any version."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # start-up: only where versions are set
+
+    try:
+        SpecifierSet("" if spec.strip() == "*" else spec)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def version_range(given: str) -> tuple[str, str]:
+    """Library and range of ``--versions``: ``transformers=4.51`` means any 4.51, ``transformers>=4.40,<5`` a range.
+
+    Raises SettingsError.
+    """
+    end = next((index for index, char in enumerate(given) if char in "<>=!~"), len(given))
+    library, spec = given[:end].strip(), given[end:].strip()
+    if spec[:1] == "=" and spec[1:2].isdigit():
+        spec = f"={spec}" if spec.count(".") > 1 else f"={spec}.*"
+    if not library or not spec or not _is_range(spec):
+        raise SettingsError(
+            f"--versions takes a library and its version or range, such as transformers=4.51, not `{given}`"
+        )
+    return library, spec
 
 
 def _suggestion(word: str, known: dict[str, str]) -> str:
@@ -179,6 +217,7 @@ def describe(settings: Settings, found: Mapping[str, str]) -> str:
         "read from": settings.origin or "defaults (no [tool.ckpt-lint] found)",
         "root": settings.root,
         "select": "default rules" if settings.select is None else ", ".join(settings.select),
+        "extend-select": ", ".join(settings.extend_select) or "nothing",
         "ignore": ", ".join(settings.ignore) or "nothing",
         "per-file-ignores": "; ".join(f"{k}: {', '.join(v)}" for k, v in settings.per_file_ignores) or "nothing",
         "exclude": ", ".join(settings.exclude) or "nothing beyond the defaults",

@@ -23,9 +23,16 @@ UNUSED_CODE, UNUSED_NAME = "CKPT901", "unused-suppression"
 
 _OWN = re.compile(r"#\s*ckpt-lint:\s*(?P<kind>ignore-file|ignore)\b(?P<list>\s*\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
 _NOQA = re.compile(r"#\s*noqa(?P<list>\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)?)?", re.IGNORECASE)
+#: ruff's form: alone on its line for the whole file, behind code as a plain `noqa`.
+_RUFF = re.compile(
+    r"#\s*ruff\s*:\s*noqa(?P<list>\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)?)?", re.IGNORECASE
+)
 _SKIPPED_TOKENS = frozenset(
     {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
 )
+
+
+_NOQA_KINDS = ("noqa", "ruff: noqa")
 
 
 class Logical(NamedTuple):
@@ -41,7 +48,7 @@ class Suppression(NamedTuple):
 
     #: Where the directive stands, without what surrounds it in the comment.
     span: Span
-    kind: str  # "noqa", "ignore" or "ignore-file"
+    kind: str  # "noqa", "ruff: noqa", "ignore" or "ignore-file"
     #: The codes and names listed, in the case they are written in; None silences everything, an empty list nothing.
     codes: tuple[str, ...] | None
     #: First and last physical line whose findings are silenced.
@@ -114,10 +121,12 @@ def directives(comment: str, line: int, column: int, own_line: bool) -> Iterator
     """What the text of a comment at ``line`` and ``column`` silences, taken to cover its own line."""
     for match in _OWN.finditer(comment):
         yield Suppression(_span(match, line, column), match["kind"].lower(), _listed(match), line, line, own_line)
-    noqa = _NOQA.search(comment)
+    noqa, kind = _NOQA.search(comment), "noqa"
+    if noqa is None and (noqa := _RUFF.search(comment)) is not None:
+        kind = "ruff: noqa"
     # A list that is no list of codes is meant for another tool.
     if noqa is not None and (noqa["codes"] or not noqa["list"]):
-        yield Suppression(_span(noqa, line, column), "noqa", _listed(noqa), line, line, own_line)
+        yield Suppression(_span(noqa, line, column), kind, _listed(noqa), line, line, own_line)
 
 
 def _listed(match: re.Match[str]) -> tuple[str, ...] | None:
@@ -130,10 +139,10 @@ def _span(match: re.Match[str], line: int, column: int) -> Span:
 
 def covered(kind: str, line: int, own_line: bool, logical: tuple[Logical, ...]) -> tuple[int, int]:
     """The physical lines that a suppression on ``line`` covers."""
-    if kind == "ignore-file":
+    if kind == "ignore-file" or (kind == "ruff: noqa" and own_line):
         return 1, 2**31
     inside = _logical_at(logical, line)
-    if kind == "noqa" or not own_line:
+    if kind in _NOQA_KINDS or not own_line:
         return (inside.first, line) if inside and line == inside.last else (line, line)
     if inside is not None:
         return line + 1, line + 1
@@ -152,7 +161,7 @@ def _logical_at(logical: tuple[Logical, ...], line: int) -> Logical | None:
 
 
 def _reaches(suppression: Suppression, span: Span, logical: tuple[Logical, ...]) -> bool:
-    if suppression.kind == "ignore-file" or suppression.first <= span.line <= suppression.last:
+    if suppression.first <= span.line <= suppression.last:
         return True
     at = _logical_at(logical, span.line)
     if at is None or (suppression.own_line and suppression.kind == "ignore"):
@@ -212,7 +221,8 @@ def _removal(suppression: Suppression, idle: list[str], line: str) -> Fix:
     kept = [code for code in suppression.codes or () if code not in idle]
     if kept:
         codes = ", ".join(kept)
-        content = f"# noqa: {codes}" if suppression.kind == "noqa" else f"# ckpt-lint: {suppression.kind}[{codes}]"
+        is_noqa = suppression.kind in _NOQA_KINDS
+        content = f"# {suppression.kind}: {codes}" if is_noqa else f"# ckpt-lint: {suppression.kind}[{codes}]"
         return Fix(Applicability.SAFE, "Remove the unused codes", (Edit(span, content),))
     before, after = line[: span.column - 1], line[span.end_column - 1 :]
     if not before.strip() and not after.strip():

@@ -42,6 +42,8 @@ def place(finding: Finding) -> str:
 
 def summary(report: Report) -> str:
     """The closing line: how many findings, and how many of them can be fixed."""
+    if report.quiet:
+        return ""
     fixed = f"Fixed {_count(report.fixed, 'mistake')}. " if report.fixed else ""
     if not report.findings:
         return fixed + ("All checks passed!" if not report.failures else "")
