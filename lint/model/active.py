@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, Value, equals, options, same
-from .conditions import own_guards, tests_training
 from .events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
+from .guards import own_guards, tests_training
 from .hf import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
 from .sequence import surely_before
 from .types import unwrapped

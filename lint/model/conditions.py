@@ -12,6 +12,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..facts.exclusion import conjuncts
+from .guards import own_guards
 from .late import names_bound_by
 from .updates import when_training
 
@@ -27,20 +28,6 @@ _Known: TypeAlias = frozenset[tuple[str, bool]]
 _Guards: TypeAlias = tuple["Guard", ...]
 #: More conditions than this are not compared to find out whether they cover every case.
 _MAX_CASES = 6
-
-
-def own_guards(place: Place) -> Iterator[Guard]:
-    """The conditions around ``place`` inside the function it is in, those of the callers left out."""
-    function = place.function
-    for guard in place.guards:
-        line = getattr(guard.test, "lineno", 0)
-        if function is None or function.node.lineno <= line <= (function.node.end_lineno or 0):
-            yield guard
-
-
-def tests_training(guard: Guard) -> bool:
-    """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
-    return guard.taken and getattr(guard.test, "attr", "") == "training"
 
 
 def tests_evaluation(guard: Guard) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
-from .conditions import own_guards
+from .guards import own_guards
 from .modes import is_gradient_free
 from .names import canonical
 from .types import same_object

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..facts.exclusion import conjuncts
 from ..facts.values import Choice, Const, Element, Function, Param, Result, Value, options
-from .conditions import own_guards
 from .entered import entered
+from .guards import own_guards
 from .names import canonical
 from .types import unwrapped
 

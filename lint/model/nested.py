@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Class, Instance, Result, options
-from .conditions import own_guards, tests_training
 from .entered import entered
 from .events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
+from .guards import own_guards, tests_training
 from .late import names_bound_by
 from .names import canonical
 from .region import classes_checked

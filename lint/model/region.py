@@ -24,7 +24,7 @@ from ..facts.values import (
     conditional_options,
     options,
 )
-from .conditions import own_guards
+from .guards import own_guards
 from .names import canonical
 from .types import PASS_THROUGH
 
