@@ -12,7 +12,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..facts.exclusion import conjuncts
-from .guards import own_guards
+from .guards import own_guards, tests_training
 from .late import names_bound_by
 from .updates import when_training
 
