@@ -16,8 +16,9 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 
 from ..compat.hooks import FOREIGN_ATTRIBUTES, OBSERVING_MODULES
+from .attached import has_state, objects_in, tensors_in
 from .calls import PLAIN_TYPES
-from .slots import Slot, slots_of
+from .slots import PLAIN_TENSORS, Slot, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -40,7 +41,6 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_cudnn_sdp_enabled,
 )
 _MAX_PLANS = 256
-_NOT_STATE = (torch.Tensor, nn.Module, type, types.ModuleType, types.MethodType, functools.partial, *_FUNCTION_TYPES)
 
 
 class Binding:
@@ -56,7 +56,7 @@ class Binding:
         self.slots: tuple[Slot, ...] = slots_of(call.layer)
         modules = list(call.layer.named_modules())
         hooked = modules if call.runs_hooks else modules[1:]
-        self._objects = dict(_objects(modules))
+        self._objects = dict(_objects(modules, self.slots))
         self._state = self._reader(modules, hooked)
         self.state = copy.deepcopy(self._state())
         self.key = self._key(modules)
@@ -119,6 +119,9 @@ class Binding:
             for hooks in _HOOK_TABLES:
                 watch(module.__dict__[hooks], "len({})")
         for slot in self.slots:
+            if slot.within:
+                watch(slot.table, f"id({{}}[{slot.attribute!r}].{'.'.join(slot.within)})")
+                continue
             watch(slot.table, *(f"{{}}[{slot.attribute!r}].{what}" for what in ("requires_grad", "dtype")))
         for held in self._objects.values():
             watch(held.__dict__, *(f"{{}}[{name!r}]" for name in _names(held.__dict__)))
@@ -171,7 +174,7 @@ def _compiled(source: str) -> types.CodeType:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (*PLAIN_TYPES, *_FUNCTION_TYPES)):
         return True
-    if type(value) in (tuple, list, set, frozenset):
+    if type(value) in (tuple, list, set, frozenset, torch.Size):
         return all(_is_plain(item) for item in value)
     return type(value) is dict and bool(value) and all(_is_plain(item) for item in value.values())
 
@@ -184,16 +187,25 @@ def _hashable(value: Any) -> Hashable:
     return frozenset(value) if type(value) in (set, frozenset) else value
 
 
-def _objects(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Any]]:
-    """What the modules hold besides tensors, modules and plain data (a config, for one), once each, with its path."""
+def _objects(modules: list[tuple[str, nn.Module]], slots: tuple[Slot, ...]) -> Iterator[tuple[str, Any]]:
+    """What is behind attributes besides plain tensors, modules and plain data, once each, with its path.
+
+    Objects that a module holds (a config, for one), weights with attributes of their own, and the objects of these.
+    """
     seen: set[int] = set()
-    for prefix, module in modules:
-        for name, value in module.__dict__.items():
-            if name in FOREIGN_ATTRIBUTES or isinstance(value, _NOT_STATE) or id(value) in seen:
-                continue
-            if isinstance(getattr(value, "__dict__", None), dict):
+    weights = ((slot.path, slot.fetch()) for slot in slots if not slot.within)
+    held = (
+        (f"{prefix}.{name}" if prefix else name, value)
+        for prefix, module in modules
+        for name, value in module.__dict__.items()
+        if name not in FOREIGN_ATTRIBUTES and not isinstance(value, torch.Tensor) and has_state(value)
+    )
+    for path, owner in (*held, *((path, weight) for path, weight in weights if type(weight) not in PLAIN_TENSORS)):
+        inner = objects_in(owner) if any(True for _ in tensors_in(owner)) else ()
+        for within, value in (((), owner), *inner):
+            if id(value) not in seen:
                 seen.add(id(value))
-                yield f"{prefix}.{name}" if prefix else name, value
+                yield ".".join((path, *within)), value
 
 
 def surroundings(device: torch.device) -> tuple[Hashable, ...]:

@@ -34,6 +34,8 @@ _MAX_SIGNATURES = 256
 #: Symbolic traces of one signature (each holds for other shapes), and traces a shape where symbols fail.
 _MAX_SYMBOLIC = 8
 _MAX_SHAPES = 32
+#: Shapes at which a symbolic trace may differ from the run when it never agreed.
+_MAX_UNPROVEN = 2
 #: Shapes whose trace is remembered; a forgotten one is matched against the guards again.
 _MAX_BOUND = 1024
 
@@ -107,8 +109,10 @@ class TraceCache:
                 return True
             if not trace.symbolic or signature.shapes in entry.mismatched:
                 return False
-            if len(entry.mismatched) >= _MAX_SHAPES:
+            proven = any(recipe.proven for recipe in trace.recipes.values())
+            if len(entry.mismatched) >= (_MAX_SHAPES if proven else _MAX_UNPROVEN):
                 entry.symbolic_obstacle = "its symbolic traces differ from what it does"
+                entry.symbolic = [known for known in entry.symbolic if known is not trace]
             entry.mismatched.add(signature.shapes)
             entry.bound.pop(signature.shapes, None)
             return True

@@ -39,7 +39,7 @@ class Frame:
         self.prepared = prepared
         self.inputs = [leaves[i] for i in prepared.recipe.inputs]
         self.versions = [tensor._version for tensor in self.inputs]
-        self.parameters = [_mark(slot) for slot in prepared.referred]
+        self.parameters = [(slot, _mark(slot)) for slot in prepared.referred]
         self.checked = False
         self.sources: list[Kept | Away] = []
         self.dropped: list[Dropped] = []
@@ -183,7 +183,7 @@ class Frame:
 
     def _check_parameters(self) -> None:
         """Once a backward, at its start: an optimizer that steps during backward may write them from then on."""
-        for slot, mark in zip(self.prepared.referred, self.parameters, strict=True):
+        for slot, mark in self.parameters:
             now = _mark(slot)
             if now == mark:
                 continue

@@ -41,7 +41,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.packs: list[Pack] = []
         self.constants: list[torch.Tensor] = []
         self._slots = slots
-        self._alive: list[torch.Tensor] = []  # an address must not be used again while its id is a key
+        self._alive: list[Any] = []  # an address must not be used again while its id is a key
         self._value_of: dict[int, int] = {}
         self._buffer_of: dict[int, int] = {}  # storage -> its current version
         self._modules: list[str] = [""]
@@ -186,7 +186,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.buffers.append(Buffer(buffer, buffer, origin, producer, len(self.values), nbytes, tensor.device))
         value = self._describe(tensor, buffer, producer)
         self.values.append(value)
-        self._alive.append(tensor)
+        self._alive += (tensor, storage)  # a layer may give a tensor another storage (``weight.data = ...``)
         self._value_of[id(tensor)] = value.index
         return value.index
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .slots import table_of
+from ..compat.hooks import FOREIGN_ATTRIBUTES
+from .attached import attributes_of, copied, has_state
+from .slots import PLAIN_TENSORS, table_of
 from .untraceable import UntraceableError
 
 if TYPE_CHECKING:
@@ -64,14 +66,24 @@ def stand_in_of(
             copy.__dict__[table] = type(module.__dict__[table])()
         scope(name, copy)
     fakes = [fake_like(slot.fetch(), mode, device) for slot in slots]
+    fake_of = {id(slot.fetch()): fake for slot, fake in zip(slots, fakes, strict=True) if slot.within}
+
+    def replaced(value: Any) -> Any:
+        return fake_of.get(id(value), _rebound(value, copies))
+
     for slot, fake in zip(slots, fakes, strict=True):
         owner = copies[id(slot.module)]
-        table_of(owner, slot.kind)[slot.attribute] = fake
+        if not slot.within:
+            table_of(owner, slot.kind)[slot.attribute] = fake
+            tensor = slot.fetch()
+            if type(tensor) not in PLAIN_TENSORS:
+                fake.__dict__.update(attributes_of(tensor, replaced))
     for copy in copies.values():
         modules = copy.__dict__["_modules"]
         copy.__dict__["_modules"] = {key: child and copies[id(child)] for key, child in modules.items()}
         for key, value in list(copy.__dict__.items()):
-            copy.__dict__[key] = _rebound(value, copies)
+            is_object = key not in FOREIGN_ATTRIBUTES and not isinstance(value, torch.Tensor) and has_state(value)
+            copy.__dict__[key] = copied(value, replaced) if is_object else _rebound(value, copies)
     stand_in = copies[id(layer)]
     stand_in.__dict__["gradient_checkpointing"] = False
     return stand_in, fakes

@@ -55,6 +55,8 @@ class CheckedFrame(Frame):
                 self.sources[index] = away
         else:
             self.release()
+            viewed = {id(action.slot) for action in self.prepared.actions if isinstance(action, ParameterView)}
+            self.parameters = [(slot, mark) for slot, mark in self.parameters if id(slot) in viewed]
         self.originals, self.travelling = [], []
         return output
 
