@@ -11,6 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from ..policy import parse_policy
+from ..policy.platform import Engine
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -21,9 +22,22 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @subject_options()
-@click.option("--policy", "policies", multiple=True, default=("full", "balanced", "budget=0.5"), show_default=True)
-@click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    default=("full", "balanced", "budget=0.5"),
+    show_default=True,
+    help="A policy to measure; may be given several times.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice([str(engine) for engine in Engine]),
+    default="traced",
+    show_default=True,
+    help="What recomputes.",
+)
+@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="Steps of every policy.")
 def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int) -> None:
     """Run alternating steps of every policy and of `none`, and compare time, held bytes and peak.
 

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from ..policy import parse_policy
+from ..policy.platform import Engine
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
 
 @click.command("verify")
 @subject_options()
-@click.option("--policy", default="budget=0.5", show_default=True)
-@click.option("--engine", type=click.Choice(["traced", "torch"]), default="traced", show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--policy", default="budget=0.5", show_default=True, help="The policy to verify.")
+@click.option(
+    "--engine",
+    type=click.Choice([str(engine) for engine in Engine]),
+    default="traced",
+    show_default=True,
+    help="What recomputes.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the weights, the batch and dropout.")
 def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
     """Compare one micro-batch with and without a policy, under the same random numbers.
 

@@ -46,9 +46,10 @@ def _problem(before: HeadUse, now: HeadUse) -> str:
         return ""
     if now.forwards == before.forwards:
         return (
-            "no training forward was given `labels`, so the model computed no loss of its own (label_smoothing_factor, "
-            "a compute_loss or compute_loss_func that takes the labels, and fused losses do that): let the model "
-            "compute its loss, or drop head(chunks)"
+            "no training forward was given `labels`, so the model computed no loss of its own (TRL's SFTTrainer "
+            "computes it in chunks already and needs no head(chunks); label_smoothing_factor, a compute_loss or "
+            "compute_loss_func that takes the labels, and fused losses do so too): let the model compute its loss, or "
+            "drop head(chunks)"
         )
     if now.deferred == before.deferred:
         return (

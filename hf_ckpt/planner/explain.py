@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ledger import Source, Verb
@@ -12,7 +13,7 @@ from .refine import refined, solve_refined
 from .solve import Solution, least_held, solve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .problem import Kind, LayerPlan, Problem
 
@@ -67,6 +68,37 @@ def _alone(kind: Kind, index: int) -> float | None:
     except ValueError:
         return None
     return sum(kind.seconds[op] for op in ops)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """A saved tensor that several layers have alike.
+
+    Attributes:
+        row: The tensor of one of these layers; its verb is that of the first one.
+        verbs: In how many of the layers each verb applies to it.
+    """
+
+    row: LedgerRow
+    verbs: Mapping[Verb, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes in all of these layers without checkpointing."""
+        return self.row.nbytes * sum(self.verbs.values())
+
+
+def tensor_rows(problem: Problem, solution: Solution) -> tuple[TensorRow, ...]:
+    """The saved tensors of all layers, equal ones together, the largest sum first."""
+    rows: dict[LedgerRow, LedgerRow] = {}
+    verbs: dict[LedgerRow, Counter[Verb]] = {}
+    for numbers, kind, plan in kinds_in_use(problem, solution):
+        for row in ledger_rows(problem.kinds[kind], plan):
+            alike = replace(row, verb=Verb.KEEP)
+            rows.setdefault(alike, row)
+            verbs.setdefault(alike, Counter())[row.verb] += len(numbers)
+    found = (TensorRow(row, verbs[alike]) for alike, row in rows.items())
+    return tuple(sorted(found, key=lambda found: -found.total))
 
 
 @dataclass(frozen=True, slots=True)

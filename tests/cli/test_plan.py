@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
@@ -155,3 +156,9 @@ def test_bert_is_a_masked_language_model(architectures: list[str] | None, built:
     config.save_pretrained(tmp_path)
     subject = Subject(str(tmp_path), None, 0, "fp32", None, batch=1, length=8, length_asked=True)
     assert type(build_model(subject, "meta")).__name__ == built
+
+
+@pytest.mark.parametrize("name", sorted(command.commands))
+def test_every_option_has_help(name: str) -> None:
+    options = [parameter for parameter in command.commands[name].params if isinstance(parameter, click.Option)]
+    assert [option.name for option in options if not option.help] == []

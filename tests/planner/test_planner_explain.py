@@ -8,11 +8,11 @@ from rich.console import Console
 from hf_ckpt.errors import MissingExtraError
 from hf_ckpt.ledger import Source, Verb
 from hf_ckpt.planner.budget import held_without_checkpointing
-from hf_ckpt.planner.explain import frontier, kinds_in_use, ledger_rows, next_gain
+from hf_ckpt.planner.explain import TensorRow, frontier, kinds_in_use, ledger_rows, next_gain, tensor_rows
 from hf_ckpt.planner.plot import plot_frontier
 from hf_ckpt.planner.problem import HeadOption, Kind, LayerPlan, Limits, Problem
 from hf_ckpt.planner.solve import solve
-from hf_ckpt.planner.tables import frontier_table, gain_line, ledger_table
+from hf_ckpt.planner.tables import frontier_table, gain_line, tensors_table
 
 PROBLEM = Problem((llama_kind(),), (0,) * 8, (HeadOption(1, 1 << 30),), overhead=1e-4)
 
@@ -33,7 +33,7 @@ def test_rows_of_a_small_layer():
     first, second = ledger_rows(kind, LayerPlan(frozenset({mask})))
     assert (first.verb, first.seconds, first.seconds_per_gib) == (Verb.REBUILD, 3.0, 3.0)
     assert (second.verb, second.seconds, second.seconds_per_gib) == (Verb.KEEP, None, None)
-    text = shown(ledger_table([first, second], "layer 0"))
+    text = shown(tensors_table([TensorRow(row, {row.verb: 1}) for row in (first, second)], "layer 0"))
     assert "silu" in text
     assert "never" in text
 
@@ -64,6 +64,16 @@ def test_runs_of_equal_layers():
     runs = kinds_in_use(PROBLEM, solution)
     assert [number for layers, _, _ in runs for number in layers] == list(range(8))
     assert len(runs) < 8
+
+
+def test_every_tensor_once_with_its_layers_largest_first():
+    solution = solve(PROBLEM, Limits(held=held_without_checkpointing(PROBLEM) // 2))
+    rows = tensor_rows(PROBLEM, solution)
+    totals = [row.total for row in rows]
+    assert totals == sorted(totals, reverse=True)
+    assert sum(totals) == 8 * sum(row.nbytes for row in ledger_rows(PROBLEM.kinds[0], LayerPlan(frozenset())))
+    assert all(sum(row.verbs.values()) % 8 == 0 for row in rows)
+    assert any(len(row.verbs) == 2 for row in rows)
 
 
 def test_plot(tmp_path):
