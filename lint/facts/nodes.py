@@ -71,3 +71,22 @@ def all_nodes(tree: ast.AST) -> Iterator[ast.AST]:
         node = stack.pop()
         yield node
         stack += inner_nodes(node)
+
+
+def extent(node: ast.AST) -> tuple[int, int]:
+    """How much text ``node`` spans, in lines and columns; compares smaller for a part of another node."""
+    lines = (getattr(node, "end_lineno", None) or 0) - getattr(node, "lineno", 0)
+    return lines, (getattr(node, "end_col_offset", None) or 0) - (0 if lines else getattr(node, "col_offset", 0))
+
+
+def is_inside(inner: ast.AST, outer: ast.AST) -> bool:
+    """Whether the text of ``inner`` lies in that of ``outer``, a node of the same file."""
+    return _start(outer) <= _start(inner) and _end(inner) <= _end(outer)
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _end(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0

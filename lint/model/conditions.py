@@ -8,10 +8,13 @@ what it rests on; otherwise it is a note that names the condition.
 from __future__ import annotations
 
 import ast
+import re
 from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..facts.calls import Call
 from ..facts.exclusion import conjuncts
+from ..facts.values import Ref
 from .guards import own_guards, tests_training
 from .late import names_bound_by
 from .updates import when_training
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..facts.places import Guard, Place
+    from ..facts.walk import Write
     from .report import Remark, Report
     from .run import Run
 
@@ -28,6 +32,10 @@ _Known: TypeAlias = frozenset[tuple[str, bool]]
 _Guards: TypeAlias = tuple["Guard", ...]
 #: More conditions than this are not compared to find out whether they cover every case.
 _MAX_CASES = 6
+_LAUNCHED = re.compile(
+    r"distributed|world_?size|local_rank|is_initialized|device_count|num_gpus|n_gpu|multi_?gpu|cuda|\bddp\b|\bfsdp\b",
+    re.IGNORECASE,
+)
 
 
 def tests_evaluation(guard: Guard) -> bool:
@@ -38,26 +46,45 @@ def tests_evaluation(guard: Guard) -> bool:
 def open_conditions(run: Run, report: Report) -> _Guards:
     """The conditions that must hold besides those around the node of ``report``; empty when there are none."""
     around = [place.guards for place in run.places(report.node)]
-    inside = run.running_again(report.node)
-    rests = [_alternatives(run, remark, inside) for remark in report.notes if remark.decides]
-    if not around or not any(rests):
+    rests = [remark for remark in report.notes if remark.decides]
+    if not around or not rests:
         return ()
     if not run.enables(report.node):
         # A finding about something else speaks of what happens while checkpointing is on.
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
-    found = [_open(rests, _known(guards)) for guards in around]
+    inside = run.running_again(report.node)
+    found = [_open(run, rests, inside, _known(guards)) for guards in around]
     return min(found, key=len)
 
 
-def _alternatives(run: Run, remark: Remark, inside: frozenset[ast.AST]) -> list[_Guards]:
+def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Known) -> _Guards:
+    """The conditions of ``rests`` that are not among those ``known`` to hold."""
+    found: dict[tuple[str, bool], Guard] = {}
+    for remark in rests:
+        for guard in _left(run, remark, inside, known):
+            found.setdefault((ast.dump(guard.test), guard.taken), guard)
+    return tuple(found.values())
+
+
+def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
+    facts = run.met(remark.node)
+    left = [
+        tuple(guard for guard in guards if not _holds(guard, known)) for guards in _alternatives(remark, facts, inside)
+    ]
+    # An expression may call one of several: then it takes part only when that one is meant.
+    called = {fact.func.name if isinstance(fact, Call) and isinstance(fact.func, Ref) else "" for fact in facts}
+    return () if not left or (len(called) == 1 and cover_every_case(left)) else min(left, key=len)
+
+
+def _alternatives(remark: Remark, facts: Iterable[Call | Write], inside: frozenset[ast.AST]) -> list[_Guards]:
     """The conditions around each time that the node of ``remark`` was met, with those under which it takes part.
 
     Who else calls the functions ``inside`` the region does not matter: the checkpoint does.
     """
     more = remark.conditions
     met = []
-    for place in run.places(remark.node):
+    for place in (fact.place for fact in facts):
         again = place.function is not None and place.function.node in inside
         met.append((*_decided_once(place, own_guards(place) if again else place.guards), *more))
     possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
@@ -72,22 +99,22 @@ def _decided_once(place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
             yield guard
 
 
-def _open(rests: Iterable[list[_Guards]], known: _Known) -> _Guards:
-    found: dict[tuple[str, bool], Guard] = {}
-    for alternatives in rests:
-        if alternatives:
-            left = [[guard for guard in guards if not _holds(guard, known)] for guards in alternatives]
-            for guard in min(left, key=len):
-                found.setdefault((ast.dump(guard.test), guard.taken), guard)
-    return tuple(found.values())
-
-
 def _known(guards: _Guards) -> _Known:
     return frozenset(said for guard in guards for said in conjuncts(guard.test, guard.taken))
 
 
 def _holds(guard: Guard, known: _Known) -> bool:
-    return guard.asserted or tests_training(guard) or known.issuperset(conjuncts(guard.test, guard.taken))
+    return (
+        guard.asserted
+        or tests_training(guard)
+        or _asks_how_launched(guard)
+        or known.issuperset(conjuncts(guard.test, guard.taken))
+    )
+
+
+def _asks_how_launched(guard: Guard) -> bool:
+    """Whether a condition asks for several processes or a GPU: what is said about DDP holds wherever there is DDP."""
+    return isinstance(guard.test, ast.expr) and _LAUNCHED.search(ast.unparse(guard.test)) is not None
 
 
 def cover_every_case(cases: Iterable[_Guards]) -> bool:

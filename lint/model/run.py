@@ -6,6 +6,8 @@ from bisect import bisect_left
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ..facts.nodes import extent, is_inside
+from ..facts.origin import origin
 from ..facts.values import Class
 from .events import (
     ApplyCheckpointing,
@@ -44,7 +46,7 @@ class Run:
         "_by_method",
         "_by_name",
         "_enabling",
-        "_places",
+        "_met",
         "_reached",
         "_regions",
         "events",
@@ -58,7 +60,7 @@ class Run:
         self._regions: Regions | None = None
         self._by_method: dict[str, list[Call]] | None = None
         self._by_name: dict[str, list[Call]] | None = None
-        self._places: dict[ast.AST, list[Place]] | None = None
+        self._met: dict[ast.AST, list[Call | Write]] | None = None
         self._enabling: frozenset[ast.AST] | None = None
         self._by_kind: dict[type[Event], list[Event]] = {}
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
@@ -106,14 +108,23 @@ class Run:
         """Every checkpoint with what runs inside it."""
         return ((event, self.region(event)) for event in self.of(Checkpointing))
 
-    def places(self, node: ast.AST) -> list[Place]:
-        """Where the call or the write ``node`` happens, once for each time it was met; none for other nodes."""
-        if self._places is None:
-            self._places = {}
+    def met(self, node: ast.AST) -> list[Call | Write]:
+        """The call or the write ``node``, once for each time it was met; for a part of one, the one around it."""
+        if self._met is None:
+            self._met = {}
             facts: list[Call | Write] = [*self.program.calls, *self.program.writes]
             for fact in facts:
-                self._places.setdefault(fact.node, []).append(fact.place)
-        return self._places.get(node, [])
+                self._met.setdefault(fact.node, []).append(fact)
+        return self._met.get(node) or self._met.get(self._around(node) or node, [])
+
+    def _around(self, node: ast.AST) -> ast.AST | None:
+        """The innermost call or write that ``node`` is a part of."""
+        outer = (other for other in self._met or () if is_inside(node, other) and origin(other) == origin(node))
+        return min(outer, key=extent, default=None)
+
+    def places(self, node: ast.AST) -> list[Place]:
+        """Where what ``node`` is, or is a part of, happens, once for each time it was met."""
+        return [fact.place for fact in self.met(node)]
 
     def running_again(self, node: ast.AST) -> frozenset[ast.AST]:
         """The functions that run again because of the checkpoint at ``node``; none for other calls."""

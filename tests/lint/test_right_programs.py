@@ -1,0 +1,627 @@
+"""Whole programs as users write them, right as they are: nothing is reported, whatever their flags may turn on."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+PROGRAMS = {
+    "timm resnet bn act": """
+        from functools import partial
+        import torch.nn as nn
+        from timm.layers import create_act_layer, get_norm_act_layer
+        from timm.models import checkpoint_seq
+        class Bottleneck(nn.Module):
+            def __init__(self, inplanes, planes, act_layer=nn.ReLU, norm_layer=nn.BatchNorm2d):
+                super().__init__()
+                self.conv1 = nn.Conv2d(inplanes, planes, 1)
+                self.bn1 = norm_layer(planes)
+                self.act1 = act_layer(inplace=True)
+            def forward(self, x):
+                return self.act1(self.bn1(self.conv1(x)))
+        class ResNet(nn.Module):
+            def __init__(self, norm_layer=nn.BatchNorm2d):
+                super().__init__()
+                self.grad_checkpointing = False
+                self.layer1 = nn.Sequential(Bottleneck(64, 64, norm_layer=norm_layer))
+            def set_grad_checkpointing(self, enable=True):
+                self.grad_checkpointing = enable
+            def forward(self, x):
+                if self.grad_checkpointing and not torch.jit.is_scripting():
+                    x = checkpoint_seq([self.layer1], x, flatten=True)
+                else:
+                    x = self.layer1(x)
+                return x
+    """,
+    "mm builder": """
+        import torch.utils.checkpoint as cp
+        from mmcv.cnn import build_conv_layer, build_norm_layer
+        from mmengine.model import BaseModule
+        class BasicBlock(BaseModule):
+            def __init__(self, inplanes, planes, with_cp=False, conv_cfg=None, norm_cfg=dict(type='BN'), init_cfg=None):
+                super().__init__(init_cfg)
+                self.norm1_name, norm1 = build_norm_layer(norm_cfg, planes, postfix=1)
+                self.conv1 = build_conv_layer(conv_cfg, inplanes, planes, 3, padding=1, bias=False)
+                self.add_module(self.norm1_name, norm1)
+                self.with_cp = with_cp
+            @property
+            def norm1(self):
+                return getattr(self, self.norm1_name)
+            def forward(self, x):
+                def _inner_forward(x):
+                    return self.norm1(self.conv1(x))
+                if self.with_cp and x.requires_grad:
+                    out = cp.checkpoint(_inner_forward, x, use_reentrant=False)
+                else:
+                    out = _inner_forward(x)
+                return out
+    """,
+    "norm registry dict": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        NORMS = {"bn": nn.BatchNorm2d, "gn": lambda c: nn.GroupNorm(8, c), "ln": nn.LayerNorm}
+        class Stage(nn.Module):
+            def __init__(self, dim, cfg):
+                super().__init__()
+                self.norm = NORMS[cfg.norm](dim)
+                self.conv = nn.Conv2d(dim, dim, 3, padding=1)
+            def forward(self, x):
+                return self.conv(self.norm(x))
+        class Net(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.stages = nn.ModuleList([Stage(64, cfg) for _ in range(4)])
+            def forward(self, x):
+                for s in self.stages:
+                    x = checkpoint(s, x, use_reentrant=False)
+                return x
+    """,
+    "get norm function": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        def get_norm(name, c):
+            if name in ("", "none", None):
+                return nn.Identity()
+            norm = {"BN": nn.BatchNorm2d, "SyncBN": nn.SyncBatchNorm, "GN": lambda c: nn.GroupNorm(32, c)}[name]
+            return norm(c)
+        class Block(nn.Module):
+            def __init__(self, c, norm="BN"):
+                super().__init__()
+                self.norm = get_norm(norm, c)
+                self.conv = nn.Conv2d(c, c, 1)
+            def forward(self, x):
+                return self.conv(self.norm(x))
+        class Backbone(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(8, cfg.MODEL.NORM) for _ in range(3)])
+                self.use_act_checkpoint = cfg.MODEL.USE_ACT_CHECKPOINT
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False) if self.use_act_checkpoint else b(x)
+                return x
+    """,
+    "detectron frozen": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class FrozenBatchNorm2d(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.register_buffer("weight", torch.ones(n))
+            def forward(self, x):
+                return x * self.weight.reshape(1, -1, 1, 1)
+        class Res(nn.Module):
+            def __init__(self, c, norm_func=FrozenBatchNorm2d):
+                super().__init__()
+                self.bn = norm_func(c)
+            def forward(self, x):
+                return self.bn(x)
+        class Body(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.stages = nn.ModuleList(Res(8) for _ in range(2))
+            def forward(self, x):
+                for s in self.stages:
+                    x = checkpoint(s, x, use_reentrant=False)
+                return x
+    """,
+    "flag drop path": """
+        import torch, torch.nn as nn, random
+        from torch.utils.checkpoint import checkpoint
+        class Layer(nn.Module):
+            def __init__(self, args):
+                super().__init__()
+                self.layerdrop = args.layerdrop
+                self.fc = nn.Linear(8, 8)
+            def forward(self, x):
+                if self.training and self.layerdrop > 0 and random.random() < self.layerdrop:
+                    return x
+                return self.fc(x)
+        class Enc(nn.Module):
+            def __init__(self, args):
+                super().__init__()
+                self.layers = nn.ModuleList([Layer(args) for _ in range(3)])
+                self.ckpt = args.ckpt
+            def forward(self, x):
+                for l in self.layers:
+                    if self.ckpt:
+                        x = checkpoint(l, x, use_reentrant=False)
+                    else:
+                        x = l(x)
+                return x
+    """,
+    "layerdrop outside": """
+        import torch, torch.nn as nn, numpy as np
+        from torch.utils.checkpoint import checkpoint
+        class Enc(nn.Module):
+            def __init__(self, layers, p):
+                super().__init__()
+                self.layers = layers
+                self.p = p
+            def forward(self, x):
+                for l in self.layers:
+                    if self.training and np.random.uniform() < self.p:
+                        continue
+                    x = checkpoint(l, x, use_reentrant=False)
+                return x
+    """,
+    "qlora maybe": """
+        import argparse, torch
+        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+        def main():
+            p = argparse.ArgumentParser()
+            p.add_argument("--model")
+            p.add_argument("--load_in_4bit", action="store_true")
+            p.add_argument("--gc", action="store_true")
+            args = p.parse_args()
+            model = AutoModelForCausalLM.from_pretrained(args.model, load_in_4bit=args.load_in_4bit)
+            if args.load_in_4bit:
+                model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=args.gc)
+            model = get_peft_model(model, LoraConfig(r=8))
+            if args.gc:
+                model.enable_input_require_grads()
+                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            opt = torch.optim.AdamW(model.parameters())
+            for batch in []:
+                model(**batch).loss.backward()
+                opt.step()
+        main()
+    """,
+    "qlora bf16 helper": """
+        import torch
+        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM
+        def get_model(cfg):
+            kwargs = {}
+            if cfg.quant:
+                kwargs["load_in_8bit"] = True
+            model = AutoModelForCausalLM.from_pretrained(cfg.name, **kwargs)
+            model = prepare_model_for_kbit_training(model)
+            return get_peft_model(model, LoraConfig())
+        def train(cfg, dl):
+            model = get_model(cfg)
+            for b in dl:
+                model(**b).loss.backward()
+    """,
+    "sft plain args": """
+        from transformers import TrainingArguments
+        from trl import SFTTrainer
+        training_args = TrainingArguments(output_dir="o", per_device_train_batch_size=1)
+        training_args.gradient_checkpointing = True
+        training_args.gradient_checkpointing_kwargs = {"use_reentrant": False}
+        trainer = SFTTrainer("m", args=training_args, train_dataset=None)
+        trainer.train()
+    """,
+    "hf eval then train": """
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+        def main(a):
+            model = AutoModelForCausalLM.from_pretrained("m")
+            if a.gc:
+                model.gradient_checkpointing_enable()
+                model.config.use_cache = False
+            if a.eval_only:
+                model.eval()
+                return evaluate(model)
+            Trainer(model, TrainingArguments("o"), train_dataset=load()).train()
+    """,
+    "sample generate cb": """
+        from transformers import AutoModelForCausalLM
+        def train(dl, opt):
+            model = AutoModelForCausalLM.from_pretrained("m").train()
+            model.gradient_checkpointing_enable()
+            for step, b in enumerate(dl):
+                model(**b).loss.backward()
+                opt.step()
+                if step % 100 == 0:
+                    model.eval()
+                    print(model.generate(b["input_ids"], max_new_tokens=8))
+                    model.train()
+    """,
+    "ppo rollout disable": """
+        from transformers import AutoModelForCausalLM
+        def train(dl, opt):
+            model = AutoModelForCausalLM.from_pretrained("m")
+            model.gradient_checkpointing_enable()
+            model.train()
+            for b in dl:
+                model.gradient_checkpointing_disable()
+                out = model.generate(b["ids"], max_new_tokens=8)
+                model.gradient_checkpointing_enable()
+                model(out, labels=out).loss.backward()
+                opt.step()
+    """,
+    "lightning module": """
+        import lightning as L, torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self, d, use_bn=False):
+                super().__init__()
+                self.lin = nn.Linear(d, d)
+                self.bn = nn.BatchNorm1d(d) if use_bn else None
+            def forward(self, x):
+                x = self.lin(x)
+                if self.bn is not None:
+                    x = self.bn(x)
+                return x
+        class Lit(L.LightningModule):
+            def __init__(self, hparams):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(8, hparams.use_bn) for _ in range(4)])
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False)
+                return x
+            def training_step(self, batch, i):
+                return self(batch["x"]).pow(2).mean()
+    """,
+    "version kwargs": """
+        import torch
+        from packaging import version
+        from torch.utils.checkpoint import checkpoint as _ckpt
+        def checkpoint(fn, *args, **kw):
+            if version.parse(torch.__version__) >= version.parse("1.11.0"):
+                kw.setdefault("use_reentrant", False)
+            return _ckpt(fn, *args, **kw)
+        class M(torch.nn.Module):
+            def forward(self, x):
+                return checkpoint(self.block, x)
+    """,
+    "version try import": """
+        try:
+            from torch.utils.checkpoint import checkpoint
+            import inspect
+            HAS_REENTRANT = "use_reentrant" in inspect.getfullargspec(checkpoint).kwonlyargs
+        except ImportError:
+            checkpoint = None
+            HAS_REENTRANT = False
+        def run(f, x):
+            if HAS_REENTRANT:
+                return checkpoint(f, x, use_reentrant=False)
+            return checkpoint(f, x)
+    """,
+    "diffusers style": """
+        import torch
+        from diffusers.utils import is_torch_version
+        class Unet(torch.nn.Module):
+            def forward(self, hidden_states, temb=None):
+                for resnet in self.resnets:
+                    if self.training and self.gradient_checkpointing:
+                        def create_custom_forward(module):
+                            def custom_forward(*inputs):
+                                return module(*inputs)
+                            return custom_forward
+                        if is_torch_version(">=", "1.11.0"):
+                            hidden_states = torch.utils.checkpoint.checkpoint(create_custom_forward(resnet), hidden_states, temb, use_reentrant=False)
+                        else:
+                            hidden_states = torch.utils.checkpoint.checkpoint(create_custom_forward(resnet), hidden_states, temb)
+                    else:
+                        hidden_states = resnet(hidden_states, temb)
+                return hidden_states
+    """,
+    "diffusers kwargs": """
+        import torch
+        from diffusers.utils import is_torch_version
+        class T(torch.nn.Module):
+            def forward(self, hidden_states, encoder_hidden_states=None, timestep=None, class_labels=None, cross_attention_kwargs=None):
+                for block in self.transformer_blocks:
+                    if self.training and self.gradient_checkpointing:
+                        ckpt_kwargs = {"use_reentrant": False} if is_torch_version(">=", "1.11.0") else {}
+                        hidden_states = torch.utils.checkpoint.checkpoint(block, hidden_states, encoder_hidden_states, timestep, **ckpt_kwargs)
+                    else:
+                        hidden_states = block(hidden_states, encoder_hidden_states, timestep, cross_attention_kwargs=cross_attention_kwargs, class_labels=class_labels)
+                return hidden_states
+    """,
+    "branch inference cache": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Dec(nn.Module):
+            def forward(self, x, freqs, mask=None, kv_caches=None, start_pos=0):
+                for i, layer in enumerate(self.layers):
+                    if self.training and self.grad_ckpt:
+                        x = checkpoint(layer, x, freqs, mask, use_reentrant=False)
+                    else:
+                        x = layer(x, freqs, mask, None if kv_caches is None else kv_caches[i], start_pos)
+                return x
+    """,
+    "branch reordered kw": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def forward(self, x, context=None, mask=None):
+                return x if context is None else x + context
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block() for _ in range(2)])
+            def forward(self, x, context, mask):
+                for b in self.blocks:
+                    if self.training:
+                        x = checkpoint(b, x, context, use_reentrant=False)
+                    else:
+                        x = b(x, context=context, mask=None)
+                return x
+    """,
+    "branch attn weights": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Enc(nn.Module):
+            def forward(self, x, pad, need_weights=False, attn_bias=None):
+                for l in self.layers:
+                    if self.ckpt and not need_weights:
+                        x, _ = checkpoint(l, x, pad, use_reentrant=False)
+                    else:
+                        x, attn = l(x, pad, need_weights, attn_bias)
+                return x
+    """,
+    "grad mode lazy": """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        class Rev(torch.nn.Module):
+            def _f(self, x):
+                if torch.is_grad_enabled():
+                    self.saved = x
+                return self.block(x)
+            def forward(self, x):
+                return checkpoint(self._f, x, use_reentrant=True)
+    """,
+    "grad mode offload": """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        class L(torch.nn.Module):
+            def run(self, x):
+                grad = torch.is_grad_enabled()
+                if not grad:
+                    self.prefetcher.prefetch(self.next_layer)
+                with torch.set_grad_enabled(grad):
+                    return self.layer(x)
+            def forward(self, x):
+                return checkpoint(self.run, x, use_reentrant=True)
+    """,
+    "fsdp recursive": """
+        import torch.nn as nn
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(8, 8)
+            def forward(self, x):
+                return self.fc(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([FSDP(Block()) for _ in range(3)])
+            def forward(self, x):
+                for l in self.layers:
+                    x = checkpoint(l, x, use_reentrant=False)
+                return x
+        model = FSDP(Net())
+    """,
+    "rng flag": """
+        import torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self, p=0.0):
+                super().__init__()
+                self.drop = nn.Dropout(p)
+                self.fc = nn.Linear(8, 8)
+            def forward(self, x):
+                return self.drop(self.fc(x))
+        class Net(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(cfg.drop) for _ in range(2)])
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False, preserve_rng_state=False)
+                return x
+    """,
+    "rng default zero": """
+        import torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self, dropout=0.1):
+                super().__init__()
+                self.drop = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
+                self.fc = nn.Linear(8, 8)
+            def forward(self, x):
+                return self.drop(self.fc(x))
+        class Net(nn.Module):
+            def __init__(self, dropout=0.0):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(dropout) for _ in range(2)])
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False, preserve_rng_state=False)
+                return x
+    """,
+    "bn sync convert eval": """
+        import torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self, norm_eval=True):
+                super().__init__()
+                self.norm_eval = norm_eval
+                self.stage = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+            def train(self, mode=True):
+                super().train(mode)
+                if mode and self.norm_eval:
+                    for m in self.modules():
+                        if isinstance(m, nn.modules.batchnorm._BatchNorm):
+                            m.eval()
+            def forward(self, x):
+                return checkpoint(self.stage, x, use_reentrant=False)
+    """,
+    "loader pretrained dict": """
+        from transformers import AutoModelForCausalLM
+        class Policy:
+            def load(self, name):
+                model = AutoModelForCausalLM.from_pretrained(name)
+                model.gradient_checkpointing_enable()
+                model.eval()
+                return {"model": model, "name": name}
+    """,
+    "yacs solver": """
+        import torch, torch.nn as nn
+        from yacs.config import CfgNode as CN
+        from torch.utils.checkpoint import checkpoint
+        _C = CN()
+        _C.MODEL = CN()
+        _C.MODEL.NORM = "BN"
+        _C.MODEL.CKPT = False
+        def norm(cfg, c):
+            if cfg.MODEL.NORM == "BN":
+                return nn.BatchNorm2d(c)
+            return nn.GroupNorm(8, c)
+        class Net(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.blocks = nn.ModuleList([nn.Sequential(nn.Conv2d(8, 8, 1), norm(cfg, 8)) for _ in range(2)])
+                self.ckpt = cfg.MODEL.CKPT
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False) if self.ckpt else b(x)
+                return x
+    """,
+    "enum norm match": """
+        import enum, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Norm(enum.Enum):
+            BATCH = "batch"
+            LAYER = "layer"
+        def make(kind: Norm, d):
+            match kind:
+                case Norm.BATCH:
+                    return nn.BatchNorm1d(d)
+                case Norm.LAYER:
+                    return nn.LayerNorm(d)
+        class B(nn.Module):
+            def __init__(self, kind: Norm = Norm.LAYER):
+                super().__init__()
+                self.n = make(kind, 8)
+            def forward(self, x):
+                return checkpoint(self._f, x, use_reentrant=False)
+            def _f(self, x):
+                return self.n(x)
+    """,
+    "dataclass config": """
+        from dataclasses import dataclass
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        @dataclass
+        class Config:
+            norm: str = "bn"
+            depth: int = 4
+        class Block(nn.Module):
+            def __init__(self, cfg: Config):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8) if cfg.norm == "bn" else nn.LayerNorm(8)
+            def forward(self, x):
+                return self.norm(x)
+        class Net(nn.Module):
+            def __init__(self, cfg: Config):
+                super().__init__()
+                self.blocks = nn.ModuleList(Block(cfg) for _ in range(cfg.depth))
+            def forward(self, x):
+                for b in self.blocks:
+                    x = checkpoint(b, x, use_reentrant=False)
+                return x
+    """,
+    "detach cond": """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        class N(torch.nn.Module):
+            def forward(self, x, mem, truncate=False):
+                x = checkpoint(self.cell, x, mem, use_reentrant=False)
+                if truncate:
+                    x = x.detach()
+                return checkpoint(self.head, x, use_reentrant=False)
+    """,
+    "inplace optional": """
+        import torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self, inplace=False):
+                super().__init__()
+                self.act = nn.ReLU(inplace=inplace)
+                self.fc = nn.Linear(8, 8)
+            def forward(self, x):
+                return self.fc(self.act(x))
+        class Net(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.b = Block(cfg.inplace)
+            def forward(self, x):
+                return checkpoint(self.b, x, use_reentrant=False)
+    """,
+    "counter debug": """
+        import torch, torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(8, 8)
+                self.register_buffer("steps", torch.zeros(()))
+            def forward(self, x, debug=False):
+                if debug:
+                    self.steps += 1
+                return self.fc(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.b = Block()
+            def forward(self, x):
+                return checkpoint(self.b, x, use_reentrant=False)
+    """,
+    "trainer fsdp flags": """
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+        def main(a):
+            args = TrainingArguments("o", fsdp="full_shard auto_wrap" if a.fsdp else "", gradient_checkpointing=not a.fsdp, fsdp_config={"activation_checkpointing": a.fsdp})
+            Trainer(AutoModelForCausalLM.from_pretrained("m"), args).train()
+    """,
+    "wrapper early exit": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class BN(nn.Module):
+            def __init__(self, d, track):
+                super().__init__()
+                self.bn = nn.BatchNorm1d(d, track_running_stats=track)
+            def forward(self, x):
+                return self.bn(x)
+        class Net(nn.Module):
+            def __init__(self, d, track=False):
+                super().__init__()
+                self.b = BN(d, track)
+            def forward(self, x):
+                return checkpoint(self.b, x, use_reentrant=False)
+    """,
+}
+
+
+@pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_right_program_is_not_reported(code):
+    found = check_source(textwrap.dedent(code))
+    assert [(finding.span.line, finding.code, finding.message) for finding in found] == []
