@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .urls import page_url
+
 if TYPE_CHECKING:
     from .rules import Rule
 
@@ -65,6 +67,7 @@ def as_json(rules: tuple[Rule, ...], many: bool) -> str:
             "name": rule.name,
             "severity": str(rule.severity),
             "summary": rule.summary,
+            "url": page_url(rule.code),
             "default": rule.default,
             "explanation": rule.page.strip(),
         }

@@ -12,6 +12,9 @@ from pygls.uris import from_fs_path, to_fs_path
 from ... import __version__
 from ..analysis.check_file import check_loaded
 from ..analysis.job import Job
+from ..catalogue.pages import page
+from ..catalogue.rules import find_rule
+from ..catalogue.urls import page_file
 from ..finding import Applicability, Severity, Span
 from ..fix.apply import compatible
 from ..project.library_versions import project_ranges
@@ -67,6 +70,11 @@ def build_server() -> LanguageServer:
         document = server.workspace.get_text_document(params.text_document.uri)
         return _actions(document, _check(server, document), params)
 
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover | None:
+        document = server.workspace.get_text_document(params.text_document.uri)
+        return _hover(_check(server, document), document, params)
+
     return server
 
 
@@ -106,10 +114,26 @@ def _diagnostic(finding: Finding, document: TextDocument) -> types.Diagnostic:
         message=finding.message,
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
+        code_description=_description(finding.code),
         source="ckpt-lint",
         related_information=notes or None,
         data=finding.name,
     )
+
+
+def _description(code: str) -> types.CodeDescription | None:
+    """The link behind the code: the rule's page, as it is installed, which opens beside the user's own file."""
+    path = page_file(code)
+    uri = from_fs_path(path) if path is not None else None
+    return None if uri is None else types.CodeDescription(uri)
+
+
+def _hover(checked: Checked, document: TextDocument, params: types.HoverParams) -> types.Hover | None:
+    """The pages of the rules whose findings are at the cursor."""
+    here = types.Range(params.position, params.position)
+    codes = dict.fromkeys(f.code for f in checked.findings if _touches(_range(f.span, document), here))
+    pages = [page(rule) for code in codes if (rule := find_rule(code)) is not None]
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, "\n\n".join(pages))) if pages else None
 
 
 def _actions(document: TextDocument, checked: Checked, params: types.CodeActionParams) -> list[types.CodeAction]:

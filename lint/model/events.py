@@ -193,17 +193,6 @@ class ApplyCheckpointing(WrapperCheckpointing):
         return answers.pop() if len(answers) == 1 else None
 
 
-class OffloadWrap(Event):
-    """``offload_wrapper(module)``: keeps the module's saved tensors on the CPU."""
-
-    __slots__ = ()
-
-    @property
-    def module(self) -> Value:
-        """The module that is wrapped."""
-        return self.call.argument(0, "module")
-
-
 class HfSetting(Event):
     """A place where arguments for torch's checkpoint are given to transformers or peft as a dict."""
 

@@ -22,7 +22,6 @@ FUNCTIONS: dict[str, type[e.Event]] = {
     "torch.utils.checkpoint.checkpoint_sequential": e.CheckpointSequential,
     f"{_WRAPPER}checkpoint_wrapper": e.CheckpointWrap,
     f"{_WRAPPER}apply_activation_checkpointing": e.ApplyCheckpointing,
-    f"{_WRAPPER}offload_wrapper": e.OffloadWrap,
     "peft.prepare_model_for_kbit_training": e.KbitPrepare,
     "peft.get_peft_model": e.AdapterAttach,
     "peft.PeftModel.from_pretrained": e.AdapterAttach,

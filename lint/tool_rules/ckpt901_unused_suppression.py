@@ -29,4 +29,3 @@ Safe: only the comment changes. A reason that follows the suppression stays as a
 CODE = "CKPT901"
 NAME = "unused-suppression"
 SEVERITY = "warning"
-FIXABLE = True

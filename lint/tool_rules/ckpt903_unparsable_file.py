@@ -31,4 +31,3 @@ def forward(self, x):
 CODE = "CKPT903"
 NAME = "unparsable-file"
 SEVERITY = "error"
-FIXABLE = False

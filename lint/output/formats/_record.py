@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ...catalogue.urls import page_url
 from ...configs import is_settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def record(finding: Finding, excerpts: Excerpts) -> dict[str, Any]:
         "end_location": location(finding.span.end_line, finding.span.end_column),
         "fix": None if finding.fix is None else _fix(finding.fix),
         "noqa_row": _noqa_row(finding, excerpts),
-        "url": None,
+        "url": page_url(finding.code),
         "notes": [_note(note) for note in finding.notes],
         "versions": finding.versions,
         "condition": finding.condition,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ...catalogue.urls import page_url
 from ...finding import Severity
+from ..fingerprints import fingerprints
 from ..report import relative
 
 if TYPE_CHECKING:
@@ -19,19 +19,17 @@ _LEVELS = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "i
 
 def render(report: Report) -> str:
     """A JSON array. Fingerprints do not depend on lines, so moving code does not make a finding new."""
-    seen: Counter[str] = Counter()
-    return json.dumps([_issue(finding, seen) for finding in report.findings], indent=2)
+    pairs = zip(report.findings, fingerprints(report), strict=True)
+    return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2)
 
 
-def _issue(finding: Finding, seen: Counter[str]) -> dict[str, Any]:
+def _issue(finding: Finding, fingerprint: str) -> dict[str, Any]:
     path = relative(finding.filename)
-    identity = f"{path}\n{finding.code}\n{finding.message}"
-    seen[identity] += 1
-    fingerprint = hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]
     cell = f"cell {finding.cell}: " if finding.cell is not None else ""
     return {
         "check_name": finding.code,
         "description": f"{cell}{finding.code} {finding.message}",
+        "content": {"body": f"{finding.name}: {page_url(finding.code)}"},
         "severity": _LEVELS[finding.severity],
         "fingerprint": fingerprint,
         "location": {

@@ -8,7 +8,9 @@ from urllib.parse import quote
 
 from .... import __version__
 from ...catalogue.rules import all_rules
+from ...catalogue.urls import README, in_repository, page_url
 from ...finding import Severity
+from ..fingerprints import fingerprints
 from ..report import relative
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ def render(report: Report) -> str:
         "tool": {"driver": _driver([rule for rule in all_rules() if rule.code in index], codes)},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
-        "results": [_result(finding, index[finding.code]) for finding in report.findings],
+        "results": [
+            _result(finding, index[finding.code], fingerprint)
+            for finding, fingerprint in zip(report.findings, fingerprints(report), strict=True)
+        ],
     }
     return json.dumps({"version": "2.1.0", "$schema": _SCHEMA, "runs": [run]}, indent=2)
 
@@ -41,6 +46,7 @@ def _driver(rules: list[Rule], codes: list[str]) -> dict[str, Any]:
         "name": "ckpt-lint",
         "version": __version__,
         "semanticVersion": __version__,
+        "informationUri": in_repository(README),
         "rules": [_rule(known[code]) if code in known else {"id": code} for code in codes],
     }
 
@@ -52,6 +58,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.summary},
         "help": {"text": rule.page.strip(), "markdown": rule.page.strip()},
+        "helpUri": page_url(rule.code),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 
@@ -61,11 +68,12 @@ def _invocation(report: Report) -> dict[str, Any]:
     return {"executionSuccessful": not notes, "toolExecutionNotifications": notes}
 
 
-def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
+def _result(finding: Finding, rule_index: int, fingerprint: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": _LEVELS[finding.severity],
+        "partialFingerprints": {"ckptLint/v1": fingerprint},
         "message": {"text": finding.message},
         "locations": [{"physicalLocation": _location(finding.filename, finding.span)}],
     }
