@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
+    from ..facts.values import Value
     from ..facts.walk import Program
 
 
@@ -28,6 +29,13 @@ def training_arguments(program: Program) -> list[Call]:
                 for args in filter(None, map(args_of, options(event.args))):
                     found[id(args.call)] = args.call
     return list(found.values())
+
+
+def give_where_missing(program: Program, arguments: dict[str, Value]) -> None:
+    """Set ``arguments`` where the script says none of them: that is what a launcher's environment does."""
+    for call in training_arguments(program):
+        if not call.kwargs.keys() & arguments.keys():
+            call.kwargs |= arguments
 
 
 def parsed_arguments(program: Program) -> Iterator[tuple[Call, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.parsers import BOOLEANS
-from ..facts.values import Ref
-from .arguments import parsed_arguments, take_over
+from ..facts.values import Const, Dict, Ref, equals
+from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
 from .nodes import Entry, Mapping, Scalar
@@ -27,6 +27,8 @@ class CommandLine(NamedTuple):
     document: Document
     #: Every word is known: there is no `$@`.
     complete: bool
+    #: The flags of `accelerate launch`; None for another launcher.
+    launcher: Document | None = None
 
 
 def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
@@ -44,7 +46,17 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
     if given and not (given[0].text or "").startswith("--"):
         return None  # a file that the script reads instead
     complete = all(word.text is not None for word in given)
-    return CommandLine(Document(run.launch, text or "", root), complete)
+    return CommandLine(
+        Document(run.launch, text or "", root), complete, _launcher(run.launch, text or "", words[:first])
+    )
+
+
+def _launcher(launch: str, text: str, words: list[Word]) -> Document | None:
+    """The flags before the script, where `accelerate launch` reads them."""
+    said = [word.text for word in words]
+    if "accelerate" not in said or "launch" not in said:
+        return None
+    return Document(launch, text, Mapping(_entries(words), words[0].begin, words[-1].end, flow=False))
 
 
 def _entries(words: list[Word]) -> dict[str, Entry]:
@@ -72,6 +84,8 @@ def _value(name: str, given: str) -> object:
 def join_command_line(command: CommandLine, program: Program) -> None:
     """Give the arguments to what the script parses; where all of them are known, nothing is left open."""
     document = command.document
+    if command.launcher is not None:
+        _join_launcher(command.launcher.root, program)
     for call, method in parsed_arguments(program):
         if method not in _READ:
             continue
@@ -82,3 +96,11 @@ def join_command_line(command: CommandLine, program: Program) -> None:
         take_over(program, call, made, complete and isinstance(call.func, Ref))
         if from_file:
             call.node = written
+
+
+def _join_launcher(flags: Dict, program: Program) -> None:
+    """What `accelerate launch --use_fsdp` sets up for every Trainer; its flags begin with `fsdp_`."""
+    if equals(flags.get("use_fsdp"), True) is True:
+        given = {name: value for name, value in flags.items.items() if name.startswith("fsdp_")}
+        node = flags.get("use_fsdp").node
+        give_where_missing(program, {"fsdp": Const(True, node), "fsdp_config": Dict(given, False, node)})

@@ -45,6 +45,7 @@ from .values import (
 )
 
 _TOP = Place()
+_DICT_METHODS = frozenset(dir(dict))
 
 
 def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
@@ -61,6 +62,8 @@ def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
             return Attr(base, name, node) if found is None else bound(found, base.instance, node)
         case Unknown():
             return Attr(base, name, node)
+        case Dict(items) if name in items and name not in _DICT_METHODS:
+            return items[name]  # a plain dict has no such attribute
     if base.attributes is None:
         base.attributes = {}
     known = base.attributes.get(name)

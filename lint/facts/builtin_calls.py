@@ -192,6 +192,20 @@ def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
     return None
 
 
+def _settings(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.create({...})`` and ``to_container``: the mapping they are given."""
+    held = call.args[0] if call.args else None
+    return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
+
+
+def _merged(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.merge(defaults, more)``."""
+    made = Dict({}, call.open_args, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, argument)
+    return made
+
+
 def _imported(walk: Walk, call: Call) -> Value | None:
     """``importlib.import_module("torch.utils.checkpoint")``."""
     match call.args:
@@ -254,6 +268,10 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.vars": _vars,
     "collections.OrderedDict": _dict,
     "functools.partialmethod": _partial,
+    "omegaconf.OmegaConf.create": _settings,
+    "omegaconf.OmegaConf.to_container": _settings,
+    "omegaconf.OmegaConf.merge": _merged,
+    "omegaconf.DictConfig": _settings,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,

@@ -3,8 +3,9 @@
 ## What it does
 Flags `TrainingArguments` (or a trl config, where checkpointing is on unless it is switched off) with FSDP enabled,
 `activation_checkpointing` true in `fsdp_config`, and checkpointing switched on in the arguments too. FSDP may also be
-set up by the accelerate configuration that the script is checked with (`ckpt-lint train.py --config fsdp.yaml`), and
-the arguments may stand in a YAML or JSON file.
+set up by the accelerate configuration that the script is checked with (`ckpt-lint train.py --config fsdp.yaml`), by
+flags of `accelerate launch` in a launch script or by variables that the script writes to `os.environ`, and the
+arguments may stand in a YAML or JSON file, axolotl's too.
 
 ## Why is this bad?
 The Trainer refuses: building it raises a ValueError, after the model has been loaded. In trl it takes only the FSDP
@@ -36,12 +37,49 @@ fsdp_config:
   activation_checkpointing: true
   transformer_layer_cls_to_wrap: [LlamaDecoderLayer]
 ```
+```python
+import os
+from transformers import TrainingArguments
+
+os.environ["ACCELERATE_USE_FSDP"] = "true"
+os.environ["FSDP_ACTIVATION_CHECKPOINTING"] = "true"
+args = TrainingArguments("out", gradient_checkpointing=True)  # error
+```
+```yaml
+base_model: Qwen/Qwen3-8B
+micro_batch_size: 1
+sequence_len: 2048
+gradient_checkpointing: true  # error
+fsdp_config:
+  fsdp_version: 2
+  activation_checkpointing: true
+```
 
 ## Good
+```yaml
+base_model: Qwen/Qwen3-8B
+micro_batch_size: 1
+sequence_len: 2048
+activation_offloading: true
+gradient_checkpointing: true
+fsdp_config:
+  fsdp_version: 2
+  activation_checkpointing: true
+```
 ```python
+import os
+from transformers import TrainingArguments
+
+os.environ["FSDP_ACTIVATION_CHECKPOINTING"] = "true"
+args = TrainingArguments("out", gradient_checkpointing=True)
+```
+```python
+from omegaconf import OmegaConf
 from transformers import TrainingArguments
 from trl import SFTConfig
 
+settings = OmegaConf.create({"fsdp": "full_shard", "fsdp_config": {"activation_checkpointing": True}})
+from_settings = TrainingArguments("out", **settings)
 by_fsdp = TrainingArguments("out", fsdp="full_shard", fsdp_config={"activation_checkpointing": True})
 by_trainer = TrainingArguments("out", fsdp="full_shard", fsdp_config={"version": 2}, gradient_checkpointing=True)
 without_fsdp = TrainingArguments("out", fsdp_config={"activation_checkpointing": True}, gradient_checkpointing=True)
@@ -118,7 +156,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, equals, truth
+from ..facts.values import Const, Dict, Ref, equals, is_absent, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
 from ..model.hf import SWITCHES, is_enabled, object_of, where
@@ -133,17 +171,40 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
-TRIGGERS = together("fsdp_config", "activation_checkpointing", ARGUMENTS)
+TRIGGERS = (
+    *together("fsdp_config", "activation_checkpointing", ARGUMENTS),
+    *together("FSDP_ACTIVATION_CHECKPOINTING", ARGUMENTS),
+    ("fsdp_config", "base_model"),
+)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report arguments that switch checkpointing on twice."""
+    by_environment = _by_environment(run)
     for args in run.of(TrainerArgs):
+        if not is_enabled(run, args, object_of(args)):
+            continue
         config = args.call.keyword("fsdp_config")
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and is_enabled(run, args, object_of(args)):
+        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict):
             wanted = next(_wanted(config), None)
             if wanted is not None:
                 yield _report(args, where(wanted, config.node or args.node))
+        elif by_environment is not None and is_absent(config) is True:
+            yield _report(args, by_environment)
+
+
+def _by_environment(run: Run) -> ast.AST | None:
+    """Where the program itself sets what `accelerate launch` would for FSDP with checkpointing; None if it does not."""
+    found: dict[str, ast.AST] = {}
+    for write in run.writes:
+        certain = not write.place.guards and isinstance(write.obj, Ref) and write.obj.name == "os.environ"
+        if certain and equals(write.value, "true", "True", "1") is True:
+            found[write.field] = write.node
+    for call in run.calls_to("os.environ.setdefault", "os.putenv"):
+        name = call.argument(0)
+        if not call.place.guards and isinstance(name, Const) and equals(call.argument(1), "true", "True", "1") is True:
+            found[str(name.value)] = call.node
+    return found.get("FSDP_ACTIVATION_CHECKPOINTING") if "ACCELERATE_USE_FSDP" in found else None
 
 
 def _wanted(config: Dict) -> Iterator[Value]:

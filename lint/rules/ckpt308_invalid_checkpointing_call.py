@@ -4,7 +4,9 @@
 Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, diffusers' `enable_gradient_checkpointing()`
 and the old `set_gradient_checkpointing()` on one, any of them on a `DistributedDataParallel` object, and a Trainer that
-is to checkpoint a module of this file that is no transformers model. A method that the program asks for first, by
+is to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
+their parameters (`checkpoint_wrapper(block, use_reentrant=...)`), and `from_pretrained(gradient_checkpointing=True)`
+for a model. A method that the program asks for first, by
 `hasattr` or `getattr` with a default, is fine.
 
 ## Why is this bad?
@@ -45,8 +47,41 @@ class Classifier(nn.Module):
 args = TrainingArguments("out", gradient_checkpointing=True)
 Trainer(model=Classifier(), args=args).train()  # error
 ```
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+    offload_wrapper,
+)
+from transformers import AutoModelForCausalLM
+
+def build(name, block, check):
+    model = AutoModelForCausalLM.from_pretrained(name, gradient_checkpointing=True)  # error
+    wrapper = partial(checkpoint_wrapper, use_reentrant=False)  # error
+    apply_activation_checkpointing(model, check_fn=check, wrapper=wrapper)  # error
+    wrapped = checkpoint_wrapper(block, use_reentrant=False)  # error
+    return model, wrapped, offload_wrapper()  # error
+```
 
 ## Good
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from transformers import AutoConfig, AutoModelForCausalLM
+
+def build(name, block, check, settings):
+    config = AutoConfig.from_pretrained(name, gradient_checkpointing=True)
+    model = AutoModelForCausalLM.from_pretrained(name, config=config, **settings)
+    wrapper = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT, preserve_rng_state=False)
+    apply_activation_checkpointing(model, wrapper, check)
+    apply_activation_checkpointing(model, **settings)
+    return model, checkpoint_wrapper(block, **settings), checkpoint_wrapper(*block)
+```
 ```python
 import torch.nn as nn
 from diffusers import UNet2DConditionModel
@@ -164,12 +199,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.classes import ancestors
-from ..facts.values import Const, Instance, Ref, Result, equals, options, same
+from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, HfEnable, TrainerBuild
+from ..model.events import Checkpoint, HfEnable, TrainerBuild, names_wrapper
 from ..model.hf import args_of, is_enabled
 from ..model.names import canonical
-from ..model.report import RenameAttribute, Replace, Report, Rewrite
+from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
+from ..model.signatures import SIGNATURES, misfit
 from ..model.types import is_hf_model
 from ..model.words import ENABLE, SWITCHED_ON, together
 
@@ -186,9 +222,16 @@ TRIGGERS = (
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
     *together("Trainer", "Module", SWITCHED_ON),
+    *("checkpoint_wrapper", "create_selective_checkpoint_contexts", "apply_activation_checkpointing"),
+    *together("transformers", (".from_pretrained", ".from_config"), "checkpointing"),
 )
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
+_SEQUENTIAL = ".checkpoint_sequential"
+_SWITCHES = (
+    *("gradient_checkpointing", "activation_checkpointing", "use_gradient_checkpointing"),
+    *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
+)
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -209,6 +252,8 @@ def check(run: Run) -> Iterator[Report]:
         if not enable.place.tries and not _is_ddp(enable.model):
             yield from _wrong_arguments(enable)
     yield from _untrainable(run)
+    yield from _unbound(run)
+    yield from _as_model_argument(run)
 
 
 def _is_asked_for(run: Run, call: Call) -> bool:
@@ -292,3 +337,42 @@ def _is_plain(cls: Class) -> bool:
     imported = [base for owner in classes for base in owner.bases if base not in classes]
     only_module = all(isinstance(base, Ref) and canonical(base.name) == "torch.nn.Module" for base in imported)
     return only_module and bool(imported) and methods.isdisjoint((*_ENABLERS, "__getattr__"))
+
+
+def _unbound(run: Run) -> Iterator[Report]:
+    """Calls of torch's functions, also through `functools.partial`, that do not fit their parameters."""
+    for call in run.calls_to(*(name for name in SIGNATURES if not name.endswith(_SEQUENTIAL))):
+        problem = misfit(call, SIGNATURES[canonical(call.name)])
+        if problem is not None and not call.place.tries:
+            yield _misfit(call, call.name.rpartition(".")[2], problem)
+    for partial in run.calls_to("functools.partial"):
+        given = is_absent(partial.keyword("use_reentrant")) is False
+        if given and partial.args and names_wrapper(partial.args[0]):
+            yield _misfit(partial, "checkpoint_wrapper", "sets `use_reentrant` itself")
+
+
+def _misfit(call: Call, name: str, problem: str) -> Report:
+    word = "use_reentrant"
+    fix = None
+    if "itself" in problem and call.written(word):
+        change = DropKeyword(call.node, word)
+        problem += ", by `checkpoint_impl`; drop it"
+        fix = Rewrite(Applicability.UNSAFE, f"Drop `{word}`", (change,))
+    return Report(call.node, f"this call raises a TypeError: `{name}` {problem}", fix=fix)
+
+
+def _as_model_argument(run: Run) -> Iterator[Report]:
+    """Switches given to `from_pretrained`, which hands them to the model."""
+    for call in run.program.calls:
+        if not call.name.endswith((".from_pretrained", ".from_config")) or not is_hf_model(Result(call)):
+            continue
+        word = next((name for name in _SWITCHES if call.written(name)), None)
+        if word is not None and not call.place.tries and canonical(call.name).startswith("transformers."):
+            remote = is_absent(call.keyword("trust_remote_code")) is not True
+            if not remote:
+                yield Report(
+                    call.node,
+                    f"`{call.name.rpartition('.')[2]}` hands `{word}` to the model, which raises a TypeError; drop it "
+                    f"and call `model.{_ENABLERS[0]}()`",
+                    versions="transformers>=5.0",
+                )

@@ -23,6 +23,13 @@ class Net(nn.Module):
         x = checkpoint_sequential(self.stages, 2, x, use_reentrant=False, mask=mask)  # error
         return checkpoint_sequential([self.stages, self.stages], 0, x, use_reentrant=False)  # error
 ```
+```python
+from torch.utils.checkpoint import checkpoint_sequential
+
+def forward(blocks, x):
+    x = checkpoint_sequential(blocks, 2, use_reentrant=False)  # error
+    return checkpoint_sequential(blocks, 2, x, input=x, use_reentrant=False)  # error
+```
 
 ## Good
 ```python
@@ -82,6 +89,7 @@ from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.names import canonical
 from ..model.report import Report
+from ..model.signatures import SIGNATURES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +106,7 @@ _GROWING = ("append", "extend", "insert", "add_module", "register_module")
 def check(run: Run) -> Iterator[Report]:
     """Report calls that raise."""
     for event in run.of(CheckpointSequential):
-        problem = _segments(run, event) or _keywords(event)
+        problem = _segments(run, event) or _keywords(event) or _unbound(event)
         if problem:
             yield Report(event.node, problem)
 
@@ -111,6 +119,11 @@ def _segments(run: Run, event: CheckpointSequential) -> str:
     if isinstance(segments, int) and length is not None and segments > length:
         return f"{segments} segments of {length} modules raise a ValueError; write {length} or fewer"
     return ""
+
+
+def _unbound(event: CheckpointSequential) -> str:
+    problem = misfit(event.call, SIGNATURES["torch.utils.checkpoint.checkpoint_sequential"])
+    return f"this call raises a TypeError: `checkpoint_sequential` {problem}" if problem else ""
 
 
 def _keywords(event: CheckpointSequential) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.values import ABSENT, Const, Dict, Result, Value, equals, is_absent
-from ..arguments import training_arguments
+from ..arguments import give_where_missing
 from ..calls import call_of
 
 if TYPE_CHECKING:
@@ -41,20 +41,13 @@ def apply(config: Config, program: Program) -> None:
         for call in program.calls:
             if call.name == "accelerate.Accelerator" and is_absent(call.keyword("fsdp_plugin")) is True:
                 call.kwargs["fsdp_plugin"] = Result(plugin)
-        _give(program, {"fsdp": Const(True, kind.node), "fsdp_config": _options(document)})
+        give_where_missing(program, {"fsdp": Const(True, kind.node), "fsdp_config": _options(document)})
     elif equals(kind, "DEEPSPEED"):
         file = _section(document, "deepspeed_config").get("deepspeed_config_file")
-        _give(program, {"deepspeed": file} if isinstance(file, Const) else {})
+        give_where_missing(program, {"deepspeed": file} if isinstance(file, Const) else {})
     elif equals(kind, "MULTI_GPU") and equals(document.root.get("num_processes"), 1) is not True:
         # An argument that says nothing but that there is DDP.
-        _give(program, {"ddp_backend": Const(None, kind.node)})
-
-
-def _give(program: Program, arguments: dict[str, Value]) -> None:
-    """Set ``arguments`` where the script says none of them: that is what the launcher's environment does."""
-    for call in training_arguments(program):
-        if not call.kwargs.keys() & arguments.keys():
-            call.kwargs |= arguments
+        give_where_missing(program, {"ddp_backend": Const(None, kind.node)})
 
 
 def _plugin(document: Document, program: Program) -> Call:

@@ -29,6 +29,7 @@ def add(config: Config, program: Program) -> None:
     given = {name: root.items[name] for name in (_SWITCH, "activation_offloading") if name in root.items}
     if not truth(root.items.get("activation_offloading", ABSENT)):
         given |= _checkpointing(root)
+    given |= _sharding(root)
     call = call_of(document, program, "axolotl.TrainingArguments", given, anchors=_ANCHORS, keys={_SWITCH: _SWITCH})
     # trl's arguments, which it builds for `rl`, have other defaults.
     call.open_kwargs = root.open or truth(root.items.get("rl", Const(None))) is not False
@@ -49,6 +50,15 @@ def _checkpointing(root: Dict) -> dict[str, Value]:
     if truth(given.get("deepspeed", Const(None))) is not False:
         given.pop("ddp_find_unused_parameters", None)
     return given
+
+
+def _sharding(root: Dict) -> dict[str, Value]:
+    """FSDP as the Trainer gets it; with `activation_offloading` axolotl checkpoints without the Trainer."""
+    config = root.items.get("fsdp_config")
+    if not isinstance(config, Dict) or equals(root.items.get(_SWITCH, ABSENT), True) is not True:
+        return {}
+    offloads = truth(root.items.get("activation_offloading", Const(None))) is not False
+    return {} if offloads else {"fsdp": Const(True, config.node), "fsdp_config": config}
 
 
 def _effective(kwargs: Value, root: Dict) -> Value:
