@@ -84,7 +84,7 @@ fsdp:
   - full_shard
   - auto_wrap
 fsdp_config:
-  fsdp_activation_checkpointing: true
+  fsdp_activation_checkpointing: false
 """
 LLAMA_FACTORY = """\
 ### model
