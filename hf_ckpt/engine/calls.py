@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Arguments that may differ freely between calls: they are part of the signature by value.
 PLAIN_TYPES = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _TENSOR_TYPES = (torch.Tensor, nn.Parameter)
+_SEQUENCES = (tuple, list, torch.Size)
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ def flatten(value: Any, leaves: list[torch.Tensor]) -> Any:
         return len(leaves) - 1, kind
     if kind in PLAIN_TYPES:
         return value, kind
-    if kind is tuple or kind is list:
+    if kind in _SEQUENCES:
         return kind, tuple([flatten(item, leaves) for item in value])
     if kind is dict:
         return kind, tuple([(key, flatten(item, leaves)) for key, item in value.items()])
@@ -93,7 +94,7 @@ def describe(value: Any, leaves: list[torch.Tensor], key: list[Any]) -> None:
         for name, item in value.items():
             key.append(name)
             describe(item, leaves, key)
-    elif kind is tuple or kind is list:
+    elif kind in _SEQUENCES:
         key += (kind, len(value))
         for item in value:
             describe(item, leaves, key)
@@ -106,7 +107,7 @@ def numbers_in(structure: Any) -> Iterator[int]:
     first, second = structure
     if second is int:
         yield first
-    elif first is tuple or first is list:
+    elif first in _SEQUENCES:
         for item in second:
             yield from numbers_in(item)
     elif first is dict:
@@ -119,7 +120,7 @@ def with_numbers(structure: Any, numbers: Iterator[Any]) -> Any:
     first, second = structure
     if second is int:
         return next(numbers), int
-    if first is tuple or first is list:
+    if first in _SEQUENCES:
         return first, tuple([with_numbers(item, numbers) for item in second])
     if first is dict:
         return first, tuple([(key, with_numbers(item, numbers)) for key, item in second])
@@ -131,8 +132,8 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
     first, second = structure
     if second in _TENSOR_TYPES:
         return leaves[first]
-    if first is tuple or first is list:
-        return first(unflatten(item, leaves) for item in second)
+    if first in _SEQUENCES:
+        return first([unflatten(item, leaves) for item in second])
     if first is dict:
         return {key: unflatten(item, leaves) for key, item in second}
     return first

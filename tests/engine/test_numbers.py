@@ -139,6 +139,29 @@ def test_an_int_that_is_read_is_never_left_out(kind: type[PlainLayer], caplog: p
     assert not [r.getMessage() for r in caplog.records if r.name.startswith("hf_ckpt")]
 
 
+class ShapedBySize(PlainLayer):
+    """As vision layers pass the shape of their feature map on."""
+
+    def forward(self, hidden: torch.Tensor, size: torch.Size) -> torch.Tensor:
+        return super().forward(hidden.view(size[0] * size[1], size[2])).view(size)
+
+
+def test_a_size_among_the_arguments() -> None:
+    def run(layer: PlainLayer, length: int) -> list[torch.Tensor]:
+        layer.zero_grad()
+        x = hidden_states(length)
+        layer(x, x.shape).pow(2).sum().backward()
+        assert x.grad is not None
+        return [x.grad, *(p.grad.clone() for p in layer.parameters() if p.grad is not None)]
+
+    stack, reference = Stack(ShapedBySize, count=1), Stack(ShapedBySize, count=1)
+    (engine,) = stack.checkpoint()
+    for length in (5, 5, 7, 9, 7):
+        assert equal(run(stack.layers[0], length), run(reference.layers[0], length)), length
+        assert engine.report().mode in (Mode.SYMBOLIC, Mode.PER_SHAPE), engine.report().reason
+    assert engine.report().replays == 5
+
+
 def test_an_int_that_is_read_but_stays_costs_the_others_nothing() -> None:
     stack, reference = StackWithNumbers(IgnoresIt), StackWithNumbers(IgnoresIt)
     engines = stack.checkpoint()
