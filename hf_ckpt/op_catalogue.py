@@ -1,8 +1,8 @@
 """What every op is, once for all who ask: the engines, the planner, the first-use check. Plain data, no torch.
 
 An op is looked up by namespace and packet (``aten.mm``), whatever its overload, and whether or not it writes in place.
-One that is not listed maps or moves memory and has a backward that reads what it was given and what it returned: that
-is the deliberate default, and never too little.
+The default is an op that maps or moves memory and whose backward reads what it was given and what it returned: never
+too little. It is what an op has that nobody listed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class OpTraits:
     chooses: bool = False
 
 
+_DEFAULT = OpTraits()
 _WEIGHT_PRODUCT = OpTraits(product=True, weight_product=True, reads_output=False)
 _PRODUCT = OpTraits(product=True, reads_output=False)
 _ATTENTION = OpTraits(product=True, attention=True)
@@ -102,6 +103,21 @@ _CATALOGUE: dict[str, OpTraits] = {
         ),
         _RANDOM,
     ),
+    **dict.fromkeys(
+        (
+            "abs", "addcdiv", "addcmul", "all", "amax", "amin", "any", "arange", "bitwise_and", "bitwise_not",
+            "bitwise_or", "bitwise_xor", "ceil", "clamp", "clamp_max", "clamp_min", "complex", "constant_pad_nd",
+            "copy", "cumprod", "cumsum", "div", "empty", "empty_like", "eq", "fill", "flip", "floor", "floor_divide",
+            "fmod", "full", "full_like", "ge", "gt", "hardswish", "hardtanh", "histc", "isinf", "isnan", "le",
+            "leaky_relu", "lerp", "lift_fresh", "lift_fresh_copy", "linalg_vector_norm", "logical_and", "logical_not",
+            "logical_or", "lt", "masked_fill", "maximum", "mean", "minimum", "native_batch_norm", "native_group_norm",
+            "native_layer_norm", "_fused_rms_norm", "ne", "new_empty", "new_full", "new_ones", "new_zeros", "ones",
+            "ones_like", "polar", "pow", "reciprocal", "relu", "remainder", "round", "rsub", "scalar_tensor", "sign",
+            "sqrt", "sum", "threshold", "tril", "triu", "_unsafe_view", "var", "var_mean", "where", "zero", "zeros",
+            "zeros_like",
+        ),
+        _DEFAULT,
+    ),
     "multinomial": OpTraits(cost=Cost.RANDOM, chooses=True),
     **dict.fromkeys(
         (
@@ -111,21 +127,29 @@ _CATALOGUE: dict[str, OpTraits] = {
         _CHOICE,
     ),
 }  # fmt: skip
-#: Ops of other namespaces, by their full names.
-_FOREIGN: dict[str, OpTraits] = {"transformers.grouped_mm_fallback": _WEIGHT_PRODUCT}
-_DEFAULT = OpTraits()
+#: Ops of other namespaces, by their full names; ``hf_ckpt`` are second halves of ops (engine/split_ops.py).
+_FOREIGN: dict[str, OpTraits] = {
+    "transformers.grouped_mm_fallback": _WEIGHT_PRODUCT,
+    "hf_ckpt.apply_dropout": _DEFAULT,
+    "hf_ckpt.take_along": _GATHER,
+    "hf_ckpt.take_one": _GATHER,
+}
 
 
-@cache
 def traits_of(name: str) -> OpTraits:
     """What the op of this name is; ``aten.mm.default``, ``aten.mm``, ``aten::mm`` and ``mm`` are one."""
-    parts = name.replace("::", ".").split(".")
-    namespace, packet = parts[:2] if len(parts) > 1 else ("aten", name)
-    if namespace != "aten":
-        return _FOREIGN.get(f"{namespace}.{packet}", _DEFAULT)
-    return _CATALOGUE.get(packet) or _CATALOGUE.get(packet.removesuffix("_"), _DEFAULT)
+    return _entry(name) or _DEFAULT
 
 
 def is_listed(name: str) -> bool:
-    """Whether the catalogue says something about this op."""
-    return traits_of(name) is not _DEFAULT
+    """Whether the catalogue has an entry for this op."""
+    return _entry(name) is not None
+
+
+@cache
+def _entry(name: str) -> OpTraits | None:
+    parts = name.replace("::", ".").split(".")
+    namespace, packet = parts[:2] if len(parts) > 1 else ("aten", name)
+    if namespace != "aten":
+        return _FOREIGN.get(f"{namespace}.{packet}")
+    return _CATALOGUE.get(packet) or _CATALOGUE.get(packet.removesuffix("_"))

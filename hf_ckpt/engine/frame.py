@@ -8,13 +8,14 @@ emptied by autograd when it lets go of the handle.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .offload import Away, Luggage
-from .prepared import END, SOURCE, Offload, TakeRandomState
-from .verbs.redraw import random_state, random_state_kept
+from .prepared import END, SOURCE, Offload
+from .verbs.redraw import ENTRY, random_state, random_state_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +48,8 @@ class Frame:
         self.luggage: Luggage | None = None
         #: The random state before each run of draws that a rebuild repeats.
         self.states: dict[int, torch.Tensor] = {}
-        if prepared.at_entry:
-            self.take_states(prepared.at_entry)
+        if prepared.runs_at:
+            self.take_states(ENTRY)
         #: Told every tensor this frame holds, while somebody measures.
         self.witness: Callable[[torch.Tensor], None] | None = None
 
@@ -59,9 +60,6 @@ class Frame:
 
         def pack(tensor: torch.Tensor) -> Any:
             action = next_action()
-            if type(action) is TakeRandomState:
-                self.take_states(action.runs)
-                action = action.action
             if action is None:
                 return tensor.detach(), tensor._version
             if type(action) is tuple:
@@ -80,16 +78,28 @@ class Frame:
                 raise RuntimeError(self._differs("it saves more tensors"))
             return action
 
-        with torch.autograd.graph.saved_tensors_hooks(self.watched(pack), self.unpack):
+        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.taking_states(pack)), self.unpack):
             output = call(*args)
         if next_action() is not END:
             raise RuntimeError(self._differs("it saved fewer tensors"))
         return output
 
-    def take_states(self, runs: Sequence[tuple[int, torch.device]]) -> None:
-        """Note the random state that these runs of draws start from."""
-        for run, device in runs:
+    def take_states(self, place: int) -> None:
+        """Note the random state that the runs of draws anchored at this place start from."""
+        for run, device in self.prepared.runs_at.get(place, ()):
             self.states[run] = random_state(device)
+
+    def taking_states(self, pack: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+        """``pack``, noting the random states that are taken when autograd saves a tensor."""
+        if self.prepared.runs_at.keys() <= {ENTRY}:
+            return pack
+        next_position = itertools.count().__next__
+
+        def take_and_pack(tensor: torch.Tensor) -> Any:
+            self.take_states(next_position())
+            return pack(tensor)
+
+        return take_and_pack
 
     def send(self, action: Offload, tensor: torch.Tensor) -> Away:
         """Offload ``tensor``."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import PolicyError
 from ..ledger import LayerLedger, Source
-from ..op_catalogue import traits_of
 from ..policy.decision import (
     Decision,
     Keep,
@@ -18,9 +17,10 @@ from ..policy.decision import (
     RecomputeUnion,
     Role,
 )
+from ..policy.saveable import is_saveable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..policy.decision import SaveableOps
 
@@ -123,11 +123,10 @@ def keep_products(ledger: LayerLedger, saveable: SaveableOps) -> frozenset[int]:
     JAX keeps the output of every saveable op. Autograd hands over only what it saves, so where such an output is not
     saved itself, the first saved buffers made from it are kept instead.
     """
-    is_saveable = _rule(saveable)
     kept: set[int] = set()
     for buffer in ledger.saved_activations():
         ops = _ops_behind(ledger, buffer.index, frozenset(kept))
-        if ops is None or buffer.source is Source.ONCE or any(is_saveable(ledger.ops[op].name) for op in ops):
+        if ops is None or buffer.source is Source.ONCE or any(is_saveable(saveable, ledger.ops[op].name) for op in ops):
             kept.add(buffer.index)
     return frozenset(kept)
 
@@ -165,21 +164,3 @@ def _names(roles: Iterable[Role], sublayers: Mapping[Role, tuple[str, ...]]) -> 
 
 def _is_inside(module: str, names: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in names)
-
-
-def _rule(saveable: SaveableOps) -> Callable[[str], bool]:
-    match saveable.rule:
-        case "dots":
-            return lambda name: traits_of(name).product
-        case "dots_with_no_batch_dims":
-            return lambda name: traits_of(name).weight_product
-        case "names":
-            return lambda name: any(_matches(wanted, name) for wanted in saveable.names)
-        case "nothing":
-            return lambda name: False
-    raise PolicyError(f"`{saveable.rule}` is no rule for saveable ops")
-
-
-def _matches(wanted: str, name: str) -> bool:
-    packet = name.rpartition(".")[0]
-    return wanted.replace("::", ".") in (name, packet, packet.partition(".")[2])

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .recipe import Action
-from .verbs.redraw import ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from .recipe import Recipe, View
     from .slots import Slot
 
-#: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer), an Offload and a
-#: TakeRandomState.
+#: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer) and an Offload.
 SOURCE = "keep, and give to the rebuild"
 END = "no more saved tensors"
 
@@ -30,14 +28,6 @@ class Offload:
 
     buffer: int
     is_source: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TakeRandomState:
-    """Take the random states that ``runs`` (numbers) of draws start from; then do ``action``."""
-
-    runs: tuple[tuple[int, torch.device], ...]
-    action: Any
 
 
 class ParameterView:
@@ -61,13 +51,13 @@ class Prepared:
 
     ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``actions`` say what the
     pack hook does at each position, ``verified`` whether this layer's rebuild was seen to be equal; ``replayed`` is
-    called after every rebuild. ``at_entry`` are the runs of draws that start from the random state at the layer's
-    beginning, ``generators`` the devices that draw at all.
+    called after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is
+    taken for which runs of draws, ``generators`` which devices draw at all.
     """
 
     __slots__ = (
-        "actions", "at_entry", "binding", "count", "device_type", "generators", "layer", "parameters", "recipe",
-        "referred", "replayed", "shapes", "signature", "sizes", "symbols", "verified",
+        "actions", "binding", "count", "device_type", "generators", "layer", "parameters", "recipe",
+        "referred", "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified",
     )  # fmt: skip
 
     def __init__(
@@ -91,9 +81,9 @@ class Prepared:
         viewed = {index for index, _ in recipe.views.values()}
         self.referred = [slots[index] for index in sorted(viewed.union(recipe.parameters))]
         self.shapes = recipe.shapes_at(sizes)
-        self.at_entry = self._runs_at(ENTRY)
+        self.runs_at = {run.anchor: self._runs_at(run.anchor) for run in recipe.runs}
         self.generators = tuple(dict.fromkeys(run.device for run in recipe.runs))
-        self.actions = [self._with_states(position, slots) for position in range(len(trace.packs))]
+        self.actions = [self._action(position, slots) for position in range(len(trace.packs))]
         self.actions.append(END)
         self.count = len(trace.packs)
         self.device_type = device_type
@@ -107,11 +97,6 @@ class Prepared:
 
     def _runs_at(self, anchor: int) -> tuple[tuple[int, torch.device], ...]:
         return tuple((k, run.device) for k, run in enumerate(self.recipe.runs) if run.anchor == anchor)
-
-    def _with_states(self, position: int, slots: Sequence[Slot]) -> Any:
-        runs = self._runs_at(position)
-        action = self._action(position, slots)
-        return TakeRandomState(runs, action) if runs else action
 
     def _action(self, position: int, slots: Sequence[Slot]) -> Any:
         match self.recipe.actions[position]:

@@ -8,7 +8,7 @@ import torch
 
 from .bits import same_bits
 from .frame import Frame
-from .prepared import SOURCE, Offload, ParameterView, TakeRandomState
+from .prepared import SOURCE, Offload, ParameterView
 from .untraceable import in_words
 from .verbs.redraw import can_redraw, random_state, random_state_kept
 
@@ -42,7 +42,7 @@ class CheckedFrame(Frame):
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run the layer and check its rebuild."""
-        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.pack), self.unpack):
+        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.taking_states(self.pack)), self.unpack):
             output = call(*args)
         if not self.problem and self.position != self.prepared.count:
             self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
@@ -68,9 +68,6 @@ class CheckedFrame(Frame):
         if self.problem or position >= self.prepared.count:
             return kept
         action = self.prepared.actions[position]
-        if type(action) is TakeRandomState:
-            self.take_states(action.runs)
-            action = action.action
         if tensor.shape != self.prepared.shapes[position]:
             self.problem = f"saved tensor {position} has shape {tuple(tensor.shape)} and not the traced one"
         elif isinstance(action, ParameterView):

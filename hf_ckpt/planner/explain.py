@@ -54,7 +54,7 @@ def _row(kind: Kind, plan: LayerPlan, index: int) -> LedgerRow:
         module=op.module if op is not None else "",
         op=op.name if op is not None else "",
         nbytes=buffer.nbytes,
-        verb=plan.verb(index),
+        verb=plan.verb(buffer),
         seconds=_alone(kind, index),
     )
 

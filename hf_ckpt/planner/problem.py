@@ -66,11 +66,13 @@ class LayerPlan:
     kept: frozenset[int]
     offloaded: frozenset[int] = frozenset()
 
-    def verb(self, buffer: int) -> Verb:
+    def verb(self, buffer: Buffer) -> Verb:
         """What happens to this saved activation."""
-        if buffer in self.kept:
+        if buffer.index in self.kept:
             return Verb.KEEP
-        return Verb.OFFLOAD if buffer in self.offloaded else Verb.REBUILD
+        if buffer.index in self.offloaded:
+            return Verb.OFFLOAD
+        return Verb.REDRAW if buffer.source is Source.RANDOM else Verb.REBUILD
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from ..op_catalogue import traits_of
+from ..policy.saveable import is_saveable
 
 if TYPE_CHECKING:
     from ..policy.decision import SaveableOps
@@ -45,22 +45,7 @@ class SaveableContexts:
 
 def keeps(saveable: SaveableOps, op: Any) -> bool:
     """Whether the outputs of this ``OpOverload`` are kept."""
-    if not isinstance(op, torch._ops.OpOverload):
-        return False
-    packet = op._schema.name
-    match saveable.rule:
-        case "dots":
-            return traits_of(packet).product
-        case "dots_with_no_batch_dims":
-            return traits_of(packet).weight_product
-        case "names":
-            return any(_names(name, op) for name in saveable.names)
-    return False
-
-
-def _names(name: str, op: torch._ops.OpOverload) -> bool:
-    full = str(op)
-    return name in (full, full.rpartition(".")[0], full.rpartition(".")[0].partition(".")[2])
+    return isinstance(op, torch._ops.OpOverload) and is_saveable(saveable, str(op))
 
 
 def has_op(name: str) -> bool:

@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 from io import StringIO
 
@@ -33,6 +34,8 @@ def test_rows_of_a_small_layer():
     first, second = ledger_rows(kind, LayerPlan(frozenset({mask})))
     assert (first.verb, first.seconds, first.seconds_per_gib) == (Verb.REBUILD, 3.0, 3.0)
     assert (second.verb, second.seconds, second.seconds_per_gib) == (Verb.KEEP, None, None)
+    redrawn = dataclasses.replace(kind.ledger.buffers[mask], source=Source.RANDOM)
+    assert LayerPlan(frozenset()).verb(redrawn) is Verb.REDRAW
     text = shown(tensors_table([TensorRow(row, {row.verb: 1}) for row in (first, second)], "layer 0"))
     assert "silu" in text
     assert "never" in text
