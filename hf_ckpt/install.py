@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.checkpoint import noop_context_fn
 
 from ._undo import AttributeChange, Change
-from .compat.checkpointing import containers_with_switch, set_checkpointing, supports_checkpointing
+from .compat.checkpointing import (
+    LoweredFlags,
+    containers_with_switch,
+    run_plainly,
+    set_checkpointing,
+    supports_checkpointing,
+)
 from .engine.notices import Notices
 from .policy.decision import (
     Decision,
@@ -22,7 +28,16 @@ from .policy.decision import (
     SaveableOps,
 )
 from .policy.platform import Engine
-from .regions import ForwardRegion, LayerRegion, Region, SaveableContexts, SegmentRegion, TracedRegion
+from .regions import (
+    ForwardRegion,
+    LayerRegion,
+    Region,
+    SaveableContexts,
+    SegmentRegion,
+    TracedForwardRegion,
+    TracedRegion,
+)
+from .regions.segment import OpenSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,21 +69,15 @@ def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision
             _trace(layer, decision, installation)
         else:
             _install_layer(layer, decision, installation)
+    opened = OpenSegment()
     for members in _segments(anatomy, decisions):
-        _install_segment(members, installation)
-    for container in containers_with_switch(model, {id(layer.module) for layer in anatomy.layers}):
-        # It would checkpoint the layers below it a second time, in models that do so from their loop over the layers.
-        installation.switches.append((container, None))
-        installation.changes.extend(set_checkpointing(container, True, None))
+        _install_segment(model, members, opened, installation)
+    _flag_containers(model, anatomy, recomputes=bool(installation.regions), into=installation)
     return installation
 
 
 def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
-    return (
-        engine is Engine.TRACED
-        and supports_checkpointing(layer.module)
-        and not isinstance(decision, Keep | RecomputeSegment)
-    )
+    return engine is Engine.TRACED and not isinstance(decision, Keep | RecomputeSegment)
 
 
 def _rules(decision: Decision) -> tuple[SaveableOps, ...]:
@@ -77,16 +86,31 @@ def _rules(decision: Decision) -> tuple[SaveableOps, ...]:
     return tuple(part.saveable for part in parts if isinstance(part, RecomputeExcept))
 
 
+def _flag_containers(model: nn.Module, anatomy: Anatomy, *, recomputes: bool, into: Installation) -> None:
+    """Let the flags of the modules around the layers say whether something is recomputed, and do nothing else."""
+    containers = tuple(containers_with_switch(model, {id(layer.module) for layer in anatomy.layers}))
+    for container in containers:
+        function = run_plainly if recomputes else None
+        into.switches.append((container, function))
+        into.changes.extend(set_checkpointing(container, True, function))
+    if recomputes:
+        flags = LoweredFlags(model, containers)
+        flags.install()
+        into.changes.append(flags)
+
+
 def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
     match decision:
-        case Keep() | RecomputeSegment():
+        case Keep():
             _switch(layer, None, into)
+        case RecomputeSegment():
+            _switch(layer, run_plainly, into)
         case RecomputeLayer() | Planned():
             _whole(layer, noop_context_fn, into)
         case RecomputeExcept() | RecomputeUnion():
             _whole(layer, SaveableContexts(*_rules(decision)), into)
         case RecomputeSublayers(roles):
-            _switch(layer, None, into)
+            _switch(layer, run_plainly, into)
             names = {name for role in roles for name in layer.info.sublayers.get(role, ())}
             for name in _outermost(names):
                 _replace_forward(layer, layer.module.get_submodule(name), noop_context_fn, into)
@@ -95,12 +119,22 @@ def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) 
 def _trace(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
     # Until the planner has seen a batch, its layers rebuild everything.
     plan = RecomputeLayer() if isinstance(decision, Planned) else decision
-    region = TracedRegion(layer.info.name, plan, layer.info.sublayers)
+    region = _traced_region(layer, plan, into)
     region.replay.notices = into.notices
     into.regions.append(region)
     if isinstance(decision, Planned):
         into.planned.append((layer.module, region))
-    _switch(layer, region, into)
+
+
+def _traced_region(layer: DecoderLayer, plan: Any, into: Installation) -> TracedRegion:
+    name, module, sublayers = layer.info.name, layer.module, layer.info.sublayers
+    if supports_checkpointing(module):
+        switched = TracedRegion(name, plan, sublayers)
+        _switch(layer, switched, into)
+        return switched
+    region = TracedForwardRegion(name, plan, sublayers, module)
+    into.changes.append(AttributeChange(module, "forward", region.forward))
+    return region
 
 
 def _whole(layer: DecoderLayer, context_fn: Any, into: Installation) -> None:
@@ -145,11 +179,21 @@ def _segments(anatomy: Anatomy, decisions: Mapping[str, Decision]) -> Iterable[l
             yield run
 
 
-def _install_segment(members: list[DecoderLayer], into: Installation) -> None:
-    region = SegmentRegion(tuple(m.info.name for m in members), tuple(m.module for m in members))
+def _install_segment(model: nn.Module, members: list[DecoderLayer], opened: OpenSegment, into: Installation) -> None:
+    names, modules = tuple(m.info.name for m in members), tuple(m.module for m in members)
+    region = SegmentRegion(names, modules, _around(model, modules[0]), opened)
     region.install()
     into.regions.append(region)
     into.changes.append(_SegmentRemoval(region))
+
+
+def _around(model: nn.Module, layer: nn.Module) -> tuple[nn.Module, ...]:
+    """The modules that hold a layer, the whole model among them: the forward of one of them calls it."""
+    return tuple(module for module in model.modules() if module is not layer and _holds(module, layer))
+
+
+def _holds(module: nn.Module, layer: nn.Module) -> bool:
+    return any(child is layer for child in module.modules())
 
 
 @dataclass(frozen=True, slots=True)

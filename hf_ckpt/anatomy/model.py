@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..compat.checkpointing import supports_checkpointing
 from ..compat.models import owner_of
 from ..compat.wrappers import base_class_name, clean_name
 from ..errors import ModelStructureError
@@ -31,7 +30,7 @@ class DecoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """The stacks of a model, main ones marked, and their layers in order of execution."""
+    """The stacks of a model and their layers, in order of definition."""
 
     stacks: tuple[Stack, ...]
     layers: tuple[DecoderLayer, ...]
@@ -41,9 +40,9 @@ class Anatomy:
         names = {layer.name for layer in stack.layers}
         return (layer for layer in self.layers if layer.info.name in names)
 
-    def main(self) -> Anatomy:
-        """The main stacks alone: the language layers of a multimodal model, all layers of any other."""
-        stacks = tuple(stack for stack in self.stacks if stack.primary)
+    def reached_by_tokens(self) -> Anatomy:
+        """The stacks that token ids reach: the language layers of a multimodal model, all layers of any other."""
+        stacks = tuple(stack for stack in self.stacks if stack.tower is Tower.LANGUAGE) or self.stacks
         return Anatomy(stacks, tuple(layer for stack in stacks for layer in self.layers_of(stack)))
 
 
@@ -65,21 +64,15 @@ def read_anatomy(model: nn.Module) -> Anatomy:
         infos = [_layer_info(index, full_name, module) for index, (full_name, module) in enumerate(members)]
         layers.extend(DecoderLayer(info, module) for info, (_, module) in zip(infos, members, strict=True))
         stacks.append(_stack(model, name, infos, members[0][1]))
-    return Anatomy(_mark_primary(stacks), tuple(layers))
+    return Anatomy(tuple(stacks), tuple(layers))
 
 
 def _layer_info(index: int, name: str, module: nn.Module) -> Layer:
-    roles, traceable = sublayers_by_role(module), supports_checkpointing(module)
-    return Layer(index, clean_name(name), base_class_name(module), roles, traceable)
+    return Layer(index, clean_name(name), base_class_name(module), sublayers_by_role(module))
 
 
 def _stack(model: nn.Module, name: str, infos: list[Layer], first: nn.Module) -> Stack:
     owner = owner_of(model, name)
     config: Any = getattr(owner, "config", None)
-    tower = tower_of(clean_name(name), type(owner).__name__, infos[0].class_name)
+    tower = tower_of(owner, (clean_name(name), infos[0].class_name))
     return Stack(clean_name(name), tower, tuple(infos), attention_kernel(first, config))
-
-
-def _mark_primary(stacks: list[Stack]) -> tuple[Stack, ...]:
-    main = Tower.LANGUAGE if any(s.tower is Tower.LANGUAGE for s in stacks) else stacks[0].tower
-    return tuple(Stack(s.name, s.tower, s.layers, s.kernel, primary=s.tower is main) for s in stacks)

@@ -1,4 +1,4 @@
-"""Tells what each sublayer of a decoder layer is for, by its attribute name and its class."""
+"""Tells what each sublayer of a decoder layer is for, by its structure, its attribute name and its class."""
 
 from __future__ import annotations
 
@@ -14,17 +14,28 @@ if TYPE_CHECKING:
 
 # The order decides: `Qwen3MoeAttention` is attention, a sparse MoE block is often called `mlp`, and
 # `post_attention_layernorm` is a norm.
-_NORM_CLASS = re.compile(r"(?:Layer|RMS|Group|Batch|Instance|T5Layer|Dyn\w*)Norm|Norm$")
+_NORM = re.compile(r"Norm")
+#: With submodules of its own a norm is one by its last word: `RobertaPreLayerNormAttention` is none.
+_COMPOSED_NORM = re.compile(r"Norm(?:Zero|Single|Continuous|Gated)?\d*[dX]?$")
 _EXPERTS = re.compile(r"moe|experts|sparse", re.IGNORECASE)
 _ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
-_MLP = re.compile(r"mlp|feed_?forward|ffn|intermediate|densereludense|DenseActDense|DenseGatedActDense", re.IGNORECASE)
+_MLP = re.compile(
+    r"mlp|feed_?forward|ffn|intermediate|densereludense|DenseActDense|DenseGatedActDense|^ff(_context)?$|^ff\d?_?net$",
+    re.IGNORECASE,
+)
+#: Matrices on the layer itself that are no MLP: what attention projects with, and what chooses experts.
+_PROJECTION = re.compile(
+    r"^(?:(?:to_)?(?:q|k|v|o|g|qk|kv|qkv|query|key|value|out|in|gate|router)(?:_?proj(?:ection)?)?|query_key_value|c_attn|gate|router)$"
+)
+_ACTIVATION = re.compile(r"^(?:act|activation|.*_act|.*act_fn)(?:_fn)?$")
 
 
 def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
     """Role -> names relative to ``layer``, in program order of definition.
 
     Attention, MLP and experts are the outermost modules of their kind; norms are all norms, also those inside
-    attention (``q_norm``). Modules without weights (a dropout, an activation) have no role.
+    attention (``q_norm``). A layer without an MLP module whose own matrices widen and narrow again (``fc1``, ``fc2``)
+    has these, and the activation between them, as its MLP. Other modules without weights (a dropout) have no role.
     """
     roles: dict[Role, list[str]] = {}
     claimed: list[str] = []
@@ -35,12 +46,15 @@ def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
         if role is not Role.NORM:
             claimed.append(name)
         roles.setdefault(role, []).append(name)
+    if Role.MLP not in roles and Role.EXPERTS not in roles:
+        roles |= {Role.MLP: own} if (own := _own_mlp(layer)) else {}
     return {role: tuple(names) for role, names in roles.items()}
 
 
 def _role(name: str, module: nn.Module) -> Role | None:
     attribute, class_name = name.rpartition(".")[2], type(module).__name__
-    if _NORM_CLASS.search(class_name):
+    norm = _COMPOSED_NORM if module._modules else _NORM
+    if norm.search(class_name):
         return Role.NORM
     if not module._modules or not _has_weights(module):
         return None
@@ -48,6 +62,32 @@ def _role(name: str, module: nn.Module) -> Role | None:
         if pattern.search(class_name) or pattern.search(attribute):
             return role
     return None
+
+
+def _own_mlp(layer: nn.Module) -> list[str]:
+    """The matrices of the layer itself that map to another width and back, and the activation modules beside them."""
+    matrices = {
+        name: shape
+        for name, child in layer.named_children()
+        if not _PROJECTION.match(name) and (shape := _matrix_shape(child)) is not None
+    }
+    pairs = {
+        name
+        for name, (rows, columns) in matrices.items()
+        if any(other != name and shape == (columns, rows) for other, shape in matrices.items())
+    }
+    if not pairs:
+        return []
+    return [name for name, child in layer.named_children() if name in pairs or _ACTIVATION.match(name)]
+
+
+def _matrix_shape(module: nn.Module) -> tuple[int, int] | None:
+    """(rows, columns) of the weight of a linear module, also below an adapter; None for any other."""
+    base: nn.Module = getattr(module, "base_layer", module)
+    weight = getattr(base, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or hasattr(base, "num_embeddings"):
+        return None
+    return weight.shape[0], weight.shape[1]
 
 
 def _has_weights(module: nn.Module) -> bool:

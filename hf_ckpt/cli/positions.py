@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from torch import nn
 
-from ..anatomy.towers import tower_of
+from ..anatomy.towers import tower_by_names
 from ..errors import CkptError
 from ..policy.decision import Tower
 
@@ -43,7 +43,7 @@ def positions_of(model: nn.Module) -> int | None:
     """The most tokens a sequence can have, or None in a model without a table of positions."""
     config: Any = model.config
     named = getattr(config.get_text_config(), "max_position_embeddings", None)
-    rows = [rows for name, rows in _tables(model) if tower_of(name, "", "") is Tower.LANGUAGE]
+    rows = [rows for name, rows in _tables(model) if tower_by_names([name]) is Tower.LANGUAGE]
     if not rows:
         return None
     # Some tables have rows in front that no token uses, and only the model's forward knows how many.

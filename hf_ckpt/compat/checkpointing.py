@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch import nn
+    from torch.utils.hooks import RemovableHandle
 
     from ..handle import Handle
 
@@ -28,12 +29,59 @@ def supports_checkpointing(layer: nn.Module) -> bool:
 def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> list[AttributeChange]:
     """Set transformers' switch of one layer; off when ``function`` is None.
 
+    transformers takes a KV cache away from a layer whose switch is on, unless it says that it can have one. Ours can.
     ``function(call, *args)`` is called with the layer's forward, its keyword arguments bound, and its positional ones.
     """
     changes = [AttributeChange(layer, "gradient_checkpointing", enable and function is not None)]
     if function is not None:
         changes.append(AttributeChange(layer, "_gradient_checkpointing_func", function))
+        if supports_checkpointing(layer):
+            changes.append(AttributeChange(layer, "_can_checkpoint_with_cache", True))
     return changes
+
+
+def run_plainly(call: Callable[..., Any], *args: Any) -> Any:
+    """Stands as the checkpointing function of a module that others recompute, or that holds the layers."""
+    return call(*args)
+
+
+class LoweredFlags:
+    """Lowers the switches of the modules around the layers while the model runs.
+
+    What reads them outside a forward (users, TRL, tests) learns that activation checkpointing is on. Inside one they
+    would checkpoint the layers below a second time, or take away a KV cache that the model itself asked for.
+    """
+
+    def __init__(self, model: nn.Module, containers: tuple[nn.Module, ...]) -> None:
+        self.model = model
+        self.containers = containers
+        self._lowered: list[nn.Module] = []
+        self._hooks: tuple[RemovableHandle, ...] = ()
+
+    def install(self) -> None:
+        """Watch the model's forward."""
+        self._hooks = (
+            self.model.register_forward_pre_hook(self._lower, prepend=True),
+            self.model.register_forward_hook(self._raise, always_call=True),
+        )
+
+    def undo(self) -> None:
+        """Watch it no longer."""
+        self._raise()
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = ()
+
+    def _lower(self, *_: Any) -> None:
+        self._raise()  # an interrupt ended the forward before
+        self._lowered = [module for module in self.containers if module.gradient_checkpointing]
+        for module in self._lowered:
+            module.gradient_checkpointing = False  # type: ignore[assignment]
+
+    def _raise(self, *_: Any) -> None:
+        for module in self._lowered:
+            module.gradient_checkpointing = True  # type: ignore[assignment]
+        self._lowered = []
 
 
 def checkpointing_models(model: nn.Module) -> Iterator[nn.Module]:

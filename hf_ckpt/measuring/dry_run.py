@@ -68,7 +68,7 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
     if not all(supports_checkpointing(layer.module) for layer in anatomy.layers):
         raise ModelStructureError(
             f"the layers of {type(model).__name__} have no checkpointing switch of transformers, so they cannot be "
-            "planned; `full` and the other fixed policies still work on it"
+            "forecast; every policy still works on it"
         )
     caught = [_Caught(any(p.requires_grad for p in layer.module.parameters())) for layer in anatomy.layers]
     changes = [

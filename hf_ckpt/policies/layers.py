@@ -108,18 +108,17 @@ class Layers(LayerSelector):
         return tuple(_write_range(first, last) for first, last in self.ranges)
 
     def select(self, stack: Stack) -> frozenset[int]:
-        """The named layers. Raises PolicyError when the stack has no such layer."""
+        """The named layers that the stack has."""
         count = len(stack.layers)
-        chosen: set[int] = set()
-        for first, last in self.ranges:
-            end = count - 1 if last is None else last
-            if first >= count or end >= count:
-                raise PolicyError(
-                    f"policy `{self}` names layer {max(first, end)}, but {stack.name} has {count} layers: "
-                    f"0 to {count - 1}"
-                )
-            chosen.update(range(first, end + 1))
-        return frozenset(chosen)
+        ends = ((first, count - 1 if last is None else last) for first, last in self.ranges)
+        return frozenset(index for first, end in ends for index in range(first, min(end + 1, count)))
+
+    def missing(self, stack: Stack) -> str:
+        """The highest index that the stack does not have."""
+        highest, count = max(first if last is None else last for first, last in self.ranges), len(stack.layers)
+        if highest < count:
+            return ""
+        return f"policy `{self}` names layer {highest}, but {stack.name} has {count} layers: 0 to {count - 1}"
 
 
 def _parse_range(text: str) -> tuple[int, int | None]:

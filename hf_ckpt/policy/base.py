@@ -40,7 +40,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
-    #: The towers it speaks about; None means the model's main towers (language, where there is one).
+    #: The towers it speaks about; None means all of the model's.
     towers: ClassVar[frozenset[Tower] | None] = None
     #: Whether it decides about layers, so that ``@`` can say about which.
     about_layers: ClassVar[bool] = True
@@ -67,11 +67,15 @@ class Policy(ABC):
         """The decision for each layer index it speaks about; other layers keep everything. Raises PolicyError."""
 
     def covers(self, stack: Stack) -> bool:
-        """Whether it speaks about this stack: one of the towers it names, else the model's main towers."""
-        return stack.primary if self.towers is None else stack.tower in self.towers
+        """Whether it speaks about this stack: one of the towers it names, else any."""
+        return self.towers is None or stack.tower in self.towers
 
     def why_none(self, stack: Stack) -> str:
         """Why it names no layer of this stack, in a clause; empty when its name says it."""
+        return ""
+
+    def missing(self, stack: Stack) -> str:
+        """What it names that this stack does not have, as a sentence; empty when there is nothing."""
         return ""
 
     def requests(self) -> Requests:

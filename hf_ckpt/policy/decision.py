@@ -37,15 +37,13 @@ class Layer:
     """One decoder layer.
 
     ``index`` counts within its stack; ``name`` is its fully qualified name in the model (wrappers' prefixes removed);
-    ``sublayers`` maps each role to the names of its modules, relative to the layer. ``traceable``: its saved tensors
-    can be decided about one by one (it has transformers' checkpointing switch).
+    ``sublayers`` maps each role to the names of its modules, relative to the layer.
     """
 
     index: int
     name: str
     class_name: str
     sublayers: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
-    traceable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +51,13 @@ class Stack:
     """The decoder layers of one tower, and the attention kernel its layers really call.
 
     ``kernel`` is transformers' attention implementation: ``"eager"`` (the softmax matrix is a saved tensor),
-    ``"sdpa"``, ``"flash_attention_2"``, ``"flex_attention"`` (it is not). ``primary`` marks the stacks a policy means
-    when it names no tower: language, or whatever there is in a model without one.
+    ``"sdpa"``, ``"flash_attention_2"``, ``"flex_attention"`` (it is not), or ``"unknown"``.
     """
 
     name: str
     tower: Tower
     layers: tuple[Layer, ...]
     kernel: str
-    primary: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Engine(StrEnum):
     """What recomputes."""
 
-    #: Traced replay where a layer has transformers' switch, torch's checkpoint elsewhere (the default).
+    #: Traced replay (the default); segments are torch's checkpoint.
     TRACED = "traced"
     #: ``torch.utils.checkpoint`` everywhere: the reference, and the only one under ``torch.compile``.
     TORCH = "torch"

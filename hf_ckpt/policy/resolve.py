@@ -65,6 +65,7 @@ def resolve(policy: Policy, stacks: Sequence[Stack], platform: Platform) -> Reso
     terms = tuple(_terms(policy))
     resolved = ResolvedPolicy(policy, decide(policy, stacks), _requests(policy))
     for term in terms:
+        _check_exists(term, stacks)
         _check_names_layers(term, stacks)
     if platform.compiled:
         for term in terms:
@@ -113,6 +114,14 @@ def _decisions(term: Policy, stacks: Sequence[Stack]) -> Iterator[Decision]:
             yield from term.decide(stack).values()
 
 
+def _check_exists(term: Policy, stacks: Sequence[Stack]) -> None:
+    """Raise PolicyError for a layer that no stack has; where towers differ in depth, one that has it is enough."""
+    for part in (term.policy, *term.selectors) if isinstance(term, Scoped) else (term,):
+        missing = [part.missing(stack) for stack in stacks if term.covers(stack)]
+        if missing and all(missing):
+            raise PolicyError(missing[0])
+
+
 def _check_names_layers(term: Policy, stacks: Sequence[Stack]) -> None:
     if not all(part.about_layers for part in parts_of(term)) or any(True for _ in _decisions(term, stacks)):
         return
@@ -144,20 +153,14 @@ def _check_layers(resolved: ResolvedPolicy, stacks: Sequence[Stack], platform: P
     layers = [layer for stack in stacks for layer in stack.layers]
     for layer in layers:
         _check_union(layer, resolved.layers[layer.name], platform)
-    planned = [layer for layer in layers if isinstance(resolved.layers[layer.name], Planned)]
-    if planned and not any(layer.traceable for layer in planned):
-        raise PolicyError(
-            f"`{resolved.policy}` found no layer with transformers' checkpointing switch: use `full` or `balanced`"
-        )
 
 
 def _check_union(layer: Layer, decision: Decision, platform: Platform) -> None:
-    if not isinstance(decision, RecomputeUnion) or (layer.traceable and platform.engine is Engine.TRACED):
+    if not isinstance(decision, RecomputeUnion) or platform.engine is Engine.TRACED:
         return
     if any(isinstance(part, RecomputeSublayers) for part in decision.parts):
-        remedy = 'pass engine="traced" to SelectiveCkpt or apply, or ' if layer.traceable else ""
         raise PolicyError(
             f"{layer.name} would keep op outputs and rebuild a whole sublayer, which torch's checkpoint cannot "
-            f"do in one layer: {remedy}give each its own layers with @, for example "
-            "`dots_saveable@first(8)+attention@layers(8-)`"
+            'do in one layer: pass engine="traced" to SelectiveCkpt or apply, or give each its own layers with @, for '
+            "example `dots_saveable@first(8)+attention@layers(8-)`"
         )

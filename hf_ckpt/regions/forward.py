@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.checkpoint import noop_context_fn
 
-from ..compat.kv_cache import without_cache
+from ..compat.kv_cache import on_snapshots
 from .region import Region, recompute
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 class ForwardRegion(Region):
     """Stands as a module's instance-level ``forward``.
 
-    Outside training, and wherever gradients are off, it is the plain forward. A KV cache is never passed in: the replay
-    would write it a second time (measured: key and value gradients of exactly zero).
+    Outside training, and wherever gradients are off, it is the plain forward.
     """
 
     def __init__(
@@ -38,6 +37,5 @@ class ForwardRegion(Region):
         forward = self.inner if self.inner is not None else partial(type(self.module).forward, self.module)
         if not (self.active and self.module.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
-        args = tuple(without_cache(value) for value in args)
-        kwargs = {name: without_cache(value) for name, value in kwargs.items()}
-        return recompute(self, forward, args, kwargs, self.context_fn)
+        call = on_snapshots(partial(forward, **kwargs), args)
+        return recompute(self, call, args, {}, self.context_fn)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.checkpoint import noop_context_fn
 
+from ..compat.kv_cache import on_snapshots
 from .region import Region, recompute
 
 if TYPE_CHECKING:
@@ -24,4 +25,4 @@ class LayerRegion(Region):
         """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
         if self.observer is not None:
             self.observer.hold(self.layers[0], [call.keywords])
-        return recompute(self, call, args, {}, self.context_fn)
+        return recompute(self, on_snapshots(call, args), args, {}, self.context_fn)

@@ -4,7 +4,8 @@ The region is entered in the first layer's pre-forward hook and left in the last
 checkpoint generator (the mechanism of ``torch.distributed._composable.checkpoint``). In between, every layer's call is
 recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns. What the model
 does between two layers is outside the region. Where that changes the hidden state, or draws random numbers, the replay
-would miss it: the region ends there and another one begins.
+would miss it: the region ends there and another one begins. A layer that is left out of a forward (LayerDrop) is left
+out of its replay. A region that its last layer did not close ends with the forward of the module around the layers.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from torch.utils.checkpoint import (
     _checkpoint_without_reentrant_generator,
     noop_context_fn,
 )
+from transformers import Cache
 
-from ..errors import CkptError
+from ..compat.kv_cache import snapshot
 from .region import Region
 
 if TYPE_CHECKING:
@@ -48,10 +50,10 @@ class _Input:
 class _Recording:
     """The calls of one forward through the segment, and where each layer's tensors come from.
 
-    ``done`` layers of the segment ran before, in regions that end where this one begins.
+    ``first`` is the place in the segment of the layer that it begins with.
     """
 
-    done: int
+    first: int
     calls: list[tuple[nn.Module, list[Any], Any]] = field(default_factory=list)
     #: By id: an output, its version when it was returned, and what stands for it.
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
@@ -60,7 +62,9 @@ class _Recording:
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
         symbol = self._symbol if self.calls else _as_input
-        self.calls.append((layer, [symbol(leaf) for leaf in leaves], spec))
+        # The layer is about to write its keys and values; a replay must find the cache as it is now.
+        kept = [snapshot(leaf) if isinstance(leaf, Cache) else symbol(leaf) for leaf in leaves]
+        self.calls.append((layer, kept, spec))
 
     def add_output(self, output: Any) -> None:
         index = len(self.calls) - 1
@@ -101,6 +105,8 @@ class _Recording:
                         values.append(next(fresh))
                     case _Output(call, position):
                         values.append(results[call][position])
+                    case Cache():
+                        values.append(snapshot(leaf))
                     case _:
                         values.append(leaf)
             args, kwargs = tree_unflatten(values, spec)
@@ -119,12 +125,47 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-class SegmentRegion(Region):
-    """``modules`` are the segment's layers in order of execution; ``install`` puts the hooks, ``remove`` takes them."""
+class OpenSegment:
+    """Which segment of a model is open in this thread: its saved-tensor hooks must go before another's come."""
 
-    def __init__(self, layers: tuple[str, ...], modules: tuple[nn.Module, ...]) -> None:
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenSegment, ()
+
+    @property
+    def segment(self) -> SegmentRegion | None:
+        """The open one."""
+        return getattr(self._local, "segment", None)
+
+    @segment.setter
+    def segment(self, segment: SegmentRegion | None) -> None:
+        self._local.segment = segment
+
+    def leave(self, *_: Any) -> None:
+        """End it behind its latest layer, if one is open. A forward hook of the modules around the layers."""
+        if self.segment is not None:
+            self.segment.leave()
+
+
+class SegmentRegion(Region):
+    """``modules`` are the segment's layers in order of execution; ``install`` puts the hooks, ``remove`` takes them.
+
+    ``around`` are the modules whose forward calls the layers, ``opened`` what the segments of one model share.
+    """
+
+    def __init__(
+        self,
+        layers: tuple[str, ...],
+        modules: tuple[nn.Module, ...],
+        around: tuple[nn.Module, ...],
+        opened: OpenSegment,
+    ) -> None:
         super().__init__(layers)
         self.modules = modules
+        self.around = around
+        self.opened = opened
         self._handles: list[RemovableHandle] = []
         self._local = threading.local()
 
@@ -140,6 +181,8 @@ class SegmentRegion(Region):
         for module in self.modules:
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True))
             self._handles.append(module.register_forward_hook(self._after, always_call=True))
+        for module in self.around:
+            self._handles.append(module.register_forward_hook(self._after_all, always_call=True))
 
     def remove(self) -> None:
         """Remove the hooks, and leave a forward that an interrupt (no hook runs then) broke off inside the segment."""
@@ -154,17 +197,17 @@ class SegmentRegion(Region):
             return
         if not (self.active and module.training and torch.is_grad_enabled()):
             return
-        if module is self.modules[0]:
-            self._close()  # an earlier forward that raised between two layers
-            self._open(args, kwargs, done=0)
-        elif (recording := getattr(self._local, "recording", None)) is not None:
+        place = self._place(module)
+        recording: _Recording | None = getattr(self._local, "recording", None)
+        if recording is None or place < self._next_place(recording):
+            self._close()  # an earlier forward that was interrupted between two layers
+            self._open(args, kwargs, first=place)
+        else:
             self._resume()
             if not recording.continues(args, kwargs):
-                self._leave(recording)
-                self._open(args, kwargs, done=recording.done + len(recording.calls))
-        recording = getattr(self._local, "recording", None)
-        if recording is not None:
-            recording.add_call(module, args, kwargs)
+                self.leave()
+                self._open(args, kwargs, first=place)
+        self._local.recording.add_call(module, args, kwargs)
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         recording = getattr(self._local, "recording", None)
@@ -176,17 +219,27 @@ class SegmentRegion(Region):
             self._close()
             return
         recording.add_output(output)
+        self._pause()
         if module is self.modules[-1]:
-            self._finish(recording)
-        else:
-            self._pause()
+            self.leave()
+
+    def _after_all(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not self._replaying and self.opened.segment is self:
+            self.leave()
+
+    def _place(self, module: nn.Module) -> int:
+        return next(place for place, known in enumerate(self.modules) if known is module)
+
+    def _next_place(self, recording: _Recording) -> int:
+        return self._place(recording.calls[-1][0]) + 1 if recording.calls else recording.first
 
     @property
     def _replaying(self) -> bool:
         return getattr(self._local, "replaying", False)
 
-    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, done: int) -> None:
-        recording = _Recording(done)
+    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, first: int) -> None:
+        self.opened.leave()
+        recording = _Recording(first)
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
             self.replayable(self._replay_of(recording)),
@@ -199,6 +252,7 @@ class SegmentRegion(Region):
         )
         next(generator)
         self._local.recording, self._local.generator = recording, generator
+        self.opened.segment = self
 
     def _replay_of(self, recording: _Recording) -> Any:
         def replay(*inputs: torch.Tensor) -> None:
@@ -222,25 +276,16 @@ class SegmentRegion(Region):
 
         return run
 
-    def _finish(self, recording: _Recording) -> None:
-        seen = recording.done + len(recording.calls)
-        if seen != len(self.modules):
-            self._close()
-            raise CkptError(
-                f"the segment {self.layers[0]} .. {self.layers[-1]} saw {seen} of its "
-                f"{len(self.modules)} layers in one forward (layer drop, or layers called out of order): use `full` "
-                "instead of `segments`"
-            )
-        self._leave(recording)
-
-    def _leave(self, recording: _Recording) -> None:
+    def leave(self) -> None:
         """End the region behind its latest layer."""
+        self._resume()
+        recording: _Recording = self._local.recording
         if self.observer is not None:
-            for name, (_, leaves, _) in zip(self.layers[recording.done :], recording.calls, strict=False):
-                self.observer.hold(name, leaves)
+            for layer, leaves, _ in recording.calls:
+                self.observer.hold(self.layers[self._place(layer)], leaves)
         recording.seal()
         generator = self._local.generator
-        self._local.recording = self._local.generator = None
+        self._local.recording = self._local.generator = self.opened.segment = None
         next(generator, None)
 
     def _pause(self) -> None:
@@ -258,5 +303,7 @@ class SegmentRegion(Region):
         self._resume()
         generator = getattr(self._local, "generator", None)
         self._local.recording = self._local.generator = None
+        if self.opened.segment is self:
+            self.opened.segment = None
         if generator is not None:
             generator.close()

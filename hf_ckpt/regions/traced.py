@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from ..compat.kv_cache import on_snapshots
 from ..engine import Mode, TracedReplay
 from .region import Region
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from functools import partial
+    from collections.abc import Callable, Mapping
 
-    import torch
+    from torch import nn
 
     from ..engine import EngineReport, Plan
     from ..policy.decision import Role
@@ -26,6 +29,7 @@ class TracedRegion(Region):
 
     def __call__(self, call: partial[Any], *args: Any) -> Any:
         """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
+        call = on_snapshots(call, args)
         if self.observer is None:
             return self.replay(call, *args)
         self.replay.witness = self._hold
@@ -53,3 +57,21 @@ class TracedRegion(Region):
     def _hold(self, tensor: torch.Tensor) -> None:
         if self.observer is not None:
             self.observer.hold(self.layers[0], [tensor])
+
+
+class TracedForwardRegion(TracedRegion):
+    """The same for a layer without transformers' switch: its ``forward`` stands as the layer's instance-level one."""
+
+    def __init__(self, layer: str, plan: Plan, sublayers: Mapping[Role, tuple[str, ...]], module: nn.Module) -> None:
+        super().__init__(layer, plan, sublayers)
+        self.module = module
+        # Somebody else's instance-level forward (accelerate's hooks live there) stays in the chain.
+        self.inner: Callable[..., Any] | None = vars(module).get("forward")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Any arguments, as the layer's forward takes them."""
+        inner = self.inner if self.inner is not None else partial(type(self.module).forward, self.module)
+        call = partial(inner, **kwargs)
+        if not (self.active and self.module.training and torch.is_grad_enabled()):
+            return call(*args)
+        return self(call, *args)

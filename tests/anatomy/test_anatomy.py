@@ -54,8 +54,8 @@ def test_compiled_and_data_parallel_wrappers_are_seen_through() -> None:
 
 def test_vision_tower_is_told_apart() -> None:
     vision, language = sorted(read_anatomy(build_vlm()).stacks, key=lambda s: s.tower != Tower.VISION)
-    assert (vision.tower, len(vision.layers), vision.primary) == (Tower.VISION, 3, False)
-    assert (language.tower, len(language.layers), language.primary) == (Tower.LANGUAGE, 4, True)
+    assert (vision.tower, len(vision.layers)) == (Tower.VISION, 3)
+    assert (language.tower, len(language.layers)) == (Tower.LANGUAGE, 4)
 
 
 def _tiny(count: int) -> dict[str, int]:
@@ -83,11 +83,11 @@ def test_other_shapes_of_models() -> None:
         )
     assert [len(s.layers) for s in read_anatomy(bert).stacks] == [2]
     assert [s.name for s in read_anatomy(t5).stacks] == ["encoder.block", "decoder.block"]
-    assert read_anatomy(vit).stacks[0].primary
+    assert read_anatomy(vit).stacks[0].tower is Tower.VISION
     assert [len(s.layers) for s in read_anatomy(swin).stacks] == [2, 3], "the inner layers, not the stages"
     roles = read_anatomy(moe).stacks[0].layers[0].sublayers
     assert (roles[Role.ATTENTION], roles[Role.EXPERTS]) == (("self_attn",), ("mlp",))
-    assert Role.MLP not in read_anatomy(opt).stacks[0].layers[0].sublayers
+    assert read_anatomy(opt).stacks[0].layers[0].sublayers[Role.MLP] == ("activation_fn", "fc1", "fc2")
 
 
 def test_a_model_without_layers_is_one_clear_sentence() -> None:

@@ -32,10 +32,10 @@ from hf_ckpt.policy.resolve import resolve
 SUBLAYERS = {Role.ATTENTION: ("self_attn",), Role.MLP: ("mlp",), Role.NORM: ("input_layernorm",)}
 
 
-def stack(count: int = 8, tower: Tower = Tower.LANGUAGE, primary: bool = True, kernel: str = "sdpa") -> Stack:
+def stack(count: int = 8, tower: Tower = Tower.LANGUAGE, kernel: str = "sdpa") -> Stack:
     name = f"{tower}.layers"
     layers = tuple(Layer(i, f"{name}.{i}", "LlamaDecoderLayer", SUBLAYERS) for i in range(count))
-    return Stack(name, tower, layers, kernel, primary)
+    return Stack(name, tower, layers, kernel)
 
 
 def chosen(policy: str, count: int = 8) -> list[int]:
@@ -161,10 +161,12 @@ def test_op_policies_add_up_to_a_union() -> None:
 
 
 def test_towers_are_told_apart() -> None:
-    stacks = [stack(3, Tower.VISION, primary=False), stack(4)]
+    stacks = [stack(3, Tower.VISION), stack(4)]
     names = {name for name, d in decide(parse_policy("every(2)"), stacks).items() if not isinstance(d, Keep)}
-    assert names == {"language.layers.0", "language.layers.2"}
-    names = {n for n, d in decide(parse_policy("full@vision+last(1)"), stacks).items() if not isinstance(d, Keep)}
+    assert names == {"vision.layers.0", "vision.layers.2", "language.layers.0", "language.layers.2"}
+    names = {
+        n for n, d in decide(parse_policy("full@vision+last(1)@language"), stacks).items() if not isinstance(d, Keep)
+    }
     assert names == {"vision.layers.0", "vision.layers.1", "vision.layers.2", "language.layers.3"}
 
 
@@ -310,7 +312,7 @@ def test_policies_never_import_torch() -> None:
 
 
 def test_a_union_of_selectors_names_the_layers_of_any() -> None:
-    stacks = [stack(3, Tower.VISION, primary=False), stack(4)]
+    stacks = [stack(3, Tower.VISION), stack(4)]
     both = decide(parse_policy("budget=0.5@(language+vision)"), stacks)
     assert set(both.values()) == {Planned()}
     some = decide(parse_policy("full@(first(1)+vision)@last(2)"), stacks)

@@ -14,9 +14,9 @@ from hf_ckpt.policy.resolve import resolve
 ROLES = {Role.ATTENTION: ("self_attn",), Role.MLP: ("mlp",), Role.NORM: ("norm",)}
 
 
-def stack(count: int = 4, tower: Tower = Tower.LANGUAGE, *, primary: bool = True, **layer: object) -> Stack:
+def stack(count: int = 4, tower: Tower = Tower.LANGUAGE, **layer: object) -> Stack:
     layers = tuple(Layer(i, f"{tower}.layers.{i}", "Block", **({"sublayers": ROLES} | layer)) for i in range(count))
-    return Stack(f"{tower}.layers", tower, layers, "sdpa", primary)
+    return Stack(f"{tower}.layers", tower, layers, "sdpa")
 
 
 def test_everything_a_policy_asks_for_is_in_the_value() -> None:
@@ -77,8 +77,6 @@ def test_what_engine_and_model_cannot_do() -> None:
         resolve(parse_policy("budget=0.5"), [stack()], Platform(engine=Engine.TORCH))
     with pytest.raises(PolicyError, match="torch's checkpoint cannot do in one layer"):
         resolve(parse_policy("dots_saveable+norm"), [stack()], Platform(engine=Engine.TORCH))
-    with pytest.raises(PolicyError, match="found no layer with transformers' checkpointing switch"):
-        resolve(parse_policy("budget=0.5"), [stack(traceable=False)], Platform())
     with pytest.raises(ModelStructureError, match="no lm_head"):
         resolve(parse_policy("full+head(2)"), [stack()], Platform(missing_head="no lm_head"))
     with pytest.raises(CkptError, match="torch has no op of that name"):

@@ -1,0 +1,63 @@
+"""``python -m tests.sweep``: every class of the installed transformers under every policy (hours; resumable)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import warnings
+from pathlib import Path
+
+from .classes import Subject, subjects
+from .page import write_page
+from .run import read_results, sweep
+
+
+def main() -> None:
+    """Sweep what has no result yet, then write the page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sweep", description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("tests/sweep/results.jsonl"))
+    parser.add_argument("--page", type=Path, default=Path("hf_ckpt/ARCHITECTURES.md"))
+    parser.add_argument("--only", nargs="*", help="classes to run again, whatever stands in the results")
+    parser.add_argument("--failed", action="store_true", help="run again what did not pass everything")
+    parser.add_argument("--share", default="0/1", help="`1/2`: every second class, from the second on")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    chosen = _chosen(arguments)
+    with arguments.results.open("a") as file:
+        for result in sweep(chosen):
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            print(result["model_class"], _summary(result), flush=True)
+    write_page(arguments.page, read_results(arguments.results))
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Subject]:
+    known = read_results(arguments.results)
+    everything = subjects()
+    if arguments.only:
+        return [subject for subject in everything if subject.model_class in arguments.only]
+    if arguments.failed:
+        return [s for s in everything if s.model_class in known and not _passed(known[s.model_class])]
+    first, step = map(int, arguments.share.split("/"))
+    return [s for s in everything[first::step] if s.model_class not in known]
+
+
+def _passed(result: dict[str, object]) -> bool:
+    policies = result["policies"]
+    assert isinstance(policies, dict)
+    return bool(result["built"]) and all(policy["verdict"] == "passed" for policy in policies.values())
+
+
+def _summary(result: dict[str, object]) -> str:
+    policies = result["policies"]
+    assert isinstance(policies, dict)
+    if not result["built"]:
+        return f"not built: {result['reason']}"
+    failed = {name: f"{p['verdict']}: {p['reason']}"[:160] for name, p in policies.items() if p["verdict"] != "passed"}
+    return "all pass" if not failed else str(failed)
+
+
+if __name__ == "__main__":
+    main()

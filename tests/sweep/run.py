@@ -1,0 +1,59 @@
+"""Runs the sweep: each class in a process of its own, with a time limit, results as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from .judge import POLICIES, ClassResult, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from .classes import Subject
+
+_SECONDS = 420
+
+
+def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> Iterator[dict[str, Any]]:
+    """Judge each class in a forked process; one that hangs or dies is a result like any other."""
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    context = multiprocessing.get_context("fork")
+    for subject in subjects:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_judge_into, args=(sender, subject, policies))
+        process.start()
+        sender.close()
+        yield _result_of(receiver, subject, process)
+
+
+def _judge_into(sender: Any, subject: Subject, policies: tuple[str, ...]) -> None:
+    sender.send(judge(subject, policies).as_dict())
+
+
+def _result_of(receiver: Any, subject: Subject, process: Any) -> dict[str, Any]:
+    try:
+        if receiver.poll(_SECONDS):
+            result: dict[str, Any] = receiver.recv()
+            return result
+        reason = f"took more than {_SECONDS} s"
+    except EOFError:
+        reason = "its process died"
+    finally:
+        process.kill()
+        process.join()
+    return ClassResult(subject.model_class, subject.kind, built=False, reason=reason).as_dict()
+
+
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """The newest result of each class in a file of JSON lines."""
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {line["model_class"]: line for line in lines}

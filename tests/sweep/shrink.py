@@ -1,0 +1,264 @@
+"""Shrinks any transformers config: the same architecture with two narrow layers, from the config's own fields."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from itertools import cycle, islice
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from transformers import PretrainedConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_LAYERS = r"(num|n)_.*(layers|blocks)$|layers$|^n_layers?$|^depth$|_depth$|num_blocks$|num_stages$"
+_HEAD_DIM = r"v_head_dim|qk_.*head_dim|head_dim|head_size|head_width|d_kv|kv_channels|d_head|dim_head"
+_INNER = (
+    r"intermediate|ffn|d_ff|feed_?forward|n_inner|inner_dim|mlp_dim|hidden_dim|fc_dim|linear_dim|mlp_hidden|d_inner"
+)
+_OUTER = (
+    r"hidden_size|d_model|n_embd|embed|(^|_)dim$|(^|_)dims$|width|_channels$|proj_size|_dim$|_size$|channels|"
+    r"^num_filters$|^latents"
+)
+_HEADS = r"(attention_|^n_?|_n_|num_|^)heads?$|nheads?$|n_head$|head_count|attn_heads"
+_HEAD_DIMS = frozenset({_HEAD_DIM})
+_WIDTHS = frozenset({_INNER, _OUTER, _HEADS, r"(key_value|kv)_heads|n_kv_heads|num_kv|multi_query_group"})
+
+#: First match counts: what an int field of this name becomes when it is larger.
+_SIZES: tuple[tuple[str, int], ...] = (
+    (r"num_feat_extract_layers|num_conv_pos|sampling_rate|_stride$|stride$|scale_factor|^num_labels$|hop_length", 0),
+    (r"(^|_)type_vocab_size", 4),
+    (r"vocab|num_embeddings$|codebook_size|num_buckets$", 128),
+    (r"(key_value|kv)_heads|n_kv_heads|num_kv|multi_query_group", 2),
+    (r"index_n_heads|index_heads", 2),
+    (_HEADS, 4),
+    (_HEAD_DIM, 8),
+    (r"lora_rank|_rank$|low_rank", 16),
+    (r"experts_per_tok|top_?k_?(experts)?$|moe_top_?k|moe_k$|num_selected|expert_k|topk_num|experts_topk", 2),
+    (r"topk_group|n_group$|num_expert_group|expert_group", 1),
+    (r"(num|n)_.*experts$|num_experts|experts_num|num_local_experts|moe_num|expert_num|expert_count", 4),
+    (r"first_k_dense|dense_layers", 1),
+    (r"state_size|d_state|state_dim", 8),
+    (r"conv_depthwise|kernel", 0),
+    (_LAYERS, 2),
+    (_INNER, 64),
+    (r"max_.*(length|positions?)|position_embeddings|n_positions|n_ctx|seq_len|context_length|positions$", 128),
+    (_OUTER, 32),
+)
+_UNTOUCHED = re.compile(
+    r"patch|image|window|kernel|num_channels|in_channels|num_mel|sliding|chunk|crop|frames|temporal|spatial|shift|"
+    r"stride|local_size|block_size|grid|input_size|feat_per_channel|n_mels|n_fft|_token|_id$|rotary_dim|num_frames|"
+    r"conv_kernel|dilation|factor|output_size|resolution|pool|window_size|in_dim|mel_bins|audio_channels|n_groups|"
+    r"num_groups|num_query_tokens|num_queries|num_latents|vision_feature|feature_layer|prompt|downsample|upsample"
+)
+_DROPOUT = re.compile(r"drop(?!_last|less)(?!.*layer)")
+_FIRST_FREE_TOKEN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How far a config is shrunk: some architectures tie widths, head sizes or layer counts together."""
+
+    layers: int = 2
+    widths: bool = True
+    head_dims: bool = True
+    lists: bool = True
+
+
+#: Tried in this order until the model runs.
+STYLES = (
+    Style(),
+    Style(head_dims=False),
+    Style(lists=False),
+    Style(layers=8),
+    Style(widths=False, lists=False, head_dims=False),
+)
+
+
+def shrink(config_class: type[PretrainedConfig], style: Style = STYLES[0]) -> PretrainedConfig:
+    """The smallest config of this class that keeps its shape: nested configs shrunk, every layer type present."""
+    defaults = config_class(**_composite(config_class))
+    return config_class(**_values_of(defaults, style))
+
+
+def _composite(config_class: type[PretrainedConfig]) -> dict[str, Any]:
+    """What a config that only joins two others needs to exist at all."""
+    from transformers import BertConfig, ViTConfig
+
+    match config_class.__name__:
+        case "EncoderDecoderConfig":
+            return {"encoder": BertConfig().to_dict(), "decoder": BertConfig(is_decoder=True).to_dict()}
+        case "VisionEncoderDecoderConfig":
+            return {"encoder": ViTConfig().to_dict(), "decoder": BertConfig(is_decoder=True).to_dict()}
+        case "SpeechEncoderDecoderConfig":
+            from transformers import Wav2Vec2Config
+
+            return {"encoder": Wav2Vec2Config().to_dict(), "decoder": BertConfig(is_decoder=True).to_dict()}
+    return {}
+
+
+def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
+    values = {
+        name: small
+        for name, value in vars(defaults).items()
+        if not name.startswith("_") and (small := _small(name, value, style)) is not None
+    }
+    values |= _layer_lists(defaults, values, style)
+    values |= _token_ids(defaults)
+    values |= _consistent(defaults, values, style)
+    return {name: value for name, value in values.items() if name not in _PROPERTIES}
+
+
+_PROPERTIES = frozenset({"transformers_version", "dtype", "torch_dtype"})
+
+
+def _small(name: str, value: Any, style: Style) -> Any:
+    match value:
+        case PretrainedConfig():
+            return _nested(value, style)
+        case bool() | str() | None:
+            return None
+        case int():
+            return _small_int(name, value, style)
+        case float():
+            return 0.1 if _DROPOUT.search(name) and value <= 0.5 else None
+        case [int(), *_] if all(type(item) is int for item in value):
+            return _small_ints(name, list(value), style)
+        case [str(), *_]:
+            return None
+    return None
+
+
+def _nested(config: PretrainedConfig, style: Style) -> dict[str, Any]:
+    small = shrink(type(config), style)
+    return small.to_dict() | {"model_type": config.model_type}
+
+
+def _small_int(name: str, value: int, style: Style) -> int | None:
+    if _UNTOUCHED.search(name) and not re.search(r"head_dim|num_hidden|embed_dim", name):
+        return _small_place(name, value)
+    for pattern, size in _SIZES:
+        if re.search(pattern, name):
+            size = style.layers if pattern is _LAYERS else size
+            return size if size and value > size and style_allows(style, pattern) else None
+    return None
+
+
+def style_allows(style: Style, pattern: str) -> bool:
+    """Whether a style shrinks the fields of this pattern."""
+    if pattern in _HEAD_DIMS:
+        return style.head_dims
+    return style.widths or pattern not in _WIDTHS
+
+
+def _small_place(name: str, value: int) -> int | None:
+    """Image sides and windows, which go together with the patch and are no widths."""
+    if name in ("image_size", "input_image_size", "vision_image_size"):
+        return 64 if value > 64 else None
+    if re.search(r"sliding_window|attention_window|local_attention", name):
+        return 8 if value > 8 else None
+    if re.search(r"num_queries|num_query_tokens|num_latents|num_object_queries", name):
+        return 8 if value > 8 else None
+    if re.search(r"chunk_size", name) and value > 16:
+        return 8
+    return None
+
+
+def _small_ints(name: str, values: list[int], style: Style) -> list[int] | None:
+    if re.search(r"depths|layer_depths|num_blocks|stage_layers|layers$", name) and "out" not in name:
+        return [min(value, 2) for value in values]
+    if re.search(r"heads", name) and style.lists:
+        return [min(value, 2) for value in values]
+    widths = re.search(r"hidden_sizes|embed_dims?|channels|dims|widths|conv_dim", name)
+    if style.lists and widths and min(values) >= 16 and not re.search("kernel|stride", name):
+        factor = gcd(*values) // 8
+        return [value // factor for value in values] if factor > 1 else None
+    return None
+
+
+def _rope(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
+    """Rope parameters that the head size fits: sections of rotary positions sum to half of it."""
+    parameters = defaults.rope_parameters
+    if parameters and not all(isinstance(value, int | float | str | list | tuple) for value in parameters.values()):
+        return {}  # by layer type
+    made = dict(parameters or {"rope_type": "default", "rope_theta": 10000.0})
+    made["rope_theta"] = made.get("rope_theta") or 10000.0
+    modeling = sys.modules.get(type(defaults).__module__.replace("configuration_", "modeling_"))
+    if style.head_dims and modeling is not None and "mrope_section" in inspect.getsource(modeling):
+        made["mrope_section"] = [2, 1, 1]
+    return {"rope_parameters": made}
+
+
+def _layer_lists(defaults: PretrainedConfig, values: Mapping[str, Any], style: Style) -> dict[str, Any]:
+    """Lists with one entry a layer (``layer_types``), cut so that every kind of layer still occurs."""
+    found: dict[str, list[Any]] = {
+        name: list(value)
+        for name, value in vars(defaults).items()
+        if isinstance(value, list | tuple) and value and re.search(r"layer_?types?$|layers_block_type|_layout$", name)
+        if all(isinstance(item, str) for item in value)
+    }
+    if not found:
+        return {}
+    kinds = max((list(dict.fromkeys(value)) for value in found.values()), key=len)
+    count = max(style.layers, len(kinds))
+    lists: dict[str, Any] = {name: list(islice(cycle(dict.fromkeys(v)), count)) for name, v in found.items()}
+    numbers = {name: count for name in ("num_hidden_layers", "n_layer", "num_layers") if name in values}
+    return lists | numbers
+
+
+def _token_ids(defaults: PretrainedConfig) -> dict[str, Any]:
+    """Special tokens that stay below the small vocabulary, each its own; ids that were equal stay equal."""
+    fields = vars(defaults)
+    new: dict[int, int] = {}
+    for name in fields:
+        for token in _ids_in(name, fields[name]):
+            new.setdefault(token, _FIRST_FREE_TOKEN + len(new) % 28)
+    return {name: _renamed(fields[name], new) for name in fields if any(True for _ in _ids_in(name, fields[name]))}
+
+
+def _ids_in(name: str, value: Any) -> Iterable[int]:
+    if not re.search(r"token(_id|_index)?s?$|_token_ids?$|suppress_tokens|_token_index$", name):
+        return
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if type(item) is int and item >= _FIRST_FREE_TOKEN and re.search("id|index|suppress", name):
+            yield item
+
+
+def _renamed(value: Any, new: Mapping[int, int]) -> Any:
+    if isinstance(value, list | tuple):
+        return [new.get(item, item) for item in value]
+    return new.get(value, value)
+
+
+def _consistent(defaults: PretrainedConfig, values: dict[str, Any], style: Style) -> dict[str, Any]:
+    """Fields that follow from others."""
+    now = {**vars(defaults), **values}
+    fixed: dict[str, Any] = {}
+    width = now.get("hidden_size") or now.get("d_model")
+    for heads, dim, expand in (
+        ("num_heads", "head_dim", "expand"),
+        ("mamba_n_heads", "mamba_d_head", "mamba_expand"),
+        ("mamba_num_heads", "mamba_head_dim", "expand"),
+        ("n_mamba_heads", "mamba_head_dim", "mamba_expand"),
+    ):
+        if type(now.get(heads)) is int and type(now.get(dim)) is int and now.get(expand) and width:
+            fixed[heads] = int(now[expand] * width) // now[dim]
+    for field in ("n_groups", "mamba_n_groups", "num_groups"):
+        if type(now.get(field)) is int and now[field] > 2 and ("expand" in now or "mamba_expand" in now):
+            fixed[field] = 2
+    if "rope_parameters" in now:
+        fixed |= _rope(defaults, style)
+    for field in ("mask_time_prob", "mask_feature_prob"):
+        if field in now:
+            fixed[field] = 0.0
+    if now.get("vocab_size", 0) is None:
+        fixed["vocab_size"] = 128
+    if now.get("rotary_dim") and style.head_dims:
+        fixed["rotary_dim"] = 4
+    if "time_step_rank" in now and type(now["time_step_rank"]) is int:
+        fixed["time_step_rank"] = 2
+    return fixed
