@@ -46,22 +46,15 @@ def _configs(model: nn.Module) -> Iterator[PretrainedConfig]:
         pending.extend(vars(config).values())
 
 
-class OnSnapshots:
-    """``function``, whose first call gets the caches themselves and every later one copies of them as they were.
+class OnCopies:
+    """``function``, called with copies of the ``caches`` as they are now. Each call gets fresh ones."""
 
-    ``values`` are the arguments among which the caches stand.
-    """
-
-    def __init__(self, function: Callable[..., Any], values: Iterable[Any]) -> None:
+    def __init__(self, function: Callable[..., Any], caches: Iterable[Cache]) -> None:
         self.function = function
-        self.snapshots = {id(value): snapshot(value) for value in values if isinstance(value, Cache)}
-        self._forward_done = False
+        self.snapshots = {id(cache): snapshot(cache) for cache in caches}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
-        if not self._forward_done:
-            self._forward_done = True
-            return self.function(*args, **kwargs)
         return self.function(*map(self._as_it_was, args), **{k: self._as_it_was(v) for k, v in kwargs.items()})
 
     def _as_it_was(self, value: Any) -> Any:
@@ -69,12 +62,33 @@ class OnSnapshots:
         return value if known is None else snapshot(known)
 
 
+class ForwardThenReplay:
+    """Calls ``forward`` the first time and ``replay`` from then on."""
+
+    def __init__(self, forward: Callable[..., Any], replay: Callable[..., Any]) -> None:
+        self.forward = forward
+        self.replay = replay
+        self._forward_done = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one of them."""
+        function = self.replay if self._forward_done else self.forward
+        self._forward_done = True
+        return function(*args, **kwargs)
+
+
+def replay_of(forward: Callable[..., Any], values: Iterable[Any]) -> Callable[..., Any]:
+    """What a replay of ``forward`` calls; ``values`` are the arguments, among which there may be caches."""
+    caches = [value for value in values if isinstance(value, Cache)]
+    return OnCopies(forward, caches) if caches else forward
+
+
 def on_snapshots(call: partial[Any], args: tuple[Any, ...]) -> partial[Any]:
     """``call`` with its caches made replayable; itself when neither it nor ``args`` has any."""
-    values = (*call.args, *call.keywords.values(), *args)
-    if not any(isinstance(value, Cache) for value in values):
+    replay = replay_of(call.func, (*call.args, *call.keywords.values(), *args))
+    if replay is call.func:
         return call
-    return partial(OnSnapshots(call.func, values), *call.args, **call.keywords)
+    return partial(ForwardThenReplay(call.func, replay), *call.args, **call.keywords)
 
 
 def snapshot(cache: Cache) -> Cache:

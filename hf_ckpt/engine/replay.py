@@ -116,6 +116,7 @@ class TracedReplay:
             rebuilt_bytes=last.nbytes(recipe.dropped) if last and recipe else 0,
             offloaded_bytes=last.nbytes(recipe.offloaded) if last and recipe else 0,
             traces=len(self._lookup.traces),
+            settled=last is None or not last.count or last.verified,
         )
 
     def ledger(self) -> LayerLedger | None:

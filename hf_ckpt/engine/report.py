@@ -23,7 +23,8 @@ class EngineReport:
 
     ``kept_bytes`` are what the layer held after that forward besides its inputs, its parameters and what it offloaded;
     ``rebuilt_bytes`` what it dropped and made again; ``replays`` how many backwards rebuilt something. ``reason`` says
-    why the layer is replayed whole, "" otherwise.
+    why the layer is replayed whole, "" otherwise. ``settled`` is False while a plan's first rebuild is still being
+    compared, for which the layer keeps everything.
     """
 
     layer: str
@@ -35,3 +36,4 @@ class EngineReport:
     rebuilt_bytes: int
     offloaded_bytes: int
     traces: int
+    settled: bool = True

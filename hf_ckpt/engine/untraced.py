@@ -14,6 +14,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
+from ..compat.kv_cache import replay_of
 from ..policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from .calls import resolve_call
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
@@ -108,7 +109,8 @@ class UntracedLayer:
 
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
             tensors, spread = _tensors_apart(args, kwargs)
-            return self._checkpointed(spread(forward), tensors, spread(counted), module)
+            replay = replay_of(forward, (*args, *kwargs.values()))
+            return self._checkpointed(spread(replay), tensors, spread(counted), module)
 
         attributes["forward"] = checkpointed if replay else counted
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..engine import Mode
 from ..policy.decision import (
     Decision,
     Keep,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..anatomy import Anatomy
+    from ..engine import EngineReport
     from ..head.measured import HeadReport
     from ..policy.resolve import ResolvedPolicy
     from ..regions import Region
@@ -45,6 +47,9 @@ class LayerReport:
     reason: str = ""
     #: Whether its forward ran in the measured step (layer drop, a tower without input); True when none was measured.
     ran: bool = True
+    #: Whether a replay is due: False while its first rebuild is being compared, and where there is nothing to rebuild.
+    settled: bool = True
+    rebuilds: bool = True
 
     @property
     def recomputes(self) -> bool:
@@ -100,14 +105,13 @@ def make_report(
     held = meter.held.by_layer if meter is not None and meter.forwards else None
     layers = tuple(
         LayerReport(
-            name=layer.info.name,
-            decision=describe(resolved.layers[layer.info.name]),
-            held_bytes=None if held is None else held.get(layer.info.name, 0),
-            calls=meter.calls.get(layer.info.name, 0) if meter is not None else 0,
-            replays=meter.replays.get(layer.info.name, 0) if meter is not None else 0,
-            mode=str(engines[layer.info.name].mode) if layer.info.name in engines else "",
-            reason=engines[layer.info.name].reason if layer.info.name in engines else "",
-            ran=held is None or meter is None or layer.info.name in meter.ran,
+            name=(name := layer.info.name),
+            decision=describe(resolved.layers[name]),
+            held_bytes=None if held is None else held.get(name, 0),
+            calls=meter.calls.get(name, 0) if meter is not None else 0,
+            replays=meter.replays.get(name, 0) if meter is not None else 0,
+            ran=held is None or meter is None or name in meter.ran,
+            **_of_engine(engines.get(name)),
         )
         for layer in anatomy.layers
     )
@@ -115,6 +119,14 @@ def make_report(
     outside = None if held is None else held.get(OUTSIDE, 0)
     heads = () if held is None or meter is None else meter.head_reports
     return Report(str(resolved.policy), kernels, layers, outside, heads)
+
+
+def _of_engine(engine: EngineReport | None) -> dict[str, Any]:
+    if engine is None:
+        return {}
+    traced = engine.mode in (Mode.SYMBOLIC, Mode.PER_SHAPE)
+    rebuilds = not traced or engine.rebuilt_bytes > 0
+    return {"mode": str(engine.mode), "reason": engine.reason, "settled": engine.settled, "rebuilds": rebuilds}
 
 
 def describe(decision: Decision) -> str:

@@ -10,23 +10,27 @@ from ..errors import NoEffectError
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..anatomy import Anatomy
+    from ..anatomy import Anatomy, DecoderLayer
     from .report import LayerReport, Report
 
 
 def check_effect(report: Report, anatomy: Anatomy) -> None:
     """Raise NoEffectError unless all that should recompute, and did run, recomputed in the measured step.
 
-    A layer below the lowest trainable parameter has nothing to recompute and may stay silent. Of a layer that did not
-    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks.
+    A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
+    nothing to rebuild, or that the loss does not depend on while others replay. Of a layer that did not run nothing is
+    known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks.
     """
     if not report.measured:
         raise NoEffectError(
             f"policy `{report.policy}` was never seen in a training forward: the model ran in eval mode or without "
             "gradients, or another copy of the model is being trained; call `model.train()` and pass the trained model"
         )
-    for layer, known in zip(report.layers, anatomy.layers, strict=True):
-        if layer.recomputes and layer.ran and layer.replays == 0 and _trains(known.module):
+    _check_rebuilds(report, anatomy)
+    silent = [pair for pair in zip(report.layers, anatomy.layers, strict=True) if _is_silent(*pair)]
+    others_replayed = any(layer.replays for layer in report.layers)
+    for layer, known in silent:
+        if not (others_replayed and layer.calls > 0 and _has_no_gradient(known.module)):
             raise NoEffectError(
                 f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
             )
@@ -36,9 +40,37 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
 
 
 def unseen(report: Report, anatomy: Anatomy) -> set[str]:
-    """Names of the layers that should recompute and did not run in the measured step."""
+    """Names of the layers that should recompute and of which the measured step could show nothing.
+
+    They did not run, or their first rebuild was still being compared with what they saved.
+    """
     pairs = zip(report.layers, anatomy.layers, strict=True)
-    return {layer.name for layer, known in pairs if layer.recomputes and not layer.ran and _trains(known.module)}
+    return {
+        layer.name
+        for layer, known in pairs
+        if layer.recomputes and not (layer.ran and layer.settled) and _trains(known.module)
+    }
+
+
+def _check_rebuilds(report: Report, anatomy: Anatomy) -> None:
+    pairs = zip(report.layers, anatomy.layers, strict=True)
+    asked = [layer for layer, known in pairs if layer.recomputes and layer.ran and _trains(known.module)]
+    if asked and not any(layer.rebuilds or not layer.settled for layer in asked):
+        raise NoEffectError(
+            f"policy `{report.policy}` had no effect: nothing that these layers save is made where it recomputes, so "
+            "there is nothing to rebuild; use `full` or a budget"
+        )
+
+
+def _is_silent(layer: LayerReport, known: DecoderLayer) -> bool:
+    """Whether a replay was due in this layer and none was seen."""
+    due = layer.recomputes and layer.ran and layer.settled and layer.rebuilds
+    return due and layer.replays == 0 and _trains(known.module)
+
+
+def _has_no_gradient(module: nn.Module) -> bool:
+    """Whether backward gave none of its parameters a gradient: the loss does not depend on it."""
+    return not any(p.requires_grad and p.grad is not None and p.grad.any() for p in module.parameters())
 
 
 def _trains(module: nn.Module) -> bool:
@@ -57,6 +89,10 @@ def _cause(layer: LayerReport, module: nn.Module) -> str:
             f"`{type(module).__name__}.forward` was replaced on the class, which removes transformers' switch "
             "(5.23 and later); patch the instance, or patch before the class is first used"
         )
-    if "forward" in vars(module) and not hasattr(vars(module)["forward"], "replays"):
+    if "forward" in vars(module) and not _is_ours(vars(module)["forward"]):
         return "somebody replaced the layer's forward after the policy was applied; apply the policy last"
     return "its forward never went through the policy's region; something switched it off after it was applied"
+
+
+def _is_ours(forward: object) -> bool:
+    return hasattr(getattr(forward, "__self__", forward), "replays")
