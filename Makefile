@@ -68,6 +68,10 @@ bench: $(STAMP) ## Measure the engine and the planner on this machine, into test
 			--out tests/benchmarks/results/$${run// --dtype /_}.json || missed=1; \
 	done; exit $$missed
 
+.PHONY: sweep
+sweep: $(STAMP) ## Every architecture of transformers under every policy, into hf_ckpt/ARCHITECTURES.md (hours; resumes)
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.sweep
+
 .PHONY: clean
 clean: ## Remove everything that was built here, .venv too
 	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -97,7 +97,7 @@ class Model:
         return read_platform(self.module, device=self.device)
 
     def _new_study(self, subject: Subject) -> Study:
-        anatomy = self.anatomy.main()  # token ids reach no vision tower
+        anatomy = self.anatomy.reached_by_tokens()
         inputs = ForecastInputs(
             anatomy=anatomy,
             ledgers=dry_ledgers(self.module, anatomy, token_ids(subject, self.module, "meta"), self.device),
