@@ -53,6 +53,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             held.items += elements(call.args[0]) if call.args and call.func.name == "extend" else call.args[-1:]
             held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
             return None
+        case Attr(base=Attr(base=owner, name="__dict__"), name="update"):
+            return _attributes_updated(walk, owner, call)
         case Attr(base=Const(str(text)), name="format"):
             return Template(_FIELD.sub(GAP, text), call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
@@ -63,6 +65,14 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case _:
             return None
     return handler(walk, call) if handler is not None else None
+
+
+def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
+    """``vars(obj).update(field=value)``."""
+    given = {key: value for held in call.args if isinstance(held, Dict) for key, value in held.items.items()}
+    for name, value in {**given, **call.kwargs}.items():
+        write(walk, owner, name, value, call.node)
+    return Const(None, call.node)
 
 
 def _partial(walk: Walk, call: Call) -> Value | None:

@@ -229,6 +229,8 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         (".gradient_checkpointing", "import trl", "Config"),
         ("setattr", "gradient_checkpointing", "TrainingArguments"),
         ("setattr", "gradient_checkpointing", "import trl", "Config"),
+        ("vars(", "gradient_checkpointing", "TrainingArguments"),
+        ("vars(", "gradient_checkpointing", "import trl", "Config"),
     ),
     ("checkpointing_enable",),
     (("checkpointing_enable", "backward"),),
@@ -564,4 +566,6 @@ ON: tuple[tuple[str, ...], ...] = (
     ("use_reentrant", "import trl", "Config"),
     ("use_reentrant", "utils as"),
     ("utils.checkpoint",),
+    ("vars(", "gradient_checkpointing", "TrainingArguments"),
+    ("vars(", "gradient_checkpointing", "import trl", "Config"),
 )

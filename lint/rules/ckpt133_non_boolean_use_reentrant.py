@@ -28,8 +28,24 @@ gradient_checkpointing: true
 gradient_checkpointing_kwargs:
   use_reentrant: "False"  # error
 ```
+```python
+import os
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x):
+    x = checkpoint(block, x, use_reentrant=os.environ.get("REENTRANT", "False"))  # error
+    return checkpoint(block, x, use_reentrant=os.environ["REENTRANT"])  # error
+```
 
 ## Good
+```python
+import os
+from torch.utils.checkpoint import checkpoint
+
+def forward(block, x):
+    x = checkpoint(block, x, use_reentrant=os.environ.get("REENTRANT", "False") == "True")
+    return checkpoint(block, x, use_reentrant=bool(os.environ.get("REENTRANT")))
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 from transformers import TrainingArguments
@@ -80,7 +96,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.parsers import Given
-from ..facts.values import Const, Dict, Value
+from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
 from ..model.events import HfSetting, TorchCheckpoint
 from ..model.report import Replace, Report, Rewrite
@@ -101,10 +117,27 @@ def check(run: Run) -> Iterator[Report]:
     dicts = [setting.kwargs for setting in run.of(HfSetting)]
     given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
     for value in given:
+        if value.node is not None and _is_environment_text(value):
+            yield Report(
+                value.node,
+                "variables of the environment are strings, and any text is true, `False` too: the reentrant variant "
+                "runs; compare it with a text",
+            )
         # An option with such a default is a string whatever the command line says.
         value = value.default if isinstance(value, Given) else value
         if isinstance(value, Const) and isinstance(value.value, str) and isinstance(value.node, ast.expr):
             yield _report(value, value.node, value.value)
+
+
+def _is_environment_text(value: Value) -> bool:
+    """Whether ``value`` is what the environment gives, as it is: always a text."""
+    match value:
+        case Result(call) if call.name in ("os.environ.get", "os.getenv"):
+            default = call.argument(1, "default")
+            return isinstance(default, Const) and isinstance(default.value, str) and bool(default.value)
+        case Element(of=Ref("os.environ")):
+            return True
+    return False
 
 
 def _report(value: Value, node: ast.expr, text: str) -> Report:

@@ -26,8 +26,34 @@ parser = TrlParser((SFTConfig, ModelConfig))
 training_args, model_args = parser.parse_args_and_config()
 training_args.gradient_checkpointing_kwargs = {"use_reentrant": model_args.use_reentrant}  # error
 ```
+```python
+from dataclasses import dataclass
+from transformers import TrainingArguments
+
+@dataclass
+class Arguments(TrainingArguments):
+    def __post_init__(self):
+        super().__post_init__()
+        self.gradient_checkpointing = True  # error
+
+args = TrainingArguments("out")
+vars(args).update(gradient_checkpointing=True)  # error
+```
 
 ## Good
+```python
+from dataclasses import dataclass
+from transformers import TrainingArguments
+
+@dataclass
+class Arguments(TrainingArguments):
+    def __post_init__(self):
+        self.gradient_checkpointing = True
+        super().__post_init__()
+
+args = Arguments("out")
+vars(args).update(activation_checkpointing=True)
+```
 ```python
 import torch.nn as nn
 from transformers import TrainingArguments
@@ -90,7 +116,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Instance, equals, options, same, truth
+from ..facts.values import Absent, Instance, Super, equals, options, same, truth
 from ..finding import Applicability, Severity
 from ..model.attribute_reads import is_read, is_read_after
 from ..model.events import TrainerBuild
@@ -107,7 +133,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT201", "write-to-frozen-alias", Severity.ERROR
-TRIGGERS = together((".gradient_checkpointing", ("setattr", "gradient_checkpointing")), ARGUMENTS)
+TRIGGERS = together(
+    (".gradient_checkpointing", ("setattr", "gradient_checkpointing"), ("vars(", "gradient_checkpointing")), ARGUMENTS
+)
 VERSIONS = {"transformers": ">=5.23,<6"}
 _NEW = {
     "gradient_checkpointing": "activation_checkpointing",
@@ -120,7 +148,7 @@ def check(run: Run) -> Iterator[Report]:
     if _trains_by_hand(run):
         return
     for write in run.writes:
-        if write.field not in _NEW or write.is_item or not _is_built(write) or _changes_nothing(run, write):
+        if write.field not in _NEW or write.is_item or not _is_built(run, write) or _changes_nothing(run, write):
             continue
         if _is_rebuilt(run, write):
             continue
@@ -141,9 +169,19 @@ def _is_rebuilt(run: Run, write: Write) -> bool:
     return plain and any(same(option, write.obj) for trainer in trainers for option in options(trainer.args))
 
 
-def _is_built(write: Write) -> bool:
-    inside_class = isinstance(write.obj, Instance) and write.obj.call is None
-    return is_args(write.obj) and not inside_class
+def _is_built(run: Run, write: Write) -> bool:
+    inside_class = write.place.function is not None and write.place.function.owner is not None
+    return is_args(write.obj) and (
+        not isinstance(write.obj, Instance) or not inside_class or _is_after_base(run, write)
+    )
+
+
+def _is_after_base(run: Run, write: Write) -> bool:
+    """Whether the library's own `__post_init__` has settled the two names before the write, in the same method."""
+    return any(
+        call.place.function is write.place.function and isinstance(call.receiver, Super) and call.order < write.order
+        for call in run.method_calls("__post_init__")
+    )
 
 
 def _changes_nothing(run: Run, write: Write) -> bool:
