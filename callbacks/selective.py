@@ -22,6 +22,7 @@ from hf_ckpt.resolving import resolve_on
 from .arguments import check_fsdp_plugin, is_compiled
 from .first_steps import FirstSteps
 from .guard import restore_with
+from .logged import is_logged
 from .metrics import step_metrics
 from .optimizer import best_known
 from .resume import warn_of_drift
@@ -50,7 +51,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     ran was replayed, else NoEffectError stops the run with the cause and the model is restored; chosen layers that did
     not run are waited for, a few steps.
 
-    Logs get ``ckpt/held_bytes`` (after forward), ``ckpt/recomputed_share`` (of the layers),
+    Logs get, of the logged step, ``ckpt/held_bytes`` (before backward, of all forwards that wait for it) and
+    ``ckpt/recomputed_share`` (of the layers' forwards), under a budget ``ckpt/learning_steps`` (steps since the last
+    log that ran a batch thriftily to measure it),
     ``ckpt/backward_forward_ratio`` (of times) and on CUDA ``ckpt/peak_bytes``. ``ckpt/held_bytes`` ends with the
     model's forward: a loss outside it (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted.
 
@@ -128,9 +131,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Measure the first steps; a compiled graph has no replay that could be counted."""
+        """Measure the first steps and logged ones; a compiled graph has no replay that could be counted."""
         if self._handle is not None and not is_compiled(args):
-            self._first_steps.before_step(self._handle)
+            self._first_steps.before_step(self._handle, logged=is_logged(args, state))
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -163,6 +166,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         if self._handle is None or self.report is None or logs is None or "loss" not in logs:
             return
         metrics = step_metrics(self.report, self._clock)
+        if self._handle.planner is not None:
+            metrics["ckpt/learning_steps"], self._first_steps.learning = self._first_steps.learning, 0
         logs.update(metrics)
         if state.log_history:
             state.log_history[-1].update(metrics)

@@ -77,7 +77,7 @@ class Handle:
     def report(self) -> Report:
         """What the policy decided and, when a step was measured, what it did. ``print`` shows it as a table.
 
-        Bytes are those that autograd holds after the last measured forward, parameters not counted; replays are summed
+        Bytes are those that autograd holds before a backward, parameters not counted; replays are summed
         over everything measured since :meth:`start_measuring`.
         """
         return make_report(self.resolved, self.anatomy, self.installation.regions, self._meter)

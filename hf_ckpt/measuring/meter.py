@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_iter
 
 from ..engine.saved_counter import storages
+from ..planner.live_forwards import LiveForwards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,12 +38,18 @@ class Held:
             self.seen.add(storage.data_ptr())
             self.by_layer[layer] = self.by_layer.get(layer, 0) + storage.nbytes()
 
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return sum(self.by_layer.values())
+
 
 class Meter:
     """Measures a model between ``start`` and ``stop``.
 
     One saved-tensor hook spans each forward of the root module; a layer's own pre-hook and hook say which layer is
-    running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held.
+    running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held. Forwards
+    that wait for the same backward hold their bytes together; of several backwards the one with most counts.
 
     The hook is global to the thread, so it must not outlive the forward: what a loss outside the model's forward saves
     (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted, full logits' softmax included.
@@ -60,7 +67,10 @@ class Meter:
         #: Names of the layers whose forward ran with gradients.
         self.ran: set[str] = set()
         self.held = Held()
+        #: The most that was held before one backward; filled by ``stop``.
+        self.most = Held()
         self.forwards = 0
+        self._live = LiveForwards()
         self.calls: dict[str, int] = {}
         self.replays: dict[str, int] = {}
         self._layer = OUTSIDE
@@ -86,6 +96,7 @@ class Meter:
         if not self._handles:
             return
         self._close()
+        self._begin_group()
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -115,7 +126,8 @@ class Meter:
         self._close()
         if not (module.training and torch.is_grad_enabled()):
             return
-        self.held = Held()
+        if not self._live.waiting():
+            self._begin_group()
         self.forwards += 1
         self._weights = {
             storage.data_ptr()
@@ -127,7 +139,14 @@ class Meter:
         self._context.__enter__()
 
     def _leave_model(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self._context is not None:
+            self._live.add(output, 1, 0)
         self._close()
+
+    def _begin_group(self) -> None:
+        """No forward waits for a backward any more."""
+        self.most = max(self.most, self.held, key=lambda held: held.total)
+        self.held = Held()
 
     def _close(self) -> None:
         if self._context is not None:

@@ -78,15 +78,16 @@ class Report:
 
     @property
     def held_bytes(self) -> int | None:
-        """Bytes that autograd holds after the last measured forward, parameters not counted."""
+        """Bytes that autograd holds before backward, of all forwards that wait for it; parameters not counted."""
         if self.outside_bytes is None:
             return None
         return self.outside_bytes + sum(layer.held_bytes or 0 for layer in self.layers)
 
     @property
     def recomputed_share(self) -> float:
-        """Share of the layers that replayed something."""
-        return sum(layer.replays > 0 for layer in self.layers) / len(self.layers)
+        """Share of the layers' forwards that were replayed, or of which something was."""
+        shares = (min(1.0, layer.replays / layer.calls) for layer in self.layers if layer.calls)
+        return sum(shares) / len(self.layers)
 
     def __str__(self) -> str:
         from .table import as_text
@@ -102,7 +103,7 @@ def make_report(
 ) -> Report:
     """Join what was decided with what was measured."""
     engines = {engine.layer: engine for region in regions if (engine := region.engine_report()) is not None}
-    held = meter.held.by_layer if meter is not None and meter.forwards else None
+    held = meter.most.by_layer if meter is not None and meter.forwards else None
     layers = tuple(
         LayerReport(
             name=(name := layer.info.name),

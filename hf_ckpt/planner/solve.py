@@ -56,28 +56,33 @@ def solve(problem: Problem, limits: Limits) -> Solution:
         raise BudgetError(_too_small(problem, limits))
     program = build(problem, limits)
     optimum = program.minimise(program.seconds)
-    if optimum is None:
-        raise BudgetError(_too_small(problem, limits))
-    return _read(program, optimum)
+    if optimum is not None:
+        return _read(program, optimum)
+    # The search works in fractions, and may find nothing at the very bound that a plan meets to the byte.
+    thriftiest = _least(problem, peak=limits.peak is not None)
+    if thriftiest.predicted.within(limits):
+        return thriftiest
+    raise BudgetError(_too_small(problem, limits))
 
 
 def least_peak(problem: Problem) -> int:
     """The smallest peak in bytes that any plan has."""
-    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
-    program = build(problem, Limits(peak=assess(problem, plans, problem.heads[0]).peak))
-    return _least(program, program.peak).peak
+    return _least(problem, peak=True).predicted.peak
 
 
 def least_held(problem: Problem) -> int:
     """The fewest bytes that any plan holds after the forward."""
-    program = build(problem, Limits())
-    return _least(program, program.held).held
+    return _least(problem, peak=False).predicted.held
 
 
-def _least(program: Program, quantity: int) -> Assessment:
-    optimum = program.minimise({quantity: 1.0})
+def _least(problem: Problem, *, peak: bool) -> Solution:
+    """A plan of the smallest peak, or one that holds the fewest bytes."""
+    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    everything = assess(problem, plans, problem.heads[0]).peak
+    program = build(problem, Limits(peak=everything if peak else None))
+    optimum = program.minimise({program.peak if peak else program.held: 1.0})
     assert optimum is not None  # without limits nothing contradicts
-    return _read(program, optimum).predicted
+    return _read(program, optimum)
 
 
 def _too_small(problem: Problem, limits: Limits) -> str:

@@ -114,6 +114,14 @@ def test_as_good_as_the_best_of_all_plans_with_offload(problem, data):
     check(problem, data)
 
 
+@settings(SLOW, max_examples=50)
+@given(problems(), st.floats(1, 4))
+def test_the_least_a_plan_takes_is_a_budget_that_fits(problem, forwards):
+    problem = dataclasses.replace(problem, forwards=forwards)
+    for limits in (Limits(peak=least_peak(problem)), Limits(held=least_held(problem))):
+        assert solve(problem, limits).predicted.within(limits)
+
+
 @SLOW
 @given(problems(max_layers=6), st.integers(0, 200), st.integers(0, 200))
 def test_more_budget_is_never_slower(problem, a, b):
