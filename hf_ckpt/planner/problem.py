@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ..ledger import Buffer, LayerLedger, Source, Verb
@@ -213,5 +214,5 @@ def assess(problem: Problem, plans: Sequence[LayerPlan], head: HeadOption) -> As
         peak = max(peak, held + backward)
         held += costs[key][0]
         seconds += costs[key][1]
-    others = int((problem.forwards - 1) * (held + head.nbytes))
+    others = ceil((problem.forwards - 1) * (held + head.nbytes))
     return Assessment(held, room + others + max(peak, held + head.nbytes), seconds)
