@@ -5,7 +5,9 @@ Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) whe
 data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
 train. Tensors in a list, a tuple or a dict, and those that the function reads from outside, are no inputs: torch looks
 at the arguments themselves only. It also flags reentrant checkpointing of a transformers image classifier that is
-switched on after its adapter was attached.
+switched on after its adapter was attached, and, in projects that pin transformers below 5.0, of any of its models:
+there nothing makes the output of the frozen embeddings need a gradient, and the backward pass raises a RuntimeError
+when nothing else trains.
 
 ## Why is this bad?
 The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
@@ -193,18 +195,27 @@ torch 2.13 `torch/utils/checkpoint.py` (`check_backward_validity`); transformers
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Const, Dict, Result, Seq, equals, options, same
+from ..facts.values import Absent, Attr, Const, Dict, Result, Seq, equals, options, same
 from ..finding import Applicability, Severity
-from ..model.events import AdapterAttach, Checkpoint, CheckpointSequential, HfEnable, TorchCheckpoint, TrainerArgs
+from ..model.events import (
+    AdapterAttach,
+    Checkpoint,
+    CheckpointSequential,
+    HfEnable,
+    KbitPrepare,
+    TorchCheckpoint,
+    TrainerArgs,
+)
 from ..model.gradless import is_gradless, may_be_frozen
 from ..model.hf import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.modes import is_gradient_free
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.types import same_object, unwrapped
-from ..model.words import CHECKPOINT
+from ..model.types import is_hf_model, same_object, unwrapped
+from ..model.words import CHECKPOINT, ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,7 +224,14 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
-TRIGGERS = (CHECKPOINT, ("ForImageClassification", "peft"))
+TRIGGERS = (
+    CHECKPOINT,
+    ("ForImageClassification", "peft"),
+    ("get_peft_model", ENABLE),
+    *together("get_peft_model", SWITCHED_ON),
+)
+#: Releases that leave the gradients of the embeddings' output to the user (4.44.2 and 4.57.1 were run, and 5.23).
+_WITHOUT_INPUT_GRADS = "<5.0"
 
 _PARAMETRIC = tuple(
     f"torch.nn.{kind}"
@@ -237,8 +255,10 @@ def check(run: Run) -> Iterator[Report]:
                     (SetKeyword(event.node, "use_reentrant", "False"),),
                 ),
             )
-    if not any(run.method_calls("enable_input_require_grads")):
+    if not any(run.method_calls("enable_input_require_grads", "register_forward_hook")):
         yield from _image_classifiers(run)
+        if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
+            yield from _frozen_token_embeddings(run)
 
 
 def _why(event: TorchCheckpoint) -> str:
@@ -281,8 +301,7 @@ def _has_weights(run: Run, event: TorchCheckpoint) -> bool:
 
 def _image_classifiers(run: Run) -> Iterator[Report]:
     for adapter in run.of(AdapterAttach):
-        model = unwrapped(adapter.model)
-        if not isinstance(model, Result) or "ForImageClassification" not in canonical(model.call.name):
+        if not _is_image_classifier(unwrapped(adapter.model)):
             continue
         for setting in _reentrant_later(run, adapter):
             yield Report(
@@ -292,6 +311,43 @@ def _image_classifiers(run: Run) -> Iterator[Report]:
                 notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
                 versions=default_versions(setting),
             )
+
+
+def _is_image_classifier(model: Value) -> bool:
+    return isinstance(model, Result) and "ForImageClassification" in canonical(model.call.name)
+
+
+def _frozen_token_embeddings(run: Run) -> Iterator[Report]:
+    """Text models before transformers 5, which switches the gradients of the embeddings' output on itself."""
+    if any(run.of(KbitPrepare)):
+        return  # It switches them on when the model is quantized.
+    for adapter in run.of(AdapterAttach):
+        model = unwrapped(adapter.model)
+        if not is_hf_model(model) or _trains_embeddings(adapter) or _is_image_classifier(model):
+            continue
+        for setting in _reentrant_later(run, adapter):
+            yield Report(
+                setting.node,
+                "before transformers 5.0, no input of a reentrant checkpoint needs a gradient behind frozen "
+                "embeddings, so the backward pass fails or the adapter gets none; call "
+                '`model.enable_input_require_grads()`, or write `"use_reentrant": False`',
+                notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
+                versions=f"transformers{_WITHOUT_INPUT_GRADS}",
+            )
+
+
+def _trains_embeddings(adapter: AdapterAttach) -> bool:
+    """Whether the adapter may leave something trained in front of the layers, or is not known."""
+    for config in options(adapter.config):
+        if not isinstance(config, Result) or not config.call.name.endswith("LoraConfig") or config.call.open_kwargs:
+            return True
+        if not isinstance(config.call.keyword("modules_to_save"), Absent):
+            return True
+        if "emb" in ast.unparse(config.call.node) or not isinstance(
+            config.call.keyword("trainable_token_indices"), Absent
+        ):
+            return True
+    return False
 
 
 def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable | TrainerArgs]:

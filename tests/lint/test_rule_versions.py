@@ -64,6 +64,7 @@ BY_TRAINER = """
     from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
     model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig())
+    model.enable_input_require_grads()
     args = TrainingArguments("out", gradient_checkpointing=True, ddp_find_unused_parameters=True)
     Trainer(model, args).train()
 """
@@ -168,3 +169,52 @@ def test_a_trainer_that_replaces_the_variant_by_a_default_says_so():
     """
     assert ("CKPT202", "transformers<5.0") in {(code, said) for code, _, said in found(code, transformers="<5")}
     assert "CKPT202" not in {code for code, _, _ in found(code)}
+
+
+ADAPTED = """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("m")
+    model = get_peft_model(model, LoraConfig({options}))
+    model.gradient_checkpointing_enable({kwargs})
+    {more}
+    model.train()
+    for batch in []:
+        model(**batch).loss.backward()
+"""
+ADAPTED_FIRST = """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True)).train()
+"""
+
+
+def adapted(options: str = "r=8", kwargs: str = "", more: str = "pass") -> str:
+    return ADAPTED.format(options=options, kwargs=kwargs, more=more)
+
+
+@pytest.mark.parametrize("code", [adapted(), adapted(kwargs='{"use_reentrant": True}'), ADAPTED_FIRST])
+@pytest.mark.parametrize("stated", ["==4.44.2", "~=4.57.0", ">=4.40,<5"])
+def test_frozen_embeddings_without_gradients_where_transformers_leaves_them_to_the_user(code, stated):
+    assert found(code, transformers=stated) == [("CKPT104", "error", "transformers<5.0")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        adapted(kwargs='{"use_reentrant": False}'),
+        adapted(more="model.enable_input_require_grads()"),
+        adapted(options='r=8, modules_to_save=["embed_tokens"]'),
+        adapted(options='r=8, target_modules=["embed_tokens", "q_proj"]'),
+    ],
+)
+def test_embeddings_that_pass_a_gradient_are_fine_there(code):
+    assert found(code, transformers="==4.44.2") == []
+
+
+@pytest.mark.parametrize("stated", [{}, {"transformers": ">=5.0"}, {"transformers": ">=4.44"}])
+def test_transformers_5_switches_their_gradients_on_itself(stated):
+    assert found(adapted(), **stated) == []
