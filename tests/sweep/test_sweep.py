@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
+
 from .classes import subjects
 from .run import sweep
 
 _SECONDS = 45
 
 
+@pytest.mark.slow
 def test_a_sample_of_architectures(record_property) -> None:
     """No wrong gradient, no error and no false alarm; what a policy refuses, or the generator cannot build, is told."""
     seed = random.SystemRandom().randrange(10**6)
