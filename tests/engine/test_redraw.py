@@ -113,7 +113,7 @@ def test_full_holds_what_transformers_own_checkpointing_holds(name: str, dtype: 
     assert held(ours, dtype) <= 1.02 * held(theirs, dtype)
 
 
-@pytest.mark.parametrize("decision", DECISIONS, ids=str)
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda decision: type(decision).__name__)
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "gpt_neox"])
 def test_accumulated_forwards_before_one_backward(architecture: str, decision: Decision) -> None:
     def accumulated(model: nn.Module) -> list[torch.Tensor]:
