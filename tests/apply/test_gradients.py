@@ -144,7 +144,7 @@ def test_torch_keeps_what_every_op_policy_keeps_and_refuses_what_it_cannot() -> 
     handle = apply(model, "dots_saveable+save_only_these_names(mm)", engine="torch")
     assert same(step(model), reference)
     handle.restore()
-    with pytest.raises(PolicyError, match=r"model\.layers\.0 would keep op outputs .* use engine `traced`"):
+    with pytest.raises(PolicyError, match=r'model\.layers\.0 would keep op outputs .* pass engine="traced"'):
         apply(model, "dots_saveable+attention", engine="torch")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_ckpt.engine import plan_of, replay
+from hf_ckpt.engine import lookup, plan_of
 from hf_ckpt.engine.offload import HostPool, Parcel, Transfers, rounded, transfers_of
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.policy.decision import Keep, RecomputeLayer
@@ -32,7 +32,7 @@ def test_without_a_gpu_it_is_an_error_with_a_reason() -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    monkeypatch.setattr(replay, "check_can_offload", lambda layer, device: None)
+    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
     model = build("llama")
     uninstall(model)
     expected = step(model, batch())
@@ -53,7 +53,7 @@ def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, ev
 
 
 def test_a_retained_graph_brings_its_tensors_back_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "check_can_offload", lambda layer, device: None)
+    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
     model = build("llama")
     install(model, offload_plan(model, 2))
     expected = step(model, batch())
