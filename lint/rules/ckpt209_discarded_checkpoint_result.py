@@ -190,7 +190,8 @@ def check(run: Run) -> Iterator[Report]:
 
 def _wrappers(run: Run) -> Iterator[Report]:
     """Wrappers that are made and never put into a model."""
-    dropped = [event.node for event in run.of(CheckpointWrap) if not event.place.tries and is_unused(run, event.call)]
+    made = (event for event in run.of(CheckpointWrap) if not event.place.tries and not event.place.contexts)
+    dropped = [event.node for event in made if is_unused(run, event.call)]
     for call in run.method_calls("apply"):
         dropped += [node for value in call.args[:1] for node in _wrapped_by(run, value)]
         if call.args and names_wrapper(call.args[0]):

@@ -24,6 +24,7 @@ from hf_ckpt.planner.refine import solve_refined
     ("text", "budget"),
     [
         ("72GiB", PeakBudget(72 << 30)),
+        ("72Gi", PeakBudget(72 << 30)),
         ("512 MiB", PeakBudget(512 << 20)),
         ("1.5gib", PeakBudget(3 << 29)),
         ("80GB", PeakBudget(80 * 10**9)),
@@ -42,9 +43,13 @@ def test_spellings(text, budget):
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize(
-    "text", ["", "72", "72Gi", "-1GiB", "0", "0.0", "1.2", "120%", "0GiB", "GiB", "nan", "1e3", "all"]
-)
+@pytest.mark.parametrize("text", ["72", "1.2"])
+def test_a_size_without_a_unit_is_told_which(text: str) -> None:
+    with pytest.raises(BudgetError, match=f"is a memory budget without a unit: write '{text}GiB', or a share up to 1"):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1GiB", "0", "0.0", "120%", "0GiB", "GiB", "nan", "1e3", "all"])
 def test_anything_else_is_one_sentence(text):
     with pytest.raises(BudgetError, match="is not a memory budget: write a size"):
         parse_budget(text)
