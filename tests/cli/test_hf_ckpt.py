@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 (pytest reads the annotation)
+from unittest.mock import patch
 
 import pytest
 from transformers import GPT2Config, LlamaConfig, MixtralConfig, T5Config, ViTConfig
+
+from hf_ckpt.cli import main
 
 SMALL = {
     "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -30,9 +36,25 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(folder / name) for name in configs}
 
 
-def hf_ckpt(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from hf_ckpt.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@dataclass(frozen=True)
+class Outcome:
+    """What one command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def hf_ckpt(*arguments: str) -> Outcome:
+    """Run the command in this process: one of its own would import torch and transformers anew."""
+    out, err = io.StringIO(), io.StringIO()
+    with patch("sys.argv", ["hf-ckpt", *arguments]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+            code = 0
+        except SystemExit as leave:
+            code = int(leave.code or 0)
+    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "gpt2", "t5"])
@@ -81,7 +103,8 @@ def test_bench_compares_with_none(models: dict[str, str]) -> None:
 
 
 def test_policies_are_listed() -> None:
-    assert "dots_saveable" in hf_ckpt("policies").stdout
+    command = [sys.executable, "-c", "from hf_ckpt.cli import main; main()", "policies"]
+    assert "dots_saveable" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
