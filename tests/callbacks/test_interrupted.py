@@ -132,7 +132,7 @@ def test_a_restored_handle_does_not_keep_the_optimizer() -> None:
 
 def _planned_for(model: Any) -> list[Any]:
     owners = [getattr(hook, "__self__", None) for hook in model._forward_pre_hooks.values()]
-    found = [owner.optimizer for owner in owners if hasattr(owner, "optimizer")]
+    found = [owner.room.optimizer for owner in owners if hasattr(owner, "room")]
     assert found == ["AdamW"]
     return found
 
