@@ -34,7 +34,10 @@ def test_trl_switches_off_for_generation_and_on_again(policy: str, engine: str) 
     handle.restore()
 
 
-@pytest.mark.parametrize(("policy", "engine"), [("full", "traced"), ("full", "torch"), ("attention", "torch")])
+@pytest.mark.parametrize(
+    ("policy", "engine"),
+    [("full", "traced"), ("attention", "torch"), pytest.param("full", "torch", marks=pytest.mark.slow)],
+)
 def test_under_torch_compile(policy: str, engine: str) -> None:
     """A traced graph recomputes by torch's own checkpoint; gradients agree with the compiled model without a policy."""
     torch._dynamo.reset()
