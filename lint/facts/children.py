@@ -21,7 +21,6 @@ def take_children(walk: Walk, call: Call) -> bool:
     """Whether the call, of a method of a module, gave it children, which are held from now on."""
     match call.func:
         case Attr(base=Super() as parent, name="__init__"):
-            parent.instance.base_call = call
             hold_given(parent.instance, call)
             return True
         case Attr(base=base, name=name) if name in _REGISTERING:

@@ -230,15 +230,13 @@ class Class(Value):
 class Instance(Value):
     """An object of a class of the file; ``call`` made it, None for ``self``."""
 
-    __slots__ = ("base_call", "call", "cls")
+    __slots__ = ("call", "cls")
     __match_args__ = ("cls", "call")
 
     def __init__(self, cls: Class, call: Call | None) -> None:
         super().__init__(call.node if call else cls.node)
         self.cls = cls
         self.call = call
-        #: The call whose arguments the constructor of an imported base class gets: ``super().__init__(...)``.
-        self.base_call: Call | None = call
 
 
 class Method(Value):

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from .ingredients import Choice
+
 if TYPE_CHECKING:
     from random import Random
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One way to write a part of a program; ``needs`` is an import that it brings."""
-
-    name: str
-    code: str
-    needs: str = ""
 
 
 MODELS = (

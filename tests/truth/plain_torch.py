@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING
 
+from .ingredients import Choice
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -19,14 +21,6 @@ class Block:
     arguments: str = ""
     #: How the hidden states come out of its result.
     unpack: str = "{result}"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One way to write a part of a program."""
-
-    name: str
-    code: str
 
 
 BLOCKS = (
