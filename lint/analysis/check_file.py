@@ -16,7 +16,7 @@ from .result import Checked, FileResult
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ..facts.local import FindModule
+    from ..facts.imported.local import FindModule
     from ..finding import Finding, Span
     from ..project.local_modules import LocalModules
     from ..project.settings import Settings

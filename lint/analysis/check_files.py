@@ -105,8 +105,9 @@ def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[Fil
 
 def _import_for_workers() -> None:
     """Import once what each of them would import."""
-    from ..facts import program  # noqa: F401
-    from ..model import run, versions  # noqa: F401
+    from ..facts.interpreter import program  # noqa: F401
+    from ..model import run  # noqa: F401
+    from ..model.conditions import versions  # noqa: F401
     from ..project import local_modules  # noqa: F401
     from ..rules import load_rules
 

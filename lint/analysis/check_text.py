@@ -11,7 +11,7 @@ from .garbage import collection_paused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..facts.local import FindModule
+    from ..facts.imported.local import FindModule
     from ..facts.walk import Program
     from ..finding import Finding
     from ..model.report import Report
@@ -57,10 +57,10 @@ def _check(
     find_module: FindModule | None,
     reported: Callable[[str], bool],
 ) -> list[Finding]:
-    from ..facts.program import read_program
+    from ..facts.interpreter.program import read_program
+    from ..model.conditions.verdict import judged
+    from ..model.conditions.versions import Versions
     from ..model.run import Run
-    from ..model.verdict import judged
-    from ..model.versions import Versions
 
     try:
         program = read_program(text, filename, find_module)

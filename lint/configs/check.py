@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..facts.interpreter.program import read_program
 from ..facts.origin import origin, setting_span
-from ..facts.program import read_program
 from ..finding import Finding, Severity, Span
+from ..model.conditions.verdict import judged
+from ..model.conditions.versions import Versions
 from ..model.run import Run
-from ..model.verdict import judged
-from ..model.versions import Versions
 from ..prefilter.candidates import candidates
 from ..project.library_versions import versions_of
 from ..project.local_modules import LocalModules

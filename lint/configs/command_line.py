@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.parsers import BOOLEANS
+from ..facts.objects.parsers import BOOLEANS
 from ..facts.values import Const, Dict, Ref, equals
 from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of

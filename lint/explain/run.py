@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
-from ..facts.program import read_program
 from ..facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
 from ..model import events as e
-from ..model.hf import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
-from ..model.modes import Modes
+from ..model.conditions.versions import Versions
+from ..model.libraries.trainer import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
 from ..model.run import Run
+from ..model.state.modes import Modes
 from ..model.types import class_names, is_hf_model, unwrapped
 from ..model.variant import hf_kwargs_reentrant
-from ..model.versions import Versions
 from .state import Explanation, Model, State, Step, Where, variant
 from .wording import Asked, asked, code, condition
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..facts.calls import Call
-    from ..facts.local import FindModule
+    from ..facts.imported.local import FindModule
     from ..facts.values import Value
     from ..facts.walk import Program
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..facts.objects.parsers import Given
 from ..facts.origin import setting_line
-from ..facts.parsers import Given
 from ..facts.values import Absent, equals, options, truth
-from ..model.hf import KWARGS, SWITCHES, default_switch, is_enabled, trainer_kwargs, trainer_reentrant
+from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch, is_enabled, trainer_kwargs, trainer_reentrant
 from ..model.variant import hf_kwargs_reentrant
 from .state import State, variant
 

@@ -40,19 +40,19 @@ class Place(NamedTuple):
     #: The calls that were followed to come here.
     stack: tuple[ast.Call, ...] = ()
     #: The functions that those calls led to.
-    entered: tuple[FunctionNode, ...] = ()
+    callees: tuple[FunctionNode, ...] = ()
     #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
     walk: int = 0
 
     def excludes(self, other: Place) -> bool:
         """Whether no run of the program comes to both places, by the conditions around them."""
         apart = any(mine.contradicts(their) for mine in self.guards for their in other.guards)
-        return apart or self._entered_elsewhere(other)
+        return apart or self._calls_another(other)
 
-    def _entered_elsewhere(self, other: Place) -> bool:
+    def _calls_another(self, other: Place) -> bool:
         """Whether one call led to another function here than there: it runs one of those that it may mean."""
         ways = zip(
-            zip(self.stack, self.entered, strict=True), zip(other.stack, other.entered, strict=True), strict=False
+            zip(self.stack, self.callees, strict=True), zip(other.stack, other.callees, strict=True), strict=False
         )
         for (call, function), (its_call, its_function) in ways:
             if call is not its_call or function is not its_function:

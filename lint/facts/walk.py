@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .calls import Call
-    from .local import FindModule
+    from .imported.local import FindModule
     from .places import Guard, Place
     from .scopes import Scope
     from .values import Class, Function, FunctionNode, Instance, Module, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.classes import ancestors
+from ..facts.objects.classes import ancestors
 from ..facts.values import ABSENT, Absent, Class, Partial, Ref, Value, options
 from .variant import torch_reentrant
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ..facts.nodes import extent, is_inside
 from ..facts.origin import origin
 from ..facts.values import Class
+from .conditions.older_versions import is_for_other_versions
 from .events import (
     ApplyCheckpointing,
     Checkpoint,
@@ -20,10 +21,9 @@ from .events import (
     HfSetting,
 )
 from .extract import events_of
-from .inputs import needs_gradient_of_data
 from .names import canonical
-from .older_versions import is_for_other_versions
-from .region import Region, Regions, classes_checked
+from .regions.inputs import needs_gradient_of_data
+from .regions.region import Region, Regions, classes_checked
 
 if TYPE_CHECKING:
     import ast
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..facts.calls import Call
     from ..facts.places import Place
     from ..facts.walk import Program, Write
-    from .versions import Versions
+    from .conditions.versions import Versions
 
 E = TypeVar("E", bound=Event)
 
@@ -81,7 +81,7 @@ class Run:
     def _is_reached(self, event: Event) -> bool:
         if is_for_other_versions(event.place, self.versions):
             return False
-        return not (isinstance(event, Checkpoint) and needs_gradient_of_data(self, event))
+        return not (isinstance(event, Checkpoint) and needs_gradient_of_data(self.program, self.bodies, event))
 
     @property
     def bodies(self) -> Regions:

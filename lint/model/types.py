@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.classes import ancestors
+from ..facts.objects.classes import ancestors
 from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, options
 from .names import canonical
 

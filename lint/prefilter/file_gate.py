@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import PROGRAM, is_settings
-from ..facts.local import MAX_HOPS, is_worth_reading, package_of
-from ..facts.naming import from_outside, is_library
+from ..facts.imported.local import MAX_HOPS, is_worth_reading, package_of
+from ..facts.imported.naming import from_outside, is_library
 from ..sources.source import MARKDOWN_SUFFIXES, UTF_16
 from . import triggers
 from .rule_files import rule_files
@@ -16,7 +16,7 @@ from .words import Words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.local import FindModule, LocalModule
+    from ..facts.imported.local import FindModule, LocalModule
     from ..project.settings import Settings
 
 #: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.

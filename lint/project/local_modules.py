@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ..facts.local import LocalModule
+from ..facts.imported.local import LocalModule
 from ..sources.error import SourceError
 from ..sources.source import read_source
 

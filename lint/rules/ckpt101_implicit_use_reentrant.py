@@ -100,9 +100,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Ref, equals, is_absent
 from ..finding import Applicability, Severity
+from ..model.conditions.older_versions import may_be_for_older_torch
 from ..model.events import CheckpointPartial, TorchCheckpoint
 from ..model.names import canonical
-from ..model.older_versions import may_be_for_older_torch
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import CHECKPOINT
 

@@ -136,7 +136,15 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import KWARGS, SWITCHES, args_of, default_switch, kwargs_may_change, overriding_trainer, trainer_kwargs
+from ..model.libraries.trainer import (
+    KWARGS,
+    SWITCHES,
+    args_of,
+    default_switch,
+    kwargs_may_change,
+    overriding_trainer,
+    trainer_kwargs,
+)
 from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
 from ..model.words import ARGUMENTS, ENABLE, together

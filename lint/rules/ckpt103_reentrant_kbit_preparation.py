@@ -121,10 +121,10 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import KbitPrepare, TrainerBuild
-from ..model.hf import is_enabled, trainers_of
-from ..model.quantized import is_quantized
+from ..model.libraries.quantized import is_quantized
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import is_enabled, trainers_of
 from ..model.report import Report, Rewrite, SetKeyword
-from ..model.sharding import root
 from ..model.types import is_hf_model, unwrapped
 from ..model.variant import hf_kwargs_reentrant
 

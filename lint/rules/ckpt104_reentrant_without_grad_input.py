@@ -209,11 +209,11 @@ from ..model.events import (
     TorchCheckpoint,
     TrainerArgs,
 )
-from ..model.gradless import is_gradless, may_be_frozen
-from ..model.hf import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
-from ..model.modes import is_gradient_free
+from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.state.gradless import is_gradless, may_be_frozen
+from ..model.state.modes import is_gradient_free
 from ..model.types import is_hf_model, same_object, unwrapped
 from ..model.words import CHECKPOINT, ENABLE, SWITCHED_ON, together
 

@@ -166,9 +166,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
-from ..model.late import free_names, names_bound_by
-from ..model.modes import is_gradient_free
+from ..model.regions.free_variables import free_names, names_bound_by
 from ..model.report import BindDefaults, Remark, Report, Rewrite
+from ..model.state.modes import is_gradient_free
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:

@@ -218,11 +218,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, equals
 from ..finding import Severity
-from ..model.conditions import tests_evaluation
+from ..model.conditions.open_conditions import tests_evaluation
 from ..model.events import Compile, TorchCheckpoint
-from ..model.frozen_statistics import may_keep_statistics
-from ..model.modes import is_gradient_free
 from ..model.report import Remark, Report
+from ..model.state.frozen_statistics import may_keep_statistics
+from ..model.state.modes import is_gradient_free
 from ..model.words import REGION, together
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ if TYPE_CHECKING:
 
     from ..facts.values import Result
     from ..model.events import Checkpointing
-    from ..model.region import Region
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING

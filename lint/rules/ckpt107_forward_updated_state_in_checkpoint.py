@@ -185,7 +185,7 @@ from typing import TYPE_CHECKING
 from ..finding import Severity
 from ..model.events import TorchCheckpoint
 from ..model.report import Remark, Report
-from ..model.updates import state_updates
+from ..model.state.updates import state_updates
 from ..model.words import REGION, together
 
 if TYPE_CHECKING:

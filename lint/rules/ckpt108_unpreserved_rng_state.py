@@ -144,9 +144,9 @@ from ..model.events import (
     TrainerArgs,
     TrainerBuild,
 )
-from ..model.hf import args_of
-from ..model.randomness import Draw, adapter_dropout, torch_draws
+from ..model.libraries.trainer import args_of
 from ..model.report import DropKeyword, Remark, Report, Rewrite
+from ..model.state.randomness import Draw, adapter_dropout, torch_draws
 from ..model.variant import from_json
 
 if TYPE_CHECKING:

@@ -117,9 +117,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Dict, Result, Value, equals, options, same, truth
 from ..finding import Severity
 from ..model.events import HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, is_enabled, object_of, where
-from ..model.randomness import Draw, adapter_dropout, config_dropout
+from ..model.libraries.trainer import args_of, is_enabled, object_of, where
 from ..model.report import Remark, Report
+from ..model.state.randomness import Draw, adapter_dropout, config_dropout
 from ..model.variant import from_json
 from ..model.words import ARGUMENTS, together
 

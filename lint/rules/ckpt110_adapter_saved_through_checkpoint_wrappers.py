@@ -96,9 +96,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Dict, Value, equals, options
 from ..finding import Severity
 from ..model.events import AdapterAttach, TrainerArgs, TrainerBuild, WrapperCheckpointing
-from ..model.hf import args_of, where
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import args_of, where
 from ..model.report import Remark, Report
-from ..model.sharding import root
 
 if TYPE_CHECKING:
     import ast

@@ -163,12 +163,12 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Ref, Result, Value, equals, options, same
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, HfEnable, TrainerBuild
-from ..model.mentions import mentions
-from ..model.modes import Modes, is_gradient_free
+from ..model.flow.mentions import mentions
+from ..model.libraries.sharding import root
 from ..model.names import canonical
-from ..model.region import classes_checked
+from ..model.regions.region import classes_checked
 from ..model.report import Report
-from ..model.sharding import root
+from ..model.state.modes import Modes, is_gradient_free
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:

@@ -145,11 +145,11 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Value, equals, is_absent, options, same
 from ..finding import Severity
 from ..model.events import HfDisable, HfEnable, TrainerBuild
-from ..model.hf import args_of, is_enabled
-from ..model.mentions import mentions
+from ..model.flow.mentions import mentions
+from ..model.flow.ordering import surely_before
+from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.sequence import surely_before
 from ..model.types import bases, unwrapped
 from ..model.words import ENABLE, SWITCHED_ON, together
 

@@ -193,11 +193,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Instance, Result, Seq, Value, equals, same
 from ..finding import Applicability, Severity
-from ..model.active import reentrant_settings
 from ..model.events import TorchCheckpoint
-from ..model.gradless import carries_gradient
-from ..model.hf import default_versions
+from ..model.libraries.enabled import reentrant_settings
+from ..model.libraries.trainer import default_versions
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.state.gradless import carries_gradient
 from ..model.types import is_hf_model, unwrapped
 from ..model.words import CHECKPOINT, CHECKPOINTS, together
 
@@ -207,7 +207,7 @@ if TYPE_CHECKING:
     from ..facts.calls import Call
     from ..facts.values import Function
     from ..facts.walk import Write
-    from ..model.region import Region
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR

@@ -204,12 +204,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Result, Value, equals, options, same
 from ..finding import Severity
-from ..model.active import checkpoints_in, is_checkpointed
 from ..model.events import Checkpoint
-from ..model.flow import feeds
-from ..model.modes import is_gradient_free
-from ..model.randomness import adapter_dropout, config_dropout, torch_draws
+from ..model.flow.loss import feeds
+from ..model.libraries.enabled import checkpoints_in, is_checkpointed
 from ..model.report import Remark, Report
+from ..model.state.modes import is_gradient_free
+from ..model.state.randomness import adapter_dropout, config_dropout, torch_draws
 from ..model.types import is_hf_model, unwrapped
 from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 

@@ -156,8 +156,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent
 from ..finding import Severity
 from ..model.events import TorchCheckpoint
-from ..model.randomness import foreign_draws
 from ..model.report import Remark, Report
+from ..model.state.randomness import foreign_draws
 from ..model.words import REGION, together
 
 if TYPE_CHECKING:

@@ -145,14 +145,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.classes import is_dataclass
+from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
 from ..finding import Applicability, Severity
-from ..model.entered import entered
 from ..model.events import Checkpoint
-from ..model.gradless import carries_gradient
 from ..model.names import canonical
+from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.state.gradless import carries_gradient
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -185,10 +185,10 @@ def check(run: Run) -> Iterator[Report]:
 
 def _structured(run: Run, event: Checkpoint) -> Returned | None:
     """The first return of the checkpointed function when all of its returns are structured."""
-    found = [run.program.returns.get(part.function.node, []) for part in entered(event.function)]
+    found = [run.program.returns.get(part.function.node, []) for part in call_targets(event.function)]
     returns = [returned for part in found for returned in part]
     certain = bool(found) and all(found)
-    inputs = {name for part in entered(event.function) for name in part.parameters()[:1]}
+    inputs = {name for part in call_targets(event.function) for name in part.parameters()[:1]}
     everywhere = all(_is_structured(option, inputs) for returned in returns for option in options(returned.value))
     return returns[0] if certain and everywhere else None
 

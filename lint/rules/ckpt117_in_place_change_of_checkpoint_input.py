@@ -219,11 +219,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Const, Result, Value, options
 from ..finding import Severity
-from ..model.entered import entered
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.in_place import changes, is_in_place_activation
-from ..model.modes import is_gradient_free
+from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
+from ..model.state.in_place import changes, is_in_place_activation
+from ..model.state.modes import is_gradient_free
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
         yield from _in_place_first(event.call.args[0])
     if not isinstance(event, Checkpoint):
         return
-    for part in entered(event.function):
+    for part in call_targets(event.function):
         names = part.parameters()
         by_position = {name for name, value in zip(names, event.inputs, strict=False) if not isinstance(value, Const)}
         for change in changes(run, part.function):

@@ -152,9 +152,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Ref, options
 from ..finding import Applicability, Severity
-from ..model.entered import entered
 from ..model.events import HfEnable, TrainerArgs
-from ..model.hf import enable_reentrant, trainer_reentrant
+from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
+from ..model.regions.call_targets import call_targets
 from ..model.report import MakePositional, Report, Rewrite
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _keyword_of_input(call: Call) -> str | None:
     """The first parameter of a self-checkpointing layer when ``call`` gives it, and nothing else, by keyword."""
     match call.func:
         case Instance(cls) if _is_layer(cls) and not call.args and not call.open_args:
-            names = [part.parameters() for part in entered(call.func)]
+            names = [part.parameters() for part in call_targets(call.func)]
             first = names[0][0] if names and names[0] else None
             return first if first is not None and call.written(first) else None
     return None

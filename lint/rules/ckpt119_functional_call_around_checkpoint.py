@@ -123,10 +123,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Seq, Value, options
 from ..finding import Severity
-from ..model.active import is_checkpointed
 from ..model.events import TorchCheckpoint
-from ..model.modes import is_gradient_free
+from ..model.libraries.enabled import is_checkpointed
 from ..model.report import Report
+from ..model.state.modes import is_gradient_free
 from ..model.types import is_hf_model, unwrapped
 from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 

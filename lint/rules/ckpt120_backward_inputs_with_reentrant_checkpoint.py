@@ -100,10 +100,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Element, Result, Seq, Value, is_absent
 from ..finding import Severity
-from ..model.active import reentrant_settings
+from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import TorchCheckpoint
-from ..model.guards import own_guards, tests_training
-from ..model.hf import default_versions
+from ..model.libraries.enabled import reentrant_settings
+from ..model.libraries.trainer import default_versions
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINTS, together
 

@@ -118,9 +118,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Checkpoint
-from ..model.late import names_bound_by
-from ..model.modes import is_gradient_free
+from ..model.regions.free_variables import names_bound_by
 from ..model.report import Remark, Report
+from ..model.state.modes import is_gradient_free
 from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:

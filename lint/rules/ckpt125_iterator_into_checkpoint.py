@@ -151,9 +151,9 @@ from typing import TYPE_CHECKING
 from ..facts.scopes import bound_names
 from ..facts.values import Function, Result, Seq, Unknown, Value, options
 from ..finding import Severity
-from ..model.entered import entered
 from ..model.events import Checkpoint
-from ..model.late import free_names
+from ..model.regions.call_targets import call_targets
+from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINT
 
@@ -238,7 +238,7 @@ def _is_from_outside(function: Function, name: str) -> bool:
 
 def _popped(event: Checkpoint) -> tuple[str, ast.AST] | None:
     """``parameter.pop(...)`` in the checkpointed function."""
-    for body in entered(event.function):
+    for body in call_targets(event.function):
         own = set(body.parameters()) - set(bound_names(body.function.node))
         for node in ast.walk(body.function.node):
             match node:

@@ -131,7 +131,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Instance, Result, Value, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard
-from ..model.repeats import runs_again
+from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import CHECKPOINT, together
 
@@ -148,7 +148,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report sharded modules that several reentrant segments run."""
     shards = list(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
-        if not event.reentrant or not runs_again(run, event):
+        if not event.reentrant or not is_reused(run, event):
             continue
         for shard in shards:
             if _is(event.function, shard.module):

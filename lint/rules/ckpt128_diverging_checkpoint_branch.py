@@ -115,7 +115,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.values import Attr, Unknown, Value, same
 from ..finding import Severity
-from ..model.arguments import Argument, effect_of_lack
+from ..model.conditions.arguments import Argument, effect_of_lack
 from ..model.events import Checkpoint
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINT

@@ -98,9 +98,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Const, Result
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing
+from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.sharding import root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

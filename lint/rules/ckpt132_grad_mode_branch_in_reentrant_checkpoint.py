@@ -137,7 +137,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Applicability, Severity
-from ..model.branches import branches, computes_the_same, only_acts, same_value
+from ..model.conditions.branches import branches, computes_the_same, only_acts, same_value
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import REGION, together

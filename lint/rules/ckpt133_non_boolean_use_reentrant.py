@@ -95,7 +95,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.parsers import Given
+from ..facts.objects.parsers import Given
 from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
 from ..model.events import HfSetting, TorchCheckpoint

@@ -89,7 +89,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.classes import ancestors
+from ..facts.objects.classes import ancestors
 from ..facts.values import Function, Instance, options
 from ..finding import Severity
 from ..model.events import CheckpointSequential

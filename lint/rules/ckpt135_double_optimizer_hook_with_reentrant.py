@@ -125,7 +125,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Function, Method, Partial, Value
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
-from ..model.repeats import runs_again
+from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import CHECKPOINT, together
 
@@ -145,7 +145,7 @@ def check(run: Run) -> Iterator[Report]:
         call for call in run.method_calls("register_post_accumulate_grad_hook") if _steps(call.argument(0, "hook"))
     ]
     for event in run.of(Checkpoint) if hooks else ():
-        if event.reentrant and event.place.function is not None and runs_again(run, event):
+        if event.reentrant and event.place.function is not None and is_reused(run, event):
             add = SetKeyword(event.node, "use_reentrant", "False")
             yield Report(
                 event.node,

@@ -118,9 +118,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, Super, equals, options, same, truth
 from ..finding import Applicability, Severity
-from ..model.attribute_reads import is_read, is_read_after
 from ..model.events import TrainerBuild
-from ..model.hf import args_of, default_switch, is_args, trainer_kwargs
+from ..model.flow.attribute_reads import is_read, is_read_after
+from ..model.libraries.trainer import args_of, default_switch, is_args, trainer_kwargs
 from ..model.names import canonical
 from ..model.report import Remark, RenameAttribute, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant

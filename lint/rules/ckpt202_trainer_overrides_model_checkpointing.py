@@ -81,7 +81,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
-from ..model.hf import SWITCHES, default_versions, overriding_trainer, trainer_reentrant
+from ..model.libraries.trainer import SWITCHES, default_versions, overriding_trainer, trainer_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.variant import hf_kwargs_reentrant
 

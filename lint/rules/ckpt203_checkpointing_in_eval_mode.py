@@ -145,8 +145,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Result
 from ..finding import Severity
 from ..model.events import HfEnable, TrainerBuild
-from ..model.modes import Modes, is_gradient_free
 from ..model.report import Remark, Report
+from ..model.state.modes import Modes, is_gradient_free
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:

@@ -141,9 +141,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Function, Partial, Ref, Result, Value, options
 from ..finding import Severity
 from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
-from ..model.hf_layers import is_checkpointed_layer
-from ..model.late import free_names
+from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
+from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model
 from ..model.words import ENABLE, together, whole

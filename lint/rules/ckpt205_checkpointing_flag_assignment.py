@@ -117,7 +117,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Instance, Value, equals, same
 from ..finding import Applicability, Severity
 from ..model.events import TrainerBuild
-from ..model.hf import args_of, is_enabled
+from ..model.libraries.trainer import args_of, is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 from ..model.words import ENABLE

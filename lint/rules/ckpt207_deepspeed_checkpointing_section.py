@@ -81,7 +81,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Dict, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, default_switch, where
+from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import ARGUMENTS, together
 

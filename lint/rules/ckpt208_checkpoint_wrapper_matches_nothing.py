@@ -119,13 +119,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.classes import ancestors
+from ..facts.objects.classes import ancestors
 from ..facts.values import Class, Function, Instance, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
-from ..model.hf_layers import is_checkpointed_layer
+from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
-from ..model.region import classes_checked
+from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
 

@@ -156,9 +156,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Element, Function, Instance, Result, options
 from ..finding import Severity
 from ..model.events import Checkpoint, CheckpointWrap, names_wrapper
+from ..model.flow.unused import is_unused
 from ..model.report import Report
 from ..model.types import bases
-from ..model.unused import is_unused
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:

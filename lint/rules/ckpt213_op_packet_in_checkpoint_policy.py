@@ -87,8 +87,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from ..facts.values import Function, Ref, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.names import canonical
+from ..model.regions.resolve import meaning, walk_body
 from ..model.report import Remark, Replace, Report, Rewrite
-from ..model.resolve import meaning, walk_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

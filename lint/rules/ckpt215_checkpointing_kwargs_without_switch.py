@@ -107,7 +107,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, KbitPrepare, TrainerArgs
-from ..model.hf import KWARGS, SWITCHES, default_switch
+from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch
 from ..model.report import Report, Rewrite, SetKeyword
 from ..model.variant import from_json
 from ..model.words import ARGUMENTS, together

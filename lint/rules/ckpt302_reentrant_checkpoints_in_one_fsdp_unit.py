@@ -178,17 +178,17 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, HfEnable
-from ..model.hf import default_versions, enable_reentrant
-from ..model.launchers import trained_region, whole_units
+from ..model.libraries.launchers import trained_region, whole_units
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.sharding import root
 from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
-    from ..model.launchers import ShardedUnit
+    from ..model.libraries.launchers import ShardedUnit
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR

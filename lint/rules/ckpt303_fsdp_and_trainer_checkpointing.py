@@ -159,7 +159,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Const, Dict, Ref, equals, is_absent, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
-from ..model.hf import SWITCHES, is_enabled, object_of, where
+from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, where
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.words import ARGUMENTS, together
 

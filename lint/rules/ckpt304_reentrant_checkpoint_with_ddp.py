@@ -299,18 +299,25 @@ from typing import TYPE_CHECKING
 from ..facts.values import UNKNOWN, Dict, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, HfEnable, TrainerArgs, TrainerBuild
-from ..model.hf import args_of, default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
-from ..model.launchers import data_parallel, trained_region
-from ..model.repeats import runs_again
+from ..model.libraries.launchers import data_parallel, trained_region
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import (
+    args_of,
+    default_versions,
+    enable_reentrant,
+    is_enabled,
+    object_of,
+    trainer_reentrant,
+)
+from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.sharding import root
 from ..model.words import ARGUMENTS, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
-    from ..model.launchers import DataParallel
+    from ..model.libraries.launchers import DataParallel
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
@@ -330,7 +337,7 @@ def check(run: Run) -> Iterator[Report]:
             continue
         finds = equals(wrap.finds_unused, True) is True
         for event in _reentrant_segments(run, wrap):
-            if finds or runs_again(run, event):
+            if finds or is_reused(run, event):
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
         for enable in run.of(HfEnable):
             together = root(enable.model) is root(wrap.module) and not enable.place.excludes(wrap.place)

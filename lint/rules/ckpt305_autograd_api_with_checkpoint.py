@@ -129,8 +129,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import equals
 from ..finding import Severity
 from ..model.events import TorchCheckpoint
-from ..model.hf import default_versions
-from ..model.outputs import Derived, forwards
+from ..model.libraries.trainer import default_versions
+from ..model.regions.outputs import Derived, forwards
 from ..model.report import Remark, Report
 from ..model.words import CHECKPOINT, RECOMPUTES, together
 
@@ -139,7 +139,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
-    from ..model.outputs import Forward
+    from ..model.regions.outputs import Forward
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR

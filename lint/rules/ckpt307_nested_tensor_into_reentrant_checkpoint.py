@@ -126,11 +126,11 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
-from ..model.gradless import may_be_frozen
-from ..model.late import free_names
-from ..model.modes import is_gradient_free
+from ..model.regions.free_variables import free_names
+from ..model.regions.resolve import meaning
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.resolve import meaning
+from ..model.state.gradless import may_be_frozen
+from ..model.state.modes import is_gradient_free
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:

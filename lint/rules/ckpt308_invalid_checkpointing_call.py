@@ -198,14 +198,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.classes import ancestors
+from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, HfEnable, TrainerBuild, names_wrapper
-from ..model.hf import args_of, is_enabled
+from ..model.libraries.signatures import SIGNATURES, misfit
+from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
-from ..model.signatures import SIGNATURES, misfit
 from ..model.types import is_hf_model
 from ..model.words import ENABLE, SWITCHED_ON, together
 

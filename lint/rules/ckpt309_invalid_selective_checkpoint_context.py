@@ -118,8 +118,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
 from ..finding import Severity
 from ..model.events import Checkpoint
+from ..model.regions.resolve import meaning
 from ..model.report import Report
-from ..model.resolve import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

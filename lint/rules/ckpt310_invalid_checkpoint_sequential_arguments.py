@@ -87,9 +87,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Const, Dict, Result, Seq, equals, is_absent, same
 from ..finding import Severity
 from ..model.events import CheckpointSequential
+from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.names import canonical
 from ..model.report import Report
-from ..model.signatures import SIGNATURES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -124,10 +124,10 @@ from typing import TYPE_CHECKING
 from ..facts.values import Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
 from ..model.events import HfEnable
+from ..model.libraries.sharding import root
 from ..model.names import canonical
-from ..model.outputs import Derived, forwards
+from ..model.regions.outputs import Derived, forwards
 from ..model.report import Remark, Report
-from ..model.sharding import root
 from ..model.words import RECOMPUTES, together
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
 
     from ..facts.calls import Call
     from ..facts.values import Value
-    from ..model.outputs import Forward
+    from ..model.regions.outputs import Forward
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR

@@ -108,10 +108,10 @@ from typing import TYPE_CHECKING
 from ..facts.values import Result, options
 from ..finding import Severity
 from ..model.events import AdapterAttach, HfDisable, HfEnable, TrainerBuild
-from ..model.hf import args_of, is_enabled
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.sharding import root
 from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ from ..model.words import CHECKPOINT, together
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.region import Region
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT315", "compiled-checkpoint-side-effect", Severity.ERROR

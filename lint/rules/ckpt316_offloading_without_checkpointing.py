@@ -115,7 +115,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Value, equals, is_absent, truth
 from ..finding import Applicability, Severity
-from ..model.hf import where
+from ..model.libraries.trainer import where
 from ..model.report import Report, Rewrite, SetKeyword
 from ..model.words import together
 

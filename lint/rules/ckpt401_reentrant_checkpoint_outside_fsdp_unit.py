@@ -133,9 +133,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Result, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap
+from ..model.libraries.sharding import class_of, same_class, unit_classes
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.sharding import class_of, same_class, unit_classes
 from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:

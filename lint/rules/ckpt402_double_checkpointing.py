@@ -201,12 +201,12 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Result
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
-from ..model.hf import default_versions, enable_reentrant
+from ..model.libraries.sharding import root
+from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.names import canonical
-from ..model.nested import inner_checkpoint
-from ..model.region import classes_checked
+from ..model.regions.nested import inner_checkpoint
+from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
-from ..model.sharding import root
 from ..model.words import REGION
 
 if TYPE_CHECKING:

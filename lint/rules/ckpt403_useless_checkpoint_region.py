@@ -93,9 +93,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Class, Result
 from ..finding import Severity
 from ..model.events import Checkpoint
+from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.sharding import class_of
 from ..model.types import bases, is_hf_model
 from ..model.words import CHECKPOINT
 

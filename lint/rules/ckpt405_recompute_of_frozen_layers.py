@@ -96,8 +96,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Result, Value, equals
 from ..finding import Severity
 from ..model.events import AdapterAttach, HfEnable
+from ..model.libraries.sharding import root
 from ..model.report import Remark, Report
-from ..model.sharding import root
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

@@ -124,9 +124,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Result, Value, same
 from ..finding import Severity
 from ..model.events import CheckpointWrap, Compile, Fsdp2Shard
+from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.sharding import root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -71,8 +71,8 @@ from typing import TYPE_CHECKING
 
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Fsdp1Wrap
+from ..model.libraries.sharding import root
 from ..model.report import Remark, Report
-from ..model.sharding import root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from hf_ckpt.lint.explain.files import as_text
 from hf_ckpt.lint.explain.run import explain
-from hf_ckpt.lint.facts.local import LocalModule
+from hf_ckpt.lint.facts.imported.local import LocalModule
 
 ARGUMENTS = """
 from dataclasses import dataclass

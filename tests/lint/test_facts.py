@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from hf_ckpt.lint.facts.program import read_program
+from hf_ckpt.lint.facts.interpreter.program import read_program
 from hf_ckpt.lint.facts.values import ABSENT, Const, Instance, Ref, Result, Unknown, equals, is_absent, options
 
 

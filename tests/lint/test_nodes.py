@@ -3,8 +3,8 @@
 import ast
 
 import pytest
+from hf_ckpt.lint.facts.interpreter.program import read_program
 from hf_ckpt.lint.facts.nodes import all_nodes
-from hf_ckpt.lint.facts.program import read_program
 from hf_ckpt.lint.facts.scopes import bound_names
 from hf_ckpt.lint.facts.values import Const
 

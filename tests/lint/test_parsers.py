@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.facts.parsers import Given
-from hf_ckpt.lint.facts.program import read_program
+from hf_ckpt.lint.facts.interpreter.program import read_program
+from hf_ckpt.lint.facts.objects.parsers import Given
 from hf_ckpt.lint.facts.values import Const, equals, truth
 
 ARGPARSE = """

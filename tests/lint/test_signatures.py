@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from hf_ckpt.lint.model.signatures import SIGNATURES
+from hf_ckpt.lint.model.libraries.signatures import SIGNATURES
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

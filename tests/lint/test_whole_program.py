@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.facts.local import LocalModule
+from hf_ckpt.lint.facts.imported.local import LocalModule
 from hf_ckpt.lint.project.local_modules import LocalModules, unchanged
 
 MODEL = """

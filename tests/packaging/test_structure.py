@@ -8,9 +8,8 @@ def test_few_files_stand_at_the_root_of_lint():
 
 
 def test_no_circle_of_imports_leaves_its_folder_or_grows():
-    # In facts one recursive type: a value knows the call that made it, a call its place, a place the values of its
-    # conditions. In model the run and what it asks about itself.
+    # One recursive type: a value knows the call that made it, a call its place, a place the values of its conditions.
     found = circles("lint")
     assert all(len({name.rpartition(".")[0] for name in group}) == 1 for group in found), found
-    assert len(found) <= 2, found
+    assert len(found) <= 1, found
     assert max(map(len, found)) <= 4, found

@@ -1,0 +1,49 @@
+"""Assignment: targets to names, attributes and items."""
+
+from __future__ import annotations
+
+import ast
+
+from ..objects.attributes import set_attribute, set_item
+from ..objects.containers import iterate
+from ..values import Const, Element, Seq, Unknown, Value
+from ..walk import Walk, Write
+
+
+def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
+    """Bind ``target`` to ``value``; ``node`` is the statement that says so."""
+    match target:
+        case ast.Name(id=name):
+            walk.scope.bind(name, value)
+        case ast.Attribute(value=base, attr=name):
+            write(walk, walk.evaluate(base), name, value, node)
+        case ast.Subscript(value=base, slice=index):
+            _assign_item(walk, walk.evaluate(base), walk.evaluate(index), value, node)
+        case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            for part, element in zip(targets, _unpack(value, targets), strict=True):
+                assign(walk, part, element, node)
+        case ast.Starred(value=inner):
+            assign(walk, inner, Unknown(node), node)
+
+
+def write(walk: Walk, base: Value, name: str, value: Value, node: ast.AST, augmented: bool = False) -> None:
+    """Record ``base.name = value``."""
+    before = set_attribute(base, name, value, walk.place)
+    order = walk.program.next_order()
+    walk.program.writes.append(Write(base, name, value, node, walk.place, order, before, augmented=augmented))
+
+
+def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AST) -> None:
+    before = set_item(base, key, value, walk.place)
+    if isinstance(key, Const) and isinstance(key.value, str):
+        order = walk.program.next_order()
+        walk.program.writes.append(Write(base, key.value, value, node, walk.place, order, before, is_item=True))
+
+
+def _unpack(value: Value, targets: list[ast.expr]) -> list[Value]:
+    has_star = any(isinstance(target, ast.Starred) for target in targets)
+    if isinstance(value, Seq) and not value.open and len(value.items) == len(targets) and not has_star:
+        return value.items
+    if isinstance(value, Seq) and value.open:
+        return [iterate(value, target) for target in targets]
+    return [Element(value, target, None if has_star else index) for index, target in enumerate(targets)]

@@ -1,0 +1,293 @@
+"""Builtins and standard-library functions that pass their arguments on: `partial`, `dict`, `getattr`, `replace`, ..."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..calls import Call
+from ..objects.attributes import get_attribute, set_item
+from ..objects.children import take_children
+from ..objects.containers import GAP, elements, iterate, matching_field, text_of
+from ..objects.dicts import merge_into
+from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
+from ..values import (
+    UNKNOWN,
+    Absent,
+    Attr,
+    Class,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Super,
+    Template,
+    Unknown,
+    Value,
+    join,
+    options,
+)
+from ..walk import Walk, Write
+from .bindings import write
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+
+#: A replacement field of `str.format`.
+_FIELD = re.compile(r"{[^{}]*}")
+
+
+def call_known(walk: Walk, call: Call) -> Value | None:
+    """What the call returns when it is one of the functions understood here, else None."""
+    match call.func:
+        case Ref(name):
+            handler = _FUNCTIONS.get(name)
+        case Attr(base=Dict() as held, name=name):
+            return _dict_method(walk, held, name, call)
+        case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
+            held.items += elements(call.args[0]) if call.args and call.func.name == "extend" else call.args[-1:]
+            held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
+            return None
+        case Attr(base=Attr(base=owner, name="__dict__"), name="update"):
+            return _attributes_updated(walk, owner, call)
+        case Attr(base=Const(str(text)), name="format"):
+            return Template(_FIELD.sub(GAP, text), call.node)
+        case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
+            return parser_method(held, name, call)
+        case Attr():
+            take_children(walk, call)
+            return None
+        case _:
+            return None
+    return handler(walk, call) if handler is not None else None
+
+
+def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
+    """``vars(obj).update(field=value)``."""
+    given = {key: value for held in call.args if isinstance(held, Dict) for key, value in held.items.items()}
+    for name, value in {**given, **call.kwargs}.items():
+        write(walk, owner, name, value, call.node)
+    return Const(None, call.node)
+
+
+def _partial(walk: Walk, call: Call) -> Value | None:
+    return Partial(call.args[0], call) if call.args else None
+
+
+def _dict(walk: Walk, call: Call) -> Value | None:
+    made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, argument)
+    made.items.update(call.kwargs)
+    return made
+
+
+def _list(walk: Walk, call: Call) -> Value | None:
+    if not call.args:
+        return Seq("list", [], call.open_args, call.node, walk.place)
+    if isinstance(call.args[0], Seq):
+        return Seq("list", list(call.args[0].items), call.args[0].open, call.node, walk.place)
+    return None
+
+
+def _getattr(walk: Walk, call: Call) -> Value | None:
+    match call.args:
+        case [base, Const(str(name))]:
+            return get_attribute(base, name, call.node)
+        case [Instance() as base, Template(name)]:
+            return matching_field(base.cls.fields, name)
+        case [base, Const(str(name)), default]:
+            found = get_attribute(base, name, call.node)
+            return join(found, default) if isinstance(found, Ref | Attr) else found
+    return None
+
+
+def _setattr(walk: Walk, call: Call) -> Value | None:
+    match call.args:
+        case [base, name, value]:
+            for text in filter(None, map(text_of, options(name))):
+                if GAP not in text or isinstance(base, Instance):
+                    write(walk, base, text, value, call.node)
+    return None
+
+
+def _super(walk: Walk, call: Call) -> Value | None:
+    if walk.instance is None:
+        return None
+    function = walk.place.function
+    owner = function.owner if function is not None else None
+    return Super(walk.instance, owner or walk.instance.cls, call.node)
+
+
+def _first_argument(walk: Walk, call: Call) -> Value | None:
+    return call.args[0] if call.args else None
+
+
+def _next(walk: Walk, call: Call) -> Value | None:
+    return iterate(call.args[0], call.node) if call.args else None
+
+
+def _static(walk: Walk, call: Call) -> Value | None:
+    """``ck = staticmethod(checkpoint)`` in a class body; a function of the file would be taken for a method."""
+    return call.args[0] if call.args and isinstance(call.args[0], Ref | Partial) else None
+
+
+def _replace(walk: Walk, call: Call) -> Value | None:
+    """``dataclasses.replace(obj, **changes)``: a new object that keeps what is not changed."""
+    match call.args:
+        case [Instance(_, Call() as made)] | [Result(call=Call() as made)]:
+            call.args, call.open_args = made.args, made.open_args
+            call.kwargs = {**made.kwargs, **call.kwargs}
+            call.open_kwargs |= made.open_kwargs
+            call.func = made.func
+            original = call.func
+            return Instance(original, call) if isinstance(original, Class) else Result(call)
+    return None
+
+
+def _vars_changed(walk: Walk, call: Call) -> Value | None:
+    """``exec`` may overwrite every constant of the module (the configurator idiom)."""
+    scope = walk.scope
+    for name, value in scope.names.items():
+        if isinstance(value, Const):
+            scope.names[name] = join(value, UNKNOWN)
+    return None
+
+
+def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
+    match name, call.args:
+        case "update", _:
+            for argument in call.args:
+                if isinstance(argument, Dict):
+                    for key, value in argument.items.items():
+                        _set(walk, held, key, value, call.node)
+                    held.open = held.open or argument.open
+                else:
+                    merge_into(held, argument)
+            for key, value in call.kwargs.items():
+                _set(walk, held, key, value, call.node)
+            held.open = held.open or call.open_kwargs
+        case "__setitem__", [Const(str(key)), value]:
+            _set(walk, held, key, value, call.node)
+        case "__setitem__", _:
+            held.open = True
+        case "setdefault", [Const(str(key)), value]:
+            before = held.get(key)
+            if not isinstance(before, Absent):
+                value = join(before, value)
+            set_item(held, call.args[0], value, walk.place)
+            return value
+        case "get", [Const(str(key)), *default]:
+            found = held.get(key)
+            return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
+        case "pop", [Const(str(key)), *default]:
+            found = held.get(key)
+            set_item(held, call.args[0], Absent(call.node), walk.place)
+            return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
+        case "values", []:
+            return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
+        case "items", []:
+            pairs = [Seq("tuple", [Const(key), value], False, call.node) for key, value in held.items.items()]
+            return Seq("list", list(pairs), held.open, call.node, walk.place)
+        case "copy", []:
+            return Dict(dict(held.items), held.open, call.node, walk.place)
+        case (("clear" | "popitem" | "pop"), _):
+            held.open = True
+            held.items.clear()
+    return None
+
+
+def _settings(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.create({...})`` and ``to_container``: the mapping they are given."""
+    held = call.args[0] if call.args else None
+    return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
+
+
+def _merged(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.merge(defaults, more)``."""
+    made = Dict({}, call.open_args, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, argument)
+    return made
+
+
+def _imported(walk: Walk, call: Call) -> Value | None:
+    """``importlib.import_module("torch.utils.checkpoint")``."""
+    match call.args:
+        case [Const(str(name))]:
+            return Ref(name, call.node)
+    return None
+
+
+def _vars(walk: Walk, call: Call) -> Value | None:
+    """``vars(obj)``: the attributes of an object."""
+    return get_attribute(call.args[0], "__dict__", call.node) if call.args else None
+
+
+def _unbound_update(walk: Walk, call: Call) -> Value | None:
+    """``dict.update(held, ...)``."""
+    match call.args:
+        case [Dict() as held, *rest]:
+            method = Call(call.node, Attr(held, "update", call.node), call.place, call.order)
+            method.args, method.kwargs, method.open_kwargs = rest, call.kwargs, call.open_kwargs
+            return _dict_method(walk, held, "update", method)
+    return None
+
+
+def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
+    before = set_item(held, Const(key), value, walk.place)
+    walk.program.writes.append(
+        Write(held, key, value, node, walk.place, walk.program.next_order(), before, is_item=True)
+    )
+
+
+def _field(walk: Walk, call: Call) -> Value | None:
+    """``dataclasses.field(default=...)`` in a class body stands for what the field holds when it is not given."""
+    factory = call.keyword("default_factory")
+    match factory:
+        case Function():
+            made = Call(call.node, factory, walk.place, walk.program.next_order())
+            return walk.follow(factory, made, None)
+        case Ref("builtins.dict"):
+            return Dict({}, False, call.node, walk.place)
+        case Ref("builtins.list"):
+            return Seq("list", [], False, call.node, walk.place)
+    default = call.keyword("default")
+    return Unknown(call.node) if isinstance(default, Absent) else default
+
+
+_FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
+    "functools.partial": _partial,
+    "builtins.dict": _dict,
+    "builtins.dict.update": _unbound_update,
+    "builtins.list": _list,
+    "builtins.tuple": _list,
+    "builtins.getattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.super": _super,
+    "builtins.next": _next,
+    "builtins.staticmethod": _static,
+    "builtins.exec": _vars_changed,
+    "importlib.import_module": _imported,
+    "builtins.__import__": _imported,
+    "builtins.vars": _vars,
+    "collections.OrderedDict": _dict,
+    "functools.partialmethod": _partial,
+    "omegaconf.OmegaConf.create": _settings,
+    "omegaconf.OmegaConf.to_container": _settings,
+    "omegaconf.OmegaConf.merge": _merged,
+    "omegaconf.DictConfig": _settings,
+    "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
+    "copy.copy": _first_argument,
+    "copy.deepcopy": _first_argument,
+    "dataclasses.replace": _replace,
+    "copy.replace": _replace,
+    "dataclasses.field": _field,
+    "argparse.ArgumentParser": parser_made,
+    "argparse.Namespace": namespace_made,
+}

@@ -1,0 +1,133 @@
+"""Call expressions: arguments bound, partials unwrapped, functions of the file followed, builtins understood."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..calls import Call
+from ..objects.children import hold_given
+from ..objects.classes import ancestors
+from ..objects.containers import GAP, elements
+from ..values import (
+    UNKNOWN,
+    Absent,
+    Choice,
+    Class,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Method,
+    Partial,
+    Result,
+    Seq,
+    Unknown,
+    Value,
+    conditional_options,
+    join,
+    join_under,
+    options,
+)
+from .builtin_calls import call_known
+
+if TYPE_CHECKING:
+    from ..walk import Walk
+
+
+def evaluate_call(walk: Walk, node: ast.Call) -> Value:
+    """Record the call, once for each function it may mean, and give what it returns."""
+    called = walk.evaluate(node.func)
+    arguments = _Arguments(walk, node)
+    targets = [found for found in conditional_options(called) if not isinstance(found[0], Const | Absent)]
+    outside = walk.place
+    results = []
+    for target, under in targets or [(UNKNOWN, ())]:
+        walk.place = outside._replace(guards=(*outside.guards, *under)) if under else outside
+        results.append((_call_one(walk, node, target, arguments), under))
+    walk.place = outside
+    return join_under(*results)
+
+
+class _Arguments:
+    """The arguments of one call expression, evaluated once."""
+
+    __slots__ = ("args", "kwargs", "open_args", "open_kwargs", "spread")
+
+    def __init__(self, walk: Walk, node: ast.Call) -> None:
+        self.args: list[Value] = []
+        self.kwargs: dict[str, Value] = {}
+        self.open_args = False
+        self.open_kwargs = False
+        self.spread: list[Value] = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                self._add_star(walk.evaluate(argument.value))
+            else:
+                value = walk.evaluate(argument)
+                # Behind an unknown `*args` a position means nothing.
+                (self.spread if self.open_args else self.args).append(value)
+        for keyword in node.keywords:
+            value = walk.evaluate(keyword.value)
+            if keyword.arg is None:
+                self._add_double_star(value)
+            else:
+                self.kwargs[keyword.arg] = value
+
+    def _add_star(self, value: Value) -> None:
+        if isinstance(value, Seq) and not value.open and not self.open_args:
+            self.args += value.items
+        else:
+            self.open_args = True
+            self.spread += elements(value)
+
+    def _add_double_star(self, value: Value) -> None:
+        choices = [option for option in options(value) if isinstance(option, Dict)]
+        self.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
+        for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
+            self.kwargs[key] = join(*(choice.get(key) for choice in choices))
+
+
+def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) -> Value:
+    call = Call(node, target, walk.place, walk.program.next_order())
+    call.args, call.kwargs = arguments.args, arguments.kwargs
+    call.open_args, call.open_kwargs = arguments.open_args, arguments.open_kwargs
+    call.spread = arguments.spread
+    while isinstance(call.func, Partial):
+        _unwrap(call, call.func)
+    walk.program.calls.append(call)
+    return _result(walk, call)
+
+
+def _unwrap(call: Call, partial: Partial) -> None:
+    call.via = (*call.via, partial)
+    call.args = [*partial.args, *([] if partial.open_args else call.args)]
+    call.kwargs = {**partial.kwargs, **call.kwargs}
+    call.open_args |= partial.open_args
+    call.open_kwargs |= partial.open_kwargs
+    call.func = partial.func
+
+
+def _result(walk: Walk, call: Call) -> Value:
+    match call.func:
+        case Function() as function:
+            return walk.follow(function, call, None)
+        case Method(receiver, function):
+            return walk.follow(function, call, receiver)
+        case Class() as cls:
+            return _instantiate(walk, cls, call)
+        case Choice():
+            return Unknown(call.node)
+    return call_known(walk, call) or Result(call)
+
+
+def _instantiate(walk: Walk, cls: Class, call: Call) -> Value:
+    instance = Instance(cls, call)
+    if not any(isinstance(owner.body.get("__init__"), Function) for owner in (cls, *ancestors(cls))):
+        hold_given(instance, call)
+    for owner in (cls, *ancestors(cls)):
+        initialiser = owner.body.get("__init__")
+        if isinstance(initialiser, Function):
+            walk.follow(initialiser, call, instance)
+            break
+    return instance

@@ -1,0 +1,39 @@
+"""Which way a condition goes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..values import Const, truth
+
+if TYPE_CHECKING:
+    from ..values import Value
+    from ..walk import Walk
+
+
+def decided(walk: Walk, test: ast.expr, value: Value) -> bool | None:
+    """Whether ``test``, which evaluates to ``value``, surely holds; None when it may go either way.
+
+    What a method reads of its own object is a switch: `self.checkpointing = False` in `__init__` is a default, and
+    whoever wrote the branch for True has a way to set it. The same goes for None, but not for numbers and texts.
+    """
+    known = truth(value)
+    if known is None or getattr(walk.scope.node, "name", "") == "__init__":
+        return known
+    return None if any(_is_switch(walk, node) for node in ast.walk(test)) else known
+
+
+def _is_switch(walk: Walk, node: ast.AST) -> bool:
+    if not _is_of_self(node):
+        return False
+    held = walk.evaluate(node)
+    return isinstance(held, Const) and (held.value is None or isinstance(held.value, bool))
+
+
+def _is_of_self(node: ast.AST) -> bool:
+    """Whether ``node`` is `self.x` or `self.x.y`."""
+    if not isinstance(node, ast.Attribute):
+        return False
+    base = node.value.value if isinstance(node.value, ast.Attribute) else node.value
+    return isinstance(base, ast.Name) and base.id == "self"

@@ -1,0 +1,261 @@
+"""Expressions to values."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..objects.attributes import get_attribute, get_item
+from ..objects.containers import GAP, elements, is_none, iterate, text_of
+from ..objects.dicts import merge_into
+from ..places import Guard
+from ..scopes import Scope
+from ..values import Const, Dict, Function, Result, Seq, Template, Unknown, Value, join_under, may_be_none, truth
+from .bindings import assign
+from .calling import evaluate_call
+from .conditions import decided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..walk import Walk
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+#: Where `%` puts a value in.
+_PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
+
+
+def evaluate(walk: Walk, node: ast.AST | None) -> Value:
+    """What ``node`` evaluates to here; every call in it is recorded on the way."""
+    handler = _HANDLERS.get(type(node))
+    return handler(walk, node) if handler is not None else _children(walk, node)
+
+
+def _name(walk: Walk, node: ast.Name) -> Value:
+    return walk.scope.look_up(node.id)
+
+
+def _constant(walk: Walk, node: ast.Constant) -> Value:
+    return Const(node.value, node)
+
+
+def _attribute(walk: Walk, node: ast.Attribute) -> Value:
+    return get_attribute(evaluate(walk, node.value), node.attr, node)
+
+
+def _subscript(walk: Walk, node: ast.Subscript) -> Value:
+    return get_item(evaluate(walk, node.value), evaluate(walk, node.slice), node)
+
+
+def _call(walk: Walk, node: ast.Call) -> Value:
+    return evaluate_call(walk, node)
+
+
+def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
+    items: list[Value] = []
+    is_open = False
+    for element in node.elts:
+        value = evaluate(walk, element.value if isinstance(element, ast.Starred) else element)
+        if not isinstance(element, ast.Starred):
+            items.append(value)
+        else:
+            items += elements(value)
+            is_open = is_open or not isinstance(value, Seq) or value.open
+    return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
+
+
+def _dict(walk: Walk, node: ast.Dict) -> Value:
+    made = Dict({}, False, node, walk.place)
+    for key, expression in zip(node.keys, node.values, strict=True):
+        value = evaluate(walk, expression)
+        name = evaluate(walk, key) if key is not None else None
+        if key is None:
+            merge_into(made, value)
+        elif isinstance(name, Const):
+            made.items[name.value if isinstance(name.value, str) else repr(name.value)] = value
+        else:
+            made.open = True
+    return made
+
+
+def _lambda(walk: Walk, node: ast.Lambda) -> Value:
+    function = Function(node, walk.scope, walk.place)
+    walk.program.define(function)
+    return function
+
+
+def _conditional(walk: Walk, node: ast.IfExp) -> Value:
+    test = evaluate(walk, node.test)
+    known = decided(walk, node.test, test)
+    outside = walk.place
+    chosen: list[tuple[Value, tuple[Guard, ...]]] = []
+    for taken, branch in ((True, node.body), (False, node.orelse)):
+        if known is None or known is taken:
+            guards = (Guard(node.test, test, taken),) if known is None else ()
+            walk.place = outside._replace(guards=(*outside.guards, *guards))
+            chosen.append((evaluate(walk, branch), guards))
+    walk.place = outside
+    return join_under(*chosen)
+
+
+def _boolean(walk: Walk, node: ast.BoolOp) -> Value:
+    stops = isinstance(node.op, ast.Or)
+    outside = walk.place
+    values: list[tuple[Value, tuple[Guard, ...]]] = []
+    guards: tuple[Guard, ...] = ()
+    for expression in node.values:
+        # `and` and `or` come to a part only when those before it did not decide.
+        walk.place = outside._replace(guards=(*outside.guards, *guards))
+        value = evaluate(walk, expression)
+        known = truth(value)
+        if known is None or known is stops or expression is node.values[-1]:
+            values.append((value, guards))
+        if known is stops:
+            break
+        if known is None:
+            guards = (*guards, Guard(expression, value, not stops))
+    walk.place = outside
+    return join_under(*values) if values else Const(not stops, node)
+
+
+def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
+    value = evaluate(walk, node.operand)
+    if isinstance(node.op, ast.Not):
+        known = truth(value)
+        return Unknown(node) if known is None else Const(not known, node)
+    if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
+        return Const(-value.value, node)  # type: ignore[operator]
+    return Unknown(node)
+
+
+def _binary(walk: Walk, node: ast.BinOp) -> Value:
+    left, right = evaluate(walk, node.left), evaluate(walk, node.right)
+    match left, right, node.op:
+        case Dict(), Dict(), ast.BitOr():
+            made = Dict(dict(left.items), left.open, node, walk.place)
+            merge_into(made, right)
+            return made
+        case Seq(kind, items), _, ast.Mult():
+            return Seq(kind, items, True, node, walk.place)
+        case Seq(), Seq(), ast.Add():
+            return Seq(left.kind, [*left.items, *right.items], left.open or right.open, node, walk.place)
+        case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:
+            return Const(a + b, node)
+        case Const(str(pattern)), _, ast.Mod():
+            return Template(_PLACE.sub(GAP, pattern), node)
+        case (Const(str() | int()) | Template() | Unknown() | Result(), Const(str()) | Template(), ast.Add()) | (
+            Const(str()) | Template(),
+            _,
+            ast.Add(),
+        ):
+            return Template(f"{text_of(left) or GAP}{text_of(right) or GAP}", node)
+        case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in _ARITHMETIC:
+            try:
+                return Const(_ARITHMETIC[type(op)](a, b), node)
+            except ArithmeticError:
+                return Unknown(node)
+    return Unknown(node)
+
+
+def _joined_string(walk: Walk, node: ast.JoinedStr) -> Value:
+    """An f-string: a constant, or what is known of it."""
+    parts = [_part(walk, part) for part in node.values]
+    if all(isinstance(part, Const) for part in parts):
+        return Const("".join(str(part.value) for part in parts if isinstance(part, Const)), node)
+    return Template(
+        "".join(str(part.value) if isinstance(part, Const) else text_of(part) or GAP for part in parts), node
+    )
+
+
+def _part(walk: Walk, node: ast.expr) -> Value:
+    """One part of an f-string; a replacement field with nothing but a value shows it as it is."""
+    is_plain = isinstance(node, ast.FormattedValue) and node.conversion == -1 and node.format_spec is None
+    return evaluate(walk, node.value if isinstance(node, ast.FormattedValue) and is_plain else node)
+
+
+def _compare(walk: Walk, node: ast.Compare) -> Value:
+    values = [evaluate(walk, part) for part in (node.left, *node.comparators)]
+    if len(values) == 2 and is_none(values[1]) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+        answer = may_be_none(values[0])
+        return Unknown(node) if answer is None else Const(answer is isinstance(node.ops[0], ast.Is), node)
+    match values, node.ops[0]:
+        case [Const(left), Const(right)], ast.Eq() | ast.Is():
+            return Const(left == right, node)
+        case [Const(left), Const(right)], ast.NotEq() | ast.IsNot():
+            return Const(left != right, node)
+        case [Const(left), Seq(_, items, False)], ast.In() | ast.NotIn() as op:
+            listed = [item.value for item in items if isinstance(item, Const)]
+            if len(listed) == len(items):
+                return Const((left in listed) == isinstance(op, ast.In), node)
+    return Unknown(node)
+
+
+def _named(walk: Walk, node: ast.NamedExpr) -> Value:
+    value = evaluate(walk, node.value)
+    assign(walk, node.target, value, node)
+    return value
+
+
+def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    outside, place = walk.scope, walk.place
+    walk.scope = Scope(node, outside)
+    for generator in node.generators:
+        element = iterate(evaluate(walk, generator.iter), generator.iter)
+        walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
+        assign(walk, generator.target, element, generator)
+        for condition in generator.ifs:
+            evaluate(walk, condition)
+    if isinstance(node, ast.DictComp):
+        evaluate(walk, node.key)
+        evaluate(walk, node.value)
+        made: Value = Dict({}, True, node, place)
+    else:
+        made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
+    walk.scope, walk.place = outside, place
+    return made
+
+
+def _inner(walk: Walk, node: ast.Await | ast.Starred) -> Value:
+    return evaluate(walk, node.value)
+
+
+def _children(walk: Walk, node: ast.AST | None) -> Value:
+    if node is not None:
+        for child in ast.iter_child_nodes(node):
+            evaluate(walk, child)
+    return Unknown(node)
+
+
+_HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
+    ast.Name: _name,
+    ast.Constant: _constant,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Call: _call,
+    ast.List: _sequence,
+    ast.Tuple: _sequence,
+    ast.Set: _sequence,
+    ast.Dict: _dict,
+    ast.Lambda: _lambda,
+    ast.JoinedStr: _joined_string,
+    ast.IfExp: _conditional,
+    ast.BoolOp: _boolean,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.Compare: _compare,
+    ast.NamedExpr: _named,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.Await: _inner,
+    ast.Starred: _inner,
+}

@@ -1,0 +1,1 @@
+"""What objects hold and how they get it: attributes, elements, children of modules, parsed arguments."""

@@ -1,0 +1,221 @@
+"""Attributes and elements of values: reading and writing."""
+
+from __future__ import annotations
+
+import ast
+
+from ..places import Place
+from ..values import (
+    UNKNOWN,
+    Absent,
+    Attr,
+    Choice,
+    Class,
+    Const,
+    Dict,
+    Element,
+    Function,
+    Instance,
+    Method,
+    Module,
+    Param,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Super,
+    Unknown,
+    Value,
+    join,
+    join_under,
+)
+from .annotations import annotated_field, narrowed
+from .classes import ancestors, decorator_names, field_argument, is_dataclass
+from .containers import (
+    GAP,
+    container_kind,
+    each,
+    fill,
+    held_by,
+    is_module_list,
+    iterate,
+    matching_field,
+    text_of,
+)
+from .enums import enum_member, is_enum
+
+_TOP = Place()
+_DICT_METHODS = frozenset(dir(dict))
+
+
+def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
+    """``base.name``."""
+    if type(base) is Ref:
+        return Ref(f"{base.name}.{name}", node)
+    match base:
+        case Module():
+            return base.scope.names.get(name) or Ref(f"{base.name}.{name}", node)
+        case Choice():
+            return each(base, lambda option: get_attribute(option, name, node))
+        case Super():
+            found = next((cls.body[name] for cls in ancestors(base.cls) if name in cls.body), None)
+            return Attr(base, name, node) if found is None else bound(found, base.instance, node)
+        case Unknown():
+            return Attr(base, name, node)
+        case Dict(items) if name in items and name not in _DICT_METHODS:
+            return items[name]  # a plain dict has no such attribute
+    if base.attributes is None:
+        base.attributes = {}
+    known = base.attributes.get(name)
+    if known is None:
+        known = _declared(base, name, node)
+        if known is not None:
+            return known
+        known = base.attributes[name] = Attr(base, name, node)
+    return known
+
+
+def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
+    """The attribute as the class of ``base`` declares it."""
+    match base:
+        case Instance(cls):
+            return _of_instance(base, cls, name, node)
+        case Class():
+            found = next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
+            return enum_member(base, name, found) if found is not None and is_enum(base) else found
+    return None
+
+
+def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None) -> Value | None:
+    if instance.call is not None and is_dataclass(cls):
+        given = field_argument(instance, name)
+        if not isinstance(given, Absent):
+            return given
+    for owner in (cls, *ancestors(cls)):
+        if name in owner.fields:
+            return narrowed(owner.fields[name], annotated_field(cls, name))
+        if name in owner.body:
+            found = bound(owner.body[name], instance, node)
+            # What a dataclass declares is a default: `self` may have been built with something else.
+            is_default = instance.call is None and not isinstance(found, Method | Function) and is_dataclass(cls)
+            return join(found, UNKNOWN) if is_default else found
+        written = matching_field(owner.fields, name)
+        if written is not None:
+            return written
+    return annotated_field(cls, name)
+
+
+def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
+    """A class attribute seen through an object: functions become methods, properties stay unknown."""
+    if isinstance(value, Partial) and value.call.name == "functools.partialmethod":
+        method = Partial(bound(value.func, receiver, node), value.call)
+        method.args, method.kwargs = value.args, value.kwargs
+        return method
+    if not isinstance(value, Function) or isinstance(value.node, ast.Lambda):
+        return value
+    names = {name.rpartition(".")[2] for name in decorator_names(value)}
+    if "staticmethod" in names:
+        return value
+    if names & {"property", "cached_property", "setter"}:
+        return Unknown(node)
+    return Method(receiver, value, node)
+
+
+def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value | None:
+    """Remember ``base.name = value``, made at ``place``; gives what the attribute was, None if never looked at."""
+    if isinstance(base, Unknown | Choice | Ref | Const):
+        return None
+    if base.attributes is None:
+        base.attributes = {}
+    before = base.attributes.get(name)
+    if isinstance(base, Instance):
+        _set_field(base.cls, name, value, place)
+        if base.call is None:
+            return before
+    maybe = place.deeper_than(made_at(base))
+    base.attributes[name] = join(before or Attr(base, name, None), value) if maybe else value
+    return before
+
+
+def _set_field(cls: Class, name: str, value: Value, place: Place) -> None:
+    """Remember what ``self.name`` may hold: any of the values stored, each under its conditions."""
+    if name in cls.fields:
+        first = cls.field_conditions.get(name, ())
+        cls.fields[name] = join_under((cls.fields[name], first), (value, place.guards))
+        cls.field_conditions.pop(name, None)
+    else:
+        cls.fields[name] = value
+        cls.field_conditions[name] = place.guards
+
+
+def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | None:
+    """Remember ``base[key] = value``; gives what was there, None if that is not known."""
+    match base:
+        case Dict():
+            return _set_key(base, key, value, place)
+        case Seq():
+            base.open = True
+            base.items.append(value)
+        case Result(call) if is_module_list(base) and call.name.endswith("ModuleDict"):
+            fill(base, [value], call.node)
+        case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
+            return set_attribute(module, name, value, place)
+    return None
+
+
+def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None:
+    if not isinstance(key, Const) or not isinstance(key.value, str):
+        base.open = True
+        pattern = text_of(key) or GAP
+        base.items[pattern] = join(base.items[pattern], value) if pattern in base.items else value
+        return None
+    before = base.get(key.value)
+    maybe = base.place is not None and place.deeper_than(base.place)
+    base.items[key.value] = join(before, value) if maybe else value
+    return before
+
+
+def made_at(value: Value) -> Place:
+    """Where the object came into being, as far as known."""
+    match value:
+        case Result(call):
+            return call.place
+        case Instance(_, call) if call is not None:
+            return call.place
+        case Attr(base):
+            return made_at(base)
+        case Element(of):
+            return made_at(of)
+        case Param():
+            return value.function.place
+    return _TOP
+
+
+def get_item(base: Value, index: Value, node: ast.AST) -> Value:
+    """``base[index]``."""
+    match base, index:
+        case Dict(), Const(str(key)):
+            found = base.get(key)
+            return UNKNOWN if isinstance(found, Absent) else found
+        case Seq(_, items, False), Const(int(position)) if -len(items) <= position < len(items):
+            return items[position]
+        case Choice(), _:
+            return each(base, lambda option: get_item(option, index, node))
+        case ((Dict() | Unknown() | Const()), _):
+            return Unknown(node)
+        case Attr(base=module, name="_modules"), _ if (name := text_of(index)) is not None:
+            return get_attribute(module, name, node)
+    if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
+        return base if isinstance(node.slice, ast.Slice) else _element(base, index, node)
+    return Element(base, node, index.value if isinstance(index, Const) else None)
+
+
+def _element(base: Value, index: Value, node: ast.AST) -> Value:
+    """An element of a list or a module container at a position or under a name."""
+    held = held_by(base)
+    match base, index:
+        case Result(call), Const(int(position)) if container_kind(base) == "Sequential" and not call.open_args:
+            return held[position] if -len(held) <= position < len(held) else Element(base, node, position)
+    if not held and isinstance(base, Instance):
+        return Element(base, node, index.value if isinstance(index, Const) else None)
+    return join(*held) if container_kind(base) == "ModuleDict" and held else iterate(base, node)

@@ -1,0 +1,63 @@
+"""How modules get their children: ``add_module``, ``register_module`` and what the constructor of a base class gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..interpreter.bindings import write
+from ..values import Attr, Instance, Result, Seq, Super, Value
+from .attributes import set_attribute
+from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, text_of
+
+if TYPE_CHECKING:
+    from ..calls import Call
+    from ..walk import Walk
+
+_REGISTERING = frozenset(("add_module", "register_module"))
+_FILLING = frozenset(("append", "extend", "insert"))
+
+
+def take_children(walk: Walk, call: Call) -> bool:
+    """Whether the call, of a method of a module, gave it children, which are held from now on."""
+    match call.func:
+        case Attr(base=Super() as parent, name="__init__"):
+            hold_given(parent.instance, call)
+            return True
+        case Attr(base=base, name=name) if name in _REGISTERING:
+            return _register(walk, base.instance if isinstance(base, Super) else base, call)
+        case Attr(base=base, name=name) if name in _FILLING:
+            return _fill(base.instance if isinstance(base, Super) else base, call)
+    return False
+
+
+def hold_given(instance: Instance, call: Call) -> None:
+    """Hold what the constructor of PyTorch's container gets for ``instance``, an object derived from one."""
+    kind = container_kind(instance)
+    held = given_modules(kind, call) if kind else []
+    if held:
+        set_attribute(instance, ITEMS, Seq("list", held, True, call.node), call.place)
+
+
+def _register(walk: Walk, base: Value, call: Call) -> bool:
+    name, module = call.argument(0, "name"), call.argument(1, "module")
+    if is_module_list(base) and isinstance(base, Result):
+        fill(base, [module], call.node)
+        return True
+    field = text_of(name)
+    if isinstance(base, Instance) and field is not None:
+        write(walk, base, field, module, call.node)
+        return True
+    return False
+
+
+def _fill(base: Value, call: Call) -> bool:
+    added = call.args[-1:] if call.func.name != "extend" else elements(call.args[0]) if call.args else []  # type: ignore[attr-defined]
+    if isinstance(base, Result) and is_module_list(base):
+        fill(base, added, call.node)
+        return True
+    if isinstance(base, Instance) and container_kind(base):
+        before = base.cls.fields.get(ITEMS)
+        held = [*(before.items if isinstance(before, Seq) else []), *added]
+        base.cls.fields[ITEMS] = Seq("list", held, True, call.node)
+        return True
+    return False

@@ -1,0 +1,60 @@
+"""Classes of the file: what they derive from, their fields and decorators."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..values import Class, Function, Instance, Ref, Result, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def field_argument(instance: Instance, name: str) -> Value:
+    """What the constructor of a dataclass was given for field ``name``."""
+    assert instance.call is not None
+    owners = (*reversed([*ancestors(instance.cls)]), instance.cls)
+    names = [field for cls in owners for field in declared_fields(cls)]
+    if not all(isinstance(base, Class) for cls in owners for base in cls.bases):
+        names = []  # The fields of an imported class come first.
+    return instance.call.argument(names.index(name) if name in names else None, name)
+
+
+def declared_fields(cls: Class) -> list[str]:
+    """The annotated names of a class body, which are the fields of a dataclass."""
+    return [
+        statement.target.id
+        for statement in cls.node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    ]
+
+
+def is_dataclass(cls: Class) -> bool:
+    """Whether the class, or one it derives from, is decorated as a dataclass (attrs and pydantic look alike)."""
+    return any(
+        isinstance(part, ast.Name | ast.Attribute) and "dataclass" in ast.unparse(part)
+        for owner in (cls, *ancestors(cls))
+        for decorator in owner.node.decorator_list
+        for part in (decorator, getattr(decorator, "func", None))
+    )
+
+
+def decorator_names(function: Function) -> Iterator[str]:
+    """The dotted names of its decorators, called or not."""
+    for decorator in function.decorators:
+        called = decorator.call.func if isinstance(decorator, Result) else decorator
+        if isinstance(called, Ref):
+            yield called.name
+
+
+def ancestors(cls: Class) -> Iterator[Class]:
+    """The classes of the file that ``cls`` derives from, nearest first."""
+    seen = {cls}
+    queue = list(cls.bases)
+    while queue:
+        base = queue.pop(0)
+        if isinstance(base, Class) and base not in seen:
+            seen.add(base)
+            yield base
+            queue += base.bases

@@ -1,0 +1,243 @@
+"""What containers hold: lists, dicts, PyTorch's module containers and the classes derived from them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..values import (
+    Attr,
+    Choice,
+    Const,
+    Dict,
+    Element,
+    Instance,
+    Ref,
+    Result,
+    Seq,
+    Template,
+    Unknown,
+    Value,
+    conditional_options,
+    join,
+    join_under,
+    options,
+)
+from .classes import ancestors
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable, Iterable
+
+    from ..calls import Call
+
+#: Calls whose elements are those of their first argument.
+_SAME_ELEMENTS = frozenset(
+    (
+        "builtins.list",
+        "builtins.tuple",
+        "builtins.reversed",
+        "builtins.sorted",
+        "builtins.iter",
+        "tqdm.tqdm",
+        "tqdm.auto.tqdm",
+    )
+)
+#: The name of the field for what a container is given without one: ``super().__init__(*layers)``, ``append``.
+ITEMS = "[]"
+#: What stands for the unknown part of a field's name: ``setattr(self, f"stage{i}", stage)`` writes ``stage{}``.
+GAP = "{}"
+_MODULE_CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
+_CONTAINER_NAMES = frozenset(
+    f"torch.nn.{where}{kind}" for where in ("", "modules.", "modules.container.") for kind in _MODULE_CONTAINERS
+)
+#: Methods of a module that give the modules it holds.
+_CHILDREN = frozenset(("children", "values"))
+_NAMED_CHILDREN = frozenset(("named_children", "items"))
+
+
+def is_module_list(value: Value) -> bool:
+    """Whether ``value`` is an ``nn.ModuleList``, ``nn.Sequential`` or ``nn.ModuleDict``."""
+    return isinstance(value, Result) and value.call.name in _CONTAINER_NAMES
+
+
+def container_kind(value: Value) -> str:
+    """``ModuleList``, ``Sequential`` or ``ModuleDict`` for one of these or an object derived from it, else nothing."""
+    match value:
+        case Result(call) if call.name in _CONTAINER_NAMES:
+            return call.name.rpartition(".")[2]
+        case Instance(cls):
+            bases = (base for owner in (cls, *ancestors(cls)) for base in owner.bases if isinstance(base, Ref))
+            return next((base.name.rpartition(".")[2] for base in bases if base.name in _CONTAINER_NAMES), "")
+    return ""
+
+
+def held_by(value: Value) -> list[Value]:
+    """The modules that a module container was given, in order as far as that is known; none for anything else."""
+    match value:
+        case Result(call) if call.name in _CONTAINER_NAMES:
+            return given_to(call)
+        case Instance(cls) if container_kind(value):
+            return [part for owner in (cls, *ancestors(cls)) for held in owner.fields.values() for part in _items(held)]
+    return []
+
+
+def children_of(value: Value) -> list[Value]:
+    """The values that ``children()`` goes through: of a container, or the fields of an object of the file."""
+    if isinstance(value, Instance) and not container_kind(value):
+        fields = [field for owner in (value.cls, *ancestors(value.cls)) for field in owner.fields.values()]
+        return [option for field in fields for option in options(field) if _may_be_module(option)]
+    return held_by(value)
+
+
+def _may_be_module(value: Value) -> bool:
+    return isinstance(value, Instance | Result)
+
+
+def given_to(call: Call) -> list[Value]:
+    """The modules among the arguments of a call that builds a container."""
+    return given_modules(call.name.rpartition(".")[2], call)
+
+
+def given_modules(kind: str, call: Call) -> list[Value]:
+    """The modules among the arguments of ``call``, as the constructor of a container of this kind takes them."""
+    given = [*call.args, *call.spread]
+    if kind == "Sequential" and not _is_dict(given):
+        return given
+    return [part for argument in given for part in _elements_of(argument)]
+
+
+def _elements_of(value: Value) -> list[Value]:
+    """The elements of what a container is built from, one that stands for all when nothing is known of them."""
+    known = _items(value)
+    return [Element(value, value.node)] if known == [value] else known
+
+
+def _is_dict(given: list[Value]) -> bool:
+    return len(given) == 1 and all(isinstance(option, Dict) for option in options(given[0]))
+
+
+def _items(value: Value) -> list[Value]:
+    """The elements of a display, of each alternative; ``value`` itself when it is none."""
+    found: list[Value] = []
+    for option in options(value):
+        match option:
+            case Seq(_, items):
+                found += items
+            case Dict(items):
+                found += items.values()
+            case _ if is_module_list(option) and option is not value:
+                found += held_by(option)
+            case _:
+                found.append(option)
+    return found
+
+
+def elements(value: Value) -> list[Value]:
+    """What ``*value`` is known to give."""
+    found: list[Value] = []
+    for option in options(value):
+        match option:
+            case Seq(_, items):
+                found += items
+            case _ if container_kind(option):
+                found += held_by(option)
+    return found
+
+
+def fill(held: Result, added: Iterable[Value], node: ast.AST) -> None:
+    """``modules.append(block)``: what the container was built with is not all of it."""
+    built = held.call
+    if built.name.endswith("Sequential"):
+        built.args, built.open_args = [*built.args, *added], True
+        return
+    first = built.args[0] if built.args else Seq("list", [], False, node)
+    items = (
+        first.items if isinstance(first, Seq) else list(first.items.values()) if isinstance(first, Dict) else [first]
+    )
+    built.args = [Seq("list", [*items, *added], True, node)]
+
+
+def matching_field(fields: dict[str, Value], name: str) -> Value | None:
+    """The field that ``name`` may be when some were written by names of which parts are known."""
+    patterns = [pattern for pattern in fields if GAP in pattern]
+    found = [fields[pattern] for pattern in patterns if fits(pattern, name)]
+    return join(*found) if found else None
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether ``name`` may come from a ``Template`` of this pattern."""
+    known = [re.escape(part) for part in pattern.split(GAP)]
+    return re.fullmatch(".*".join(known), name) is not None
+
+
+def text_of(value: Value) -> str | None:
+    """The string that ``value`` is, with ``{}`` for what is not known of it; None for anything else."""
+    match value:
+        case Const(str(text)):
+            return text
+        case Template(pattern):
+            return pattern
+    return None
+
+
+def iterate(value: Value, node: ast.AST | None) -> Value:
+    """What a loop over ``value`` binds in each turn."""
+    match value:
+        case Seq(_, items):
+            return _one_of(items, value, node)
+        case Choice():
+            return each(value, lambda option: iterate(option, node))
+        case Result():
+            return _iterate_result(value, node)
+        case Instance() if container_kind(value):
+            return _one_of(held_by(value), value, node)
+        case Dict() | Const() | Unknown():
+            return Unknown(node)
+    return Element(value, node)
+
+
+def _iterate_result(value: Result, node: ast.AST | None) -> Value:
+    call = value.call
+    if call.name == "builtins.enumerate" and call.args:
+        return Seq("tuple", [Unknown(node), iterate(call.args[0], node)], False, node)
+    if call.name == "builtins.zip":
+        return Seq("tuple", [iterate(argument, node) for argument in call.args], call.open_args, node)
+    if call.name in _SAME_ELEMENTS and call.args:
+        return iterate(call.args[0], node)
+    if call.name == "builtins.range":
+        return Unknown(node)
+    if is_module_list(value):
+        return Unknown(node) if call.name.endswith("ModuleDict") else _one_of(given_to(call), value, node)
+    return _iterate_children(value, node)
+
+
+def _iterate_children(value: Result, node: ast.AST | None) -> Value:
+    """A turn through ``module.children()``, ``modules.values()`` and their like with names."""
+    call = value.call
+    held = children_of(_module_behind(call.receiver)) if call.method in _CHILDREN | _NAMED_CHILDREN else []
+    if not held:
+        return Element(value, node)
+    child = _one_of(held, call.receiver, node)
+    return child if call.method in _CHILDREN else Seq("tuple", [Unknown(node), child], False, node)
+
+
+def _module_behind(value: Value) -> Value:
+    """The module whose ``_modules`` this is."""
+    return value.base if isinstance(value, Attr) and value.name == "_modules" else value
+
+
+def _one_of(items: list[Value], container: Value, node: ast.AST | None) -> Value:
+    found = join(*items) if items else Element(container, node)
+    return Element(container, node) if isinstance(found, Unknown) else found
+
+
+def each(value: Choice, found: Callable[[Value], Value]) -> Value:
+    """What is ``found`` in each alternative, under its conditions; None has no attributes and elements."""
+    kept = [(option, under) for option, under in conditional_options(value) if not is_none(option)]
+    return join_under(*((found(option), under) for option, under in kept))
+
+
+def is_none(value: Value) -> bool:
+    """Whether ``value`` is the literal None."""
+    return isinstance(value, Const) and value.value is None

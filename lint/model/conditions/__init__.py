@@ -1,0 +1,1 @@
+"""Conditions that a finding rests on: branches, versions, and which of them are open."""

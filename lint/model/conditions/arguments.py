@@ -1,0 +1,119 @@
+"""What it changes when a call leaves an argument out."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.exclusion import conjuncts
+from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
+from ..regions.call_targets import call_targets
+from .branches import is_read
+from .open_conditions import tests_evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.places import Guard, Place
+    from ..regions.call_targets import CallTarget
+
+
+class Argument(NamedTuple):
+    """One argument as it is written, with where it goes: to a position or under a name."""
+
+    node: ast.expr
+    value: Value
+    position: int | None
+    name: str | None
+
+    def parameter(self, part: CallTarget) -> str | None:
+        """The parameter that it fills; None when there is no such positional one."""
+        names = part.parameters()
+        if self.position is None:
+            return self.name
+        return names[self.position] if self.position < len(names) else None
+
+
+def effect_of_lack(argument: Argument, lacking: Call, first: int, having: Call) -> bool | None:
+    """Whether leaving ``argument`` out changes what the block computes; None when it may be nothing.
+
+    ``lacking`` is the call without it, whose arguments for the block begin at position ``first``; ``having`` the one
+    that gives it.
+    """
+    block = lacking.argument(0, "function") if first else lacking.func
+    bodies = list(call_targets(block))
+    if bodies and all(_is_ignored(argument, part, lacking, first) for part in bodies):
+        return False
+    default = _defaults(argument, bodies)
+    answers = {_is_something(value, default) for value in _possible(argument.value, lacking.place)}
+    if not answers or answers == {False} or _is_decided(argument.node, lacking.place, default):
+        return False
+    return None if answers != {True} else True
+
+
+def _possible(value: Value, place: Place) -> Iterator[Value]:
+    """What ``value`` may be in training, where the call at ``place`` runs."""
+    for option, conditions in conditional_options(value):
+        if not any(tests_evaluation(guard) or _excluded(guard, place) for guard in conditions):
+            yield option
+
+
+def _excluded(guard: Guard, place: Place) -> bool:
+    return any(guard.contradicts(other) for other in place.guards)
+
+
+def _is_something(value: Value, default: object) -> bool | None:
+    """Whether ``value`` is anything else than what the block takes without it; None when its caller decides."""
+    match value:
+        case Const(constant):
+            return constant is not default and constant != default
+        case Param() if isinstance(value.default, Const):
+            return None
+        case Choice():
+            return None
+    return True
+
+
+def _is_decided(node: ast.expr, place: Place, default: object) -> bool:
+    """Whether the conditions around ``place`` say that the expression is the default."""
+    known = {said: holds for guard in place.guards for said, holds in conjuncts(guard.test, guard.taken)}
+    answer = known.get(ast.dump(node))
+    return answer is not None and bool(default) is answer and isinstance(default, bool | None)
+
+
+def _is_ignored(argument: Argument, part: CallTarget, lacking: Call, first: int) -> bool:
+    """Whether the block does not read the parameter when it is called as in ``lacking``."""
+    name = argument.parameter(part)
+    if name is None or name not in _names(part.function):
+        return False
+    return not is_read(name, part.function.node, _bound(part, lacking, first))
+
+
+def _bound(part: CallTarget, call: Call, first: int) -> dict[str, object]:
+    """The constants that the parameters of the block hold in ``call``, defaults among them."""
+    given = dict(zip(part.parameters(), call.args[first:], strict=False)) | call.kwargs
+    constants = {name: value.value for name, value in given.items() if isinstance(value, Const)}
+    left = {name: default for name, default in _constant_defaults(part.function) if name not in given}
+    return left | constants
+
+
+def _defaults(argument: Argument, bodies: list[CallTarget]) -> object:
+    """What the block takes when the argument is left out; None when that is not known."""
+    found = {dict(_constant_defaults(part.function)).get(argument.parameter(part) or "") for part in bodies}
+    return found.pop() if len(found) == 1 else None
+
+
+def _constant_defaults(function: Function) -> Iterator[tuple[str, object]]:
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = list(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+    pairs += [(name, value) for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+    for name, default in pairs:
+        if isinstance(default, ast.Constant):
+            yield name.arg, default.value
+
+
+def _names(function: Function) -> set[str]:
+    arguments = function.node.args
+    return {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}

@@ -1,0 +1,170 @@
+"""Conditions around what a finding rests on: which of them are open, and what that makes of the finding.
+
+A report holds at its node whatever the conditions there are: they say when checkpointing is used at all. What else it
+rests on may be under more of them (`if norm == "BN"`). A report is a finding when every way to come to its node meets
+what it rests on; otherwise it is a note that names the condition.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import combinations, product
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...facts.calls import Call
+from ...facts.exclusion import conjuncts
+from ...facts.values import Ref
+from ..regions.free_variables import names_bound_by
+from ..state.updates import when_training
+from .guards import own_guards, tests_training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...facts.places import Guard, Place
+    from ...facts.walk import Write
+    from ..report import Remark, Report
+    from ..run import Run
+
+#: What surely holds: conditions as text, and whether they are met.
+_Known: TypeAlias = frozenset[tuple[str, bool]]
+_Guards: TypeAlias = tuple["Guard", ...]
+#: More conditions than this are not compared to find out whether they cover every case.
+_MAX_CASES = 6
+_LAUNCHED = re.compile(
+    r"distributed|world_?size|local_rank|is_initialized|device_count|num_gpus|n_gpu|multi_?gpu|cuda|\bddp\b|\bfsdp\b",
+    re.IGNORECASE,
+)
+
+
+def tests_evaluation(guard: Guard) -> bool:
+    """Whether the condition holds outside of training only: `not self.training`."""
+    return when_training(guard.test) is (not guard.taken)
+
+
+def open_conditions(run: Run, report: Report) -> _Guards:
+    """The conditions that must hold besides those around the node of ``report``; empty when there are none."""
+    around = [place.guards for place in run.places(report.node)]
+    rests = [remark for remark in report.notes if remark.decides]
+    if not around or not rests:
+        return ()
+    if not run.enables(report.node):
+        # A finding about something else speaks of what happens while checkpointing is on.
+        enabling = (remark.node for remark in report.notes if run.enables(remark.node))
+        around += [place.guards for node in enabling for place in run.places(node)]
+    inside = run.running_again(report.node)
+    found = [_open(run, rests, inside, _known(guards)) for guards in around]
+    return min(found, key=len)
+
+
+def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Known) -> _Guards:
+    """The conditions of ``rests`` that are not among those ``known`` to hold."""
+    found: dict[tuple[str, bool], Guard] = {}
+    for remark in rests:
+        for guard in _left(run, remark, inside, known):
+            found.setdefault((ast.dump(guard.test), guard.taken), guard)
+    return tuple(found.values())
+
+
+def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
+    facts = run.met(remark.node)
+    left = [
+        tuple(guard for guard in guards if not _holds(guard, known)) for guards in _alternatives(remark, facts, inside)
+    ]
+    # An expression may call one of several: then it takes part only when that one is meant.
+    called = {fact.func.name if isinstance(fact, Call) and isinstance(fact.func, Ref) else "" for fact in facts}
+    return () if not left or (len(called) == 1 and cover_every_case(left)) else min(left, key=len)
+
+
+def _alternatives(remark: Remark, facts: Iterable[Call | Write], inside: frozenset[ast.AST]) -> list[_Guards]:
+    """The conditions around each time that the node of ``remark`` was met, with those under which it takes part.
+
+    Who else calls the functions ``inside`` the region does not matter: the checkpoint does.
+    """
+    more = remark.conditions
+    met = []
+    for place in (fact.place for fact in facts):
+        again = place.function is not None and place.function.node in inside
+        met.append((*_decided_once(place, own_guards(place) if again else place.guards), *more))
+    possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
+    return possible or ([more] if more else [])
+
+
+def _decided_once(place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
+    """Those of ``guards``, conditions of ``place``, that come out the same in every turn of the loops around it."""
+    turning = {name for loop in place.loops for name in names_bound_by(loop)}
+    for guard in guards:
+        if turning.isdisjoint(node.id for node in ast.walk(guard.test) if isinstance(node, ast.Name)):
+            yield guard
+
+
+def _known(guards: _Guards) -> _Known:
+    return frozenset(said for guard in guards for said in conjuncts(guard.test, guard.taken))
+
+
+def _holds(guard: Guard, known: _Known) -> bool:
+    return (
+        guard.asserted
+        or tests_training(guard)
+        or _asks_how_launched(guard)
+        or known.issuperset(conjuncts(guard.test, guard.taken))
+    )
+
+
+def _asks_how_launched(guard: Guard) -> bool:
+    """Whether a condition asks for several processes or a GPU: what is said about DDP holds wherever there is DDP."""
+    return isinstance(guard.test, ast.expr) and _LAUNCHED.search(ast.unparse(guard.test)) is not None
+
+
+def cover_every_case(cases: Iterable[_Guards]) -> bool:
+    """Whether one of ``cases``, each a set of conditions, is met whatever the conditions come out as."""
+    sets = [_known(guards) for guards in cases]
+    if not sets:
+        return False
+    subjects = sorted({subject for case in sets for subject, _ in case})
+    if len(subjects) > _MAX_CASES:
+        return False
+    for answers in product((True, False), repeat=len(subjects)):
+        met = set(zip(subjects, answers, strict=True))
+        if not any(case <= met for case in sets):
+            return False
+    return True
+
+
+def in_words(guards: _Guards) -> str:
+    """``guards`` as a user says them: "`norm` is "BN" and not `frozen`"."""
+    exact = {_subject(guard) for guard in guards if _is_equal(guard)}
+    said = [guard for guard in guards if _is_equal(guard) or _subject(guard) not in exact]
+    return " and ".join(dict.fromkeys(map(_words, said)))
+
+
+def _subject(guard: Guard) -> str | None:
+    """What is compared, as text; None when nothing is."""
+    return ast.dump(guard.test.left) if isinstance(guard.test, ast.Compare) else None
+
+
+def _is_equal(guard: Guard) -> bool:
+    return guard.taken and isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq | ast.Is)
+
+
+def _words(guard: Guard) -> str:
+    match guard.test:
+        case ast.ExceptHandler():
+            return "an exception is caught"
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.NotEq() | ast.IsNot() as op], comparators=[right]):
+            equal = guard.taken is isinstance(op, ast.Eq | ast.Is)
+            value = f"`{_code(right)}`" if _text(right) is None else f'"{_text(right)}"'
+            return f"`{_code(left)}` is {'' if equal else 'not '}{value}"
+        case ast.expr() as test:
+            return f"`{_code(test)}`" if guard.taken else f"not `{_code(test)}`"
+    return f"the case is `{_code(guard.test)}`"
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _code(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

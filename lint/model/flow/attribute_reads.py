@@ -1,0 +1,85 @@
+"""Where a program reads an attribute by itself, and which of those reads come after a write to it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import all_nodes, inner_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.walk import Program, Write
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def is_read(program: Program, name: str) -> bool:
+    """Whether the program reads ``.name`` of anything but ``self``."""
+    return any(any(_reads(tree, name)) for tree in _trees(program))
+
+
+def is_read_after(program: Program, write: Write) -> bool:
+    """Whether ``.field`` of a write is read where the write may have happened: other functions count as later."""
+    earlier: set[ast.AST] = set()
+    for tree in _trees(program):
+        body = _innermost(tree, write.node)
+        if body is not None:
+            earlier = set(_not_after(body, write))
+    return any(node not in earlier for tree in _trees(program) for node in _reads(tree, write.field))
+
+
+def _trees(program: Program) -> Iterator[ast.AST]:
+    yield program.tree
+    for module in program.modules.values():
+        if module is not None:
+            yield module.scope.node
+
+
+def _reads(tree: ast.AST, name: str) -> Iterator[ast.AST]:
+    changed = {node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript) and _is_changed(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self")):
+                continue
+            case ast.Attribute(attr=attribute, ctx=ast.Load()) if attribute == name and node not in changed:
+                yield node
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=attribute), *_]):
+                if attribute == name:
+                    yield node
+
+
+def _is_changed(node: ast.Subscript) -> bool:
+    return isinstance(node.ctx, ast.Store | ast.Del)
+
+
+def _innermost(tree: ast.AST, node: ast.AST) -> ast.AST | None:
+    """The function that ``node`` stands in, or the module; None when it stands in another file."""
+    found = None
+    holders = [tree, *(inner for inner in all_nodes(tree) if isinstance(inner, _FUNCTIONS))]
+    for holder in holders:
+        inside = any(inner is node for inner in all_nodes(holder))
+        if inside and (found is None or any(inner is holder for inner in all_nodes(found))):
+            found = holder
+    return found
+
+
+def _not_after(body: ast.AST, write: Write) -> Iterator[ast.AST]:
+    """The nodes of ``body`` itself that ran before the write, or run only when it does not."""
+    line = getattr(write.node, "lineno", 0)
+    for node in _own(body):
+        if isinstance(node, ast.If) and any(inner is write.node for part in node.body for inner in ast.walk(part)):
+            for part in node.orelse:
+                yield from ast.walk(part)
+        if not write.place.loops and getattr(node, "lineno", line) < line:
+            yield node
+
+
+def _own(body: ast.AST) -> Iterator[ast.AST]:
+    stack = inner_nodes(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, _FUNCTIONS):
+            stack += inner_nodes(node)

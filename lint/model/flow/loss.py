@@ -1,0 +1,57 @@
+"""Which loss a forward pass feeds, followed by name through the statements of one function."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+
+#: Methods that cut a value off from the graph.
+_CUTS = frozenset(("detach", "item", "tolist", "numpy", "detach_", "no_grad"))
+
+
+def feeds(tree: ast.AST, source: Call, sink: Call) -> bool:
+    """Whether the result of ``source`` surely goes, through plain assignments, into the call ``sink``."""
+    function = source.place.function
+    if sink.place.function is not function:
+        return False
+    body = tree if function is None else function.node
+    wanted = _names(sink.node)
+    for statement in reversed(list(_assignments(body, source.node.lineno, sink.node.lineno))):
+        targets = _targets(statement)
+        value = statement.value
+        if value is None or wanted.isdisjoint(targets) or _is_cut(value):
+            continue
+        if any(node is source.node for node in ast.walk(value)):
+            return True
+        if not isinstance(statement, ast.AugAssign):
+            wanted -= targets
+        wanted |= _names(value)
+    return False
+
+
+def _assignments(body: ast.AST, first: int, last: int) -> Iterator[ast.Assign | ast.AugAssign | ast.AnnAssign]:
+    """The assignments between two lines, in the order they are written."""
+    found = [
+        node
+        for node in ast.walk(body)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and first <= node.lineno < last
+    ]
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _targets(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _is_cut(value: ast.expr) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr in _CUTS for node in ast.walk(value))

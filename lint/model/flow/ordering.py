@@ -1,0 +1,20 @@
+"""What surely happened before what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+    from ...facts.places import Place
+
+
+def implies(inner: Place, outer: Place) -> bool:
+    """Whether coming to ``inner`` means that every condition around ``outer`` holds."""
+    return all(any(mine.test is its.test and mine.taken == its.taken for its in inner.guards) for mine in outer.guards)
+
+
+def surely_before(first: Call, second: Call) -> bool:
+    """Whether ``first`` ran whenever ``second`` runs, as far as one function shows it."""
+    same_walk = first.place.walk == second.place.walk and first.order < second.order
+    return same_walk and implies(second.place, first.place)

@@ -1,0 +1,1 @@
+"""What transformers, peft, accelerate, FSDP and launchers make of a run."""

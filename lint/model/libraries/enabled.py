@@ -1,0 +1,63 @@
+"""Whether a model is checkpointed when it runs, and which setting makes it run the reentrant variant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Absent, Instance, Value, equals, options, same
+from ..conditions.guards import own_guards, tests_training
+from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
+from ..flow.ordering import surely_before
+from ..types import unwrapped
+from ..variant import hf_kwargs_reentrant
+from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ..run import Run
+
+
+def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
+    """What certainly makes (parts of) ``model`` run reentrant."""
+    for enable in run.of(HfEnable):
+        is_reentrant = _is(enable.model, model) and enable_reentrant(run, enable)
+        if is_reentrant and overriding_trainer(run, enable) is None:
+            yield enable
+    for _, args, value in trainers_of(run, model):
+        if is_enabled(run, args, value) and trainer_reentrant(run, args):
+            yield args
+    for prepare in run.of(KbitPrepare):
+        turned_on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True)
+        decides = _is(prepare.model, model) and not any(run.of(TrainerBuild)) and not any(run.of(HfEnable))
+        if turned_on and decides and hf_kwargs_reentrant(prepare.kwargs, default=True):
+            yield prepare
+    for apply in run.of(ApplyCheckpointing):
+        if _is(apply.model, model) and apply.reentrant:
+            yield apply
+    yield from (event for event in checkpoints_in(run, model) if event.reentrant)
+
+
+def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
+    """The checkpoint calls that the forward pass of ``model``, a module of the file, comes to."""
+    model = unwrapped(model)
+    if isinstance(model, Instance):
+        inside = {id(call.node) for call in run.bodies.of(model).calls}
+        yield from (event for event in run.of(TorchCheckpoint) if id(event.node) in inside)
+
+
+def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
+    """Whether ``forward``, a call of ``model`` in train mode, certainly checkpoints (parts of) it."""
+    if any(run.of(HfDisable)):
+        return False
+    enabled = [event.call for event in run.of(HfEnable) if _is(event.model, model)]
+    enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
+    if any(surely_before(call, forward) for call in enabled):
+        return True
+    inside = checkpoints_in(run, model)
+    return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)
+
+
+def _is(value: Value, model: Value) -> bool:
+    return any(same(unwrapped(option), unwrapped(model)) for option in options(value))

@@ -1,0 +1,208 @@
+"""What wraps a model for several GPUs in place of the program: Lightning, Fabric and accelerate, by their settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.values import (
+    Absent,
+    Class,
+    Const,
+    Function,
+    Instance,
+    Ref,
+    Result,
+    Seq,
+    Value,
+    equals,
+    options,
+    same,
+)
+from ..events import DdpWrap, Fsdp1Wrap
+from ..names import canonical
+from ..types import bases, is_hf_model, unwrapped
+from .sharding import class_of, is_whole_shard, root, unit_classes
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.places import Place
+    from ..regions.region import Region
+    from ..run import Run
+
+_LIGHTNING = frozenset(("lightning", "pytorch_lightning"))
+#: Methods of Lightning's Trainer and of Fabric that wrap their first argument.
+_FITS = frozenset(("fit",))
+_SETS_UP = frozenset(("setup", "setup_module"))
+_STEPS = ("training_step", "forward")
+_ACCELERATOR = "accelerate.Accelerator"
+
+
+class DataParallel(NamedTuple):
+    """A model that ends up in DDP."""
+
+    module: Value
+    #: What decides about it: DDP itself, or the strategy or handler that stands for it.
+    settings: Call
+    #: The call that wraps the model.
+    call: Call
+    finds_unused: Value
+    is_static: Value
+
+    @property
+    def node(self) -> ast.Call:
+        """Where DDP is asked for."""
+        return self.settings.node
+
+    @property
+    def place(self) -> Place:
+        """Where the model is wrapped."""
+        return self.call.place
+
+
+class ShardedUnit(NamedTuple):
+    """A model that is one unit of FSDP1 as a whole."""
+
+    module: Value
+    node: ast.Call
+
+
+def data_parallel(run: Run) -> Iterator[DataParallel]:
+    """The models that the program, or a launcher that it sets up, wraps in DDP."""
+    for wrap in run.of(DdpWrap):
+        call = wrap.call
+        finds, static = call.argument(7, "find_unused_parameters"), call.keyword("static_graph")
+        yield DataParallel(wrap.module, call, call, finds, static)
+    for owner, call, module in _handed_over(run):
+        settings = _ddp_settings(owner)
+        if settings is not None:
+            yield DataParallel(module, settings[0], call, settings[1], settings[0].keyword("static_graph"))
+
+
+def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
+    """The models that are one unit of FSDP1 each; None when some unit holds others, or that is not known."""
+    wraps = list(run.of(Fsdp1Wrap))
+    if any(unit_classes(wrap) != [] or not is_whole_shard(wrap) or _is_part(run, wrap, wraps) for wrap in wraps):
+        return None
+    units = [ShardedUnit(wrap.module, wrap.node) for wrap in wraps]
+    for owner, _, module in _handed_over(run):
+        plugin = _fsdp_settings(owner)
+        if plugin is not None:
+            units.append(ShardedUnit(module, plugin.node))
+    return iter(units)
+
+
+def _is_part(run: Run, wrap: Fsdp1Wrap, wraps: list[Fsdp1Wrap]) -> bool:
+    """Whether what is wrapped is taken out of another module: `FSDP(net.layers[i])`, one turn of a loop a layer."""
+    if wrap.place.loops or any(root(option) is not unwrapped(option) for option in options(wrap.module)):
+        return True
+    others = (run.bodies.of(unwrapped(other.module)) for other in wraps if other.node is not wrap.node)
+    return any(same(wrap.module, module) for region in others for module in region.modules)
+
+
+def trained_region(run: Run, module: Value) -> Region:
+    """What a training step of ``module`` runs: the step of a LightningModule, the forward pass of a plain one."""
+    cls = class_of(module)
+    if not isinstance(cls, Class):
+        return run.bodies.of()
+    step = next((cls.body[name] for name in _STEPS if isinstance(cls.body.get(name), Function)), cls.instance)
+    return run.bodies.of(step)
+
+
+def _handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
+    """The launcher's construction, the call that gives it a model, and the model."""
+    for call in run.method_calls(*_FITS, *_SETS_UP, "prepare"):
+        for owner in options(call.receiver):
+            made = _construction(owner)
+            if made is None:
+                continue
+            if call.method == "prepare" and canonical(made.name) == _ACCELERATOR:
+                yield from ((made, call, value) for value in call.args if _is_module(value))
+            elif call.method != "prepare" and call.args and _is_lightning(made, call.method):
+                yield made, call, call.args[0]
+
+
+def _construction(owner: Value) -> Call | None:
+    match owner:
+        case Result(call):
+            return call
+        case Instance(_, call) if call is not None:
+            return call
+    return None
+
+
+def _is_lightning(made: Call, method: str) -> bool:
+    names = [canonical(made.name)] if made.name else []
+    if isinstance(made.func, Class):
+        names = list(bases(made.func))
+    wanted = ("Trainer",) if method in _FITS else ("Fabric",)
+    return any(library in _LIGHTNING and kind in wanted for library, _, kind in (name.partition(".") for name in names))
+
+
+def _is_module(value: Value) -> bool:
+    return is_hf_model(value) or (isinstance(value, Instance) and any("Module" in name for name in bases(value.cls)))
+
+
+def _strategy(made: Call) -> Value:
+    """The strategy of Lightning's Trainer or of Fabric, given by its name or as an object."""
+    given = made.keyword("strategy")
+    return made.argument(1, "strategy") if canonical(made.name).endswith(".Fabric") else given
+
+
+def _ddp_settings(made: Call) -> tuple[Call, Value] | None:
+    """The call that sets DDP up, and what it says about unused parameters."""
+    if canonical(made.name) == _ACCELERATOR:
+        handler = _handler(made)
+        return None if handler is None else (handler, handler.argument(3, "find_unused_parameters"))
+    match _strategy(made):
+        case Const(str(name)) if name.startswith("ddp"):
+            return made, Const(name.endswith("find_unused_parameters_true"))
+        case Result(call) if canonical(call.name).rpartition(".")[2] == "DDPStrategy":
+            return call, call.keyword("find_unused_parameters")
+    return None
+
+
+def _handler(made: Call) -> Call | None:
+    """The ``DistributedDataParallelKwargs`` among the handlers of an Accelerator."""
+    handlers = made.keyword("kwargs_handlers")
+    for handler in handlers.items if isinstance(handlers, Seq) else ():
+        if isinstance(handler, Result) and canonical(handler.call.name) == "accelerate.DistributedDataParallelKwargs":
+            return handler.call
+    return None
+
+
+def _fsdp_settings(made: Call) -> Call | None:
+    """The call that makes one unit of FSDP1 of a whole model."""
+    if canonical(made.name) == _ACCELERATOR:
+        plugin = made.keyword("fsdp_plugin")
+        is_first = isinstance(plugin, Result) and _is_whole(plugin.call) and _is_first(plugin.call)
+        return plugin.call if is_first and isinstance(plugin, Result) else None
+    match _strategy(made):
+        case Const("fsdp" | "fsdp_native"):
+            return made
+        case Result(call) if canonical(call.name).rpartition(".")[2] == "FSDPStrategy" and _is_whole(call):
+            return call
+    return None
+
+
+def _is_first(plugin: Call) -> bool:
+    """Whether accelerate's plugin stands for FSDP1, which it does by default."""
+    version = plugin.keyword("fsdp_version")
+    return isinstance(version, Absent) or equals(version, 1) is True
+
+
+def _is_whole(settings: Call) -> bool:
+    """Whether the settings of FSDP shard the parameters of a whole model together."""
+    policies = [settings.keyword(name) for name in ("auto_wrap_policy", "activation_checkpointing_policy")]
+    strategy = settings.keyword("sharding_strategy")
+    plain = all(isinstance(policy, Absent) or equals(policy, None) for policy in policies)
+    return plain and not settings.open_kwargs and (isinstance(strategy, Absent) or _shards(strategy))
+
+
+def _shards(strategy: Value) -> bool:
+    match strategy:
+        case Const(str(name)) | Ref(name):
+            return name.rpartition(".")[2].upper() in ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD")
+    return False

@@ -1,0 +1,82 @@
+"""Whether a model of transformers is loaded quantized."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...facts.values import Absent, Const, Dict, Param, Ref, Result, Value, equals, options, truth
+from ..types import unwrapped
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+    from ..run import Run
+
+_SWITCHES = ("load_in_4bit", "load_in_8bit")
+_CONFIGS = re.compile(r"(BitsAndBytes|GPTQ|AqlM?|AQLM|Eetq|Hqq|TorchAo|Quanto)\w*Config$", re.IGNORECASE)
+#: Names of weights that are stored quantized.
+_STORED = re.compile(r"gptq|aqlm|eetq|hqq|bnb|torchao|[48]-?bit|int[48]", re.IGNORECASE)
+
+
+def is_quantized(run: Run, model: Value) -> bool | None:
+    """Whether ``model`` is one that peft takes for quantized; None when the program leaves it open."""
+    answers = {_is_quantized(run, unwrapped(option)) for option in options(model)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _is_quantized(run: Run, model: Value) -> bool | None:
+    if any(write.field.startswith("is_loaded_in") for write in run.writes):
+        return True
+    match model:
+        case Param():
+            return True  # A function that is given a model to prepare is written for a quantized one.
+        case Result(call) if call.method or (isinstance(call.func, Ref) and "from_" in call.name):
+            return _is_loaded_quantized(call)
+    return True
+
+
+def _is_loaded_quantized(call: Call) -> bool | None:
+    found = [_switched(call.keyword(name)) for name in _SWITCHES]
+    found.append(_config(call.keyword("quantization_config")))
+    if True in found:
+        return True
+    if None in found:
+        return None
+    name = call.argument(0, "pretrained_model_name_or_path")
+    if isinstance(name, Const):
+        return isinstance(name.value, str) and _STORED.search(name.value) is not None
+    return None
+
+
+def _switched(given: Value) -> bool | None:
+    return False if isinstance(given, Absent) else truth(given)
+
+
+def _config(given: Value) -> bool | None:
+    """Whether the `quantization_config` quantizes."""
+    answers = {_one_config(option) for option in options(given)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _one_config(given: Value) -> bool | None:
+    match given:
+        case Absent():
+            return False
+        case Const(value):
+            return value is not None
+        case Result(call) if _CONFIGS.search(call.name):
+            return _is_on(call)
+        case Dict():
+            return True
+    # What is passed on from elsewhere as the configuration is one.
+    return True
+
+
+def _is_on(call: Call) -> bool | None:
+    """Whether a configuration says which way to quantize; those of bitsandbytes do nothing until told to."""
+    if not call.name.endswith("BitsAndBytesConfig"):
+        return True
+    given = [call.keyword(name) for name in _SWITCHES]
+    if any(equals(value, True) for value in given):
+        return True
+    return False if all(isinstance(value, Absent) or equals(value, False) for value in given) else None

@@ -1,0 +1,100 @@
+"""FSDP in a run: which module is a unit of its own, and which model a module belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import (
+    Absent,
+    Attr,
+    Class,
+    Const,
+    Element,
+    Instance,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Value,
+)
+from ..names import canonical
+from ..types import unwrapped
+
+if TYPE_CHECKING:
+    from ..events import Fsdp1Wrap
+
+
+def root(value: Value) -> Value:
+    """The object that ``value`` is a part of: `model` for `model.layers[0]`, through wrappers."""
+    for _ in range(20):
+        value = unwrapped(value)
+        match value:
+            case Attr(base=inner) | Element(of=inner):
+                value = inner
+            case Result(call) if call.method in (
+                "modules",
+                "children",
+                "named_modules",
+                "parameters",
+                "named_parameters",
+            ):
+                value = call.receiver
+            case _:
+                return value
+    return value
+
+
+def class_of(value: Value) -> Class | str | None:
+    """The class of a module: one of the file, or the name of an imported one."""
+    match unwrapped(value):
+        case Instance(cls):
+            return cls
+        case Result(call) if isinstance(call.func, Ref):
+            return canonical(call.func.name)
+    return None
+
+
+def same_class(left: Class | str | None, right: Class | str | None) -> bool:
+    """Whether both are known and the same."""
+    return left is not None and left == right
+
+
+def named_class(value: Value) -> Class | str | None:
+    """A class that is named in the source, as a key for ``same_class``."""
+    match value:
+        case Class():
+            return value
+        case Ref(name):
+            return canonical(name)
+    return None
+
+
+def unit_classes(wrap: Fsdp1Wrap) -> list[Class | str] | None:
+    """The classes its ``auto_wrap_policy`` makes units of; None when that is not known, [] when there is no policy."""
+    policy = wrap.call.argument(3, "auto_wrap_policy")
+    match policy:
+        case Absent() | Const(None):
+            return []
+        case Partial() as partial if "transformer_layer_cls" in partial.kwargs:
+            return _classes(partial.kwargs["transformer_layer_cls"])
+        case Result(call) if call.name.endswith(".ModuleWrapPolicy"):
+            return _classes(call.argument(0, "module_classes"))
+    return None
+
+
+def _classes(held: Value) -> list[Class | str] | None:
+    if not isinstance(held, Seq) or held.open:
+        return None
+    found = [named_class(item) for item in held.items]
+    return [cls for cls in found if cls is not None]
+
+
+def is_whole_shard(wrap: Fsdp1Wrap) -> bool:
+    """Whether parameters are really freed after use: not with `NO_SHARD`, unknown for a strategy that is computed."""
+    strategy = wrap.call.argument(2, "sharding_strategy")
+    match strategy:
+        case Absent() | Const(None):
+            return True
+        case Ref(name):
+            return name.endswith((".FULL_SHARD", ".SHARD_GRAD_OP", ".HYBRID_SHARD"))
+    return False

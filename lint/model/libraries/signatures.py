@@ -1,0 +1,62 @@
+"""What functions of torch and peft take, and whether a call fits: one that cannot be bound raises a TypeError."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.values import is_absent
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+
+_WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
+
+
+class Signature(NamedTuple):
+    """The parameters of a function, in order; the first ``required`` have no default."""
+
+    parameters: tuple[str, ...]
+    required: int
+    #: Other keywords are taken too, and handed on.
+    open: bool = False
+    #: Keywords that are handed on to a call which gives them itself.
+    taken: tuple[str, ...] = ()
+
+
+#: By canonical name, as torch 2.4 to 2.13 and peft 0.12 to 0.21 have them; `tests/lint/test_signatures.py` compares.
+SIGNATURES = {
+    "torch.utils.checkpoint.checkpoint_sequential": Signature(
+        ("functions", "segments", "input", "use_reentrant"), 3, open=True
+    ),
+    f"{_WRAPPER}checkpoint_wrapper": Signature(
+        ("module", "checkpoint_impl", "checkpoint_fn"), 1, open=True, taken=("use_reentrant",)
+    ),
+    f"{_WRAPPER}offload_wrapper": Signature(("module",), 1),
+    f"{_WRAPPER}apply_activation_checkpointing": Signature(
+        ("model", "checkpoint_wrapper_fn", "check_fn", "auto_wrap_policy"), 1
+    ),
+    "torch.utils.checkpoint.create_selective_checkpoint_contexts": Signature(
+        ("policy_fn_or_list", "allow_cache_entry_mutation"), 1
+    ),
+}
+
+
+def misfit(call: Call, signature: Signature) -> str | None:
+    """Why ``call`` cannot be bound to ``signature``, as the end of a sentence; None when it can, or that is open."""
+    parameters = signature.parameters
+    if not call.open_args and len(call.args) > len(parameters):
+        return f"takes {len(parameters)} arguments by position, not {len(call.args)}"
+    given = [name for name in call.kwargs if is_absent(call.kwargs[name]) is False]
+    twice = next((name for name in given if name in parameters[: len(call.args)]), None)
+    if twice is not None:
+        return f"gets `{twice}` twice"
+    unknown = next((name for name in given if name not in parameters), None)
+    if unknown is not None and not signature.open:
+        return f"has no parameter `{unknown}`"
+    own = next((name for name in given if name in signature.taken), None)
+    if own is not None:
+        return f"sets `{own}` itself"
+    missing = [name for name in parameters[len(call.args) : signature.required] if name not in call.kwargs]
+    if missing and not call.open_args and not call.open_kwargs:
+        return f"needs `{missing[0]}`"
+    return None

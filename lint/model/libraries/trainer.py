@@ -1,0 +1,172 @@
+"""The HuggingFace side of a run: which arguments a Trainer gets and what it will really do with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.origin import setting_span
+from ...facts.values import (
+    Absent,
+    Attr,
+    Class,
+    Const,
+    Dict,
+    Instance,
+    Param,
+    Ref,
+    Result,
+    Value,
+    equals,
+    options,
+    same,
+    truth,
+)
+from ..events import HfEnable, TrainerArgs, TrainerBuild
+from ..extract import events_of, is_trainer_args
+from ..names import canonical
+from ..types import bases, unwrapped
+from ..variant import TRAINER_KEYS, hf_kwargs_reentrant
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ..events import Event
+    from ..run import Run
+
+SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
+KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+#: Methods that change a dict.
+_CHANGES = ("update", "setdefault", "__setitem__", "__ior__", "pop", "clear")
+
+
+def where(value: Value, otherwise: ast.AST) -> ast.AST:
+    """The entry of a configuration file that gives ``value``; ``otherwise`` when a script does."""
+    return value.node if value.node is not None and setting_span(value.node) is not None else otherwise
+
+
+def args_of(value: Value) -> TrainerArgs | None:
+    """The construction of a TrainingArguments object, also one a parser filled; None for anything else."""
+    match value:
+        case Result(call) | Instance(_, call) if call is not None:
+            return next((event for event in events_of(call) if isinstance(event, TrainerArgs)), None)
+    return None
+
+
+def is_args(value: Value) -> bool:
+    """Whether ``value`` is certainly a TrainingArguments object."""
+    return all(map(_is_args, options(value)))
+
+
+def _is_args(value: Value) -> bool:
+    if isinstance(value, Param) and isinstance(value.annotation, Ref):
+        return is_trainer_args(canonical(value.annotation.name))
+    if isinstance(value, Instance) and value.call is None:
+        return any(is_trainer_args(base) for base in bases(value.cls))
+    return args_of(value) is not None
+
+
+def default_switch(args: TrainerArgs) -> bool:
+    """Whether checkpointing is on when the arguments do not say: trl turns it on."""
+    match args.call.func:
+        case Ref(name):
+            return name.startswith("trl.")
+        case Class() as cls:
+            return any(name.startswith("trl.") for name in bases(cls))
+    return False
+
+
+def object_of(args: TrainerArgs) -> Value:
+    """The object that ``args`` builds."""
+    made = args.call.func
+    return Instance(made, args.call) if isinstance(made, Class) else Result(args.call)
+
+
+def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
+    """Whether the Trainer that gets ``args`` turns checkpointing on. Later writes to the new name count."""
+    answer = _switch(args)
+    for write in run.writes:
+        if any(same(option, value) for option in options(write.obj)) and write.field in _effective(run, SWITCHES):
+            answer = truth(write.value) if not write.place.deeper_than(args.place) else None
+    return answer
+
+
+def _switch(args: TrainerArgs) -> bool | None:
+    enabled = args.enabled
+    if isinstance(enabled, Absent) or equals(enabled, None):
+        return default_switch(args)
+    return truth(enabled)
+
+
+def _effective(run: Run, names: tuple[str, str]) -> tuple[str, ...]:
+    """The names a write to which reaches the Trainer: since transformers 5.23 only the new one."""
+    return names if run.versions.may_be("transformers", "<5.23") else names[:1]
+
+
+def kwargs_may_change(run: Run, args: TrainerArgs) -> bool:
+    """Whether the dict of arguments is replaced or written to after ``args`` are built; both names share the dict."""
+    made = object_of(args)
+    for write in run.writes:
+        replaced = write.field in _effective(run, KWARGS) and any(same(obj, made) for obj in options(write.obj))
+        if replaced or _is_kwargs_of(made, write.obj):
+            return True
+    return any(_is_kwargs_of(made, call.receiver) for call in run.method_calls(*_CHANGES))
+
+
+def _is_kwargs_of(made: Value, value: Value) -> bool:
+    return any(
+        isinstance(option, Attr) and option.name in KWARGS and same(option.base, made) for option in options(value)
+    )
+
+
+def trainer_kwargs(kwargs: Value) -> Value:
+    """The dict torch gets when the Trainer enables checkpointing: its own keys taken out, an empty one is none."""
+    if not isinstance(kwargs, Dict) or kwargs.open:
+        return kwargs
+    rest = {key: value for key, value in kwargs.items.items() if key not in TRAINER_KEYS}
+    return Dict(rest, False, kwargs.node) if rest else Const(None, kwargs.node)
+
+
+def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
+    """The variant a Trainer with ``args`` selects."""
+    if kwargs_may_change(run, args):
+        return None
+    return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
+
+
+def default_versions(setting: Event) -> str | None:
+    """The versions that run the reentrant variant because ``setting`` does not say which; None when it does."""
+    match setting:
+        case HfEnable():
+            kwargs = setting.kwargs
+        case TrainerArgs():
+            kwargs = trainer_kwargs(setting.kwargs)
+        case _:
+            return None
+    is_left_open = any(isinstance(option, Absent) or equals(option, None) for option in options(kwargs))
+    return "transformers<5.0" if is_left_open else None
+
+
+def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
+    """The variant that a model enabled by ``enable`` runs."""
+    return hf_kwargs_reentrant(enable.kwargs, run.versions.hf_default_reentrant)
+
+
+def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:
+    """The Trainers built for ``model`` with known arguments: the construction, its arguments, their object."""
+    for trainer in run.of(TrainerBuild):
+        if not any(same(unwrapped(option), unwrapped(model)) for option in options(trainer.model)):
+            continue
+        for value in options(trainer.args):
+            args = args_of(value)
+            if args is not None:
+                yield trainer, args, value
+
+
+def overriding_trainer(run: Run, enable: HfEnable) -> tuple[TrainerBuild, TrainerArgs] | None:
+    """The Trainer that enables checkpointing on the same model again and so replaces what ``enable`` asked for."""
+    for trainer, args, value in trainers_of(run, enable.model):
+        apart = any(event.place.excludes(enable.place) for event in (trainer, args))
+        if is_enabled(run, args, value) and not apart:
+            return trainer, args
+    return None

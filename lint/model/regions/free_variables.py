@@ -1,0 +1,33 @@
+"""Names that a function reads when it runs, not when it is made."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.scopes import bound_names
+
+if TYPE_CHECKING:
+    from ...facts.places import Loop
+    from ...facts.values import FunctionNode
+
+
+def free_names(function: FunctionNode) -> frozenset[str]:
+    """The names the body reads and does not bind itself; defaults are read at once and do not count."""
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    own = {argument.arg for argument in every if argument is not None} | set(bound_names(function))
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    return frozenset(
+        node.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in own
+    )
+
+
+def names_bound_by(loop: Loop) -> frozenset[str]:
+    """The names each turn of ``loop`` binds anew."""
+    if isinstance(loop, ast.comprehension):
+        return frozenset(node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name))
+    return frozenset(bound_names(loop))

@@ -1,0 +1,80 @@
+"""What the program gives to a checkpoint: batches of data, which carry no gradient, or what layers computed."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.exclusion import conjuncts
+from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
+from ..conditions.guards import own_guards
+from ..names import canonical
+from ..types import unwrapped
+from .call_targets import call_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.walk import Program
+    from ..events import Checkpoint
+    from .region import Region, Regions
+
+#: Methods that give a batch on another device or in another type.
+_MOVES = frozenset(("to", "cuda", "cpu", "float", "half", "bfloat16", "contiguous", "unsqueeze", "permute", "view"))
+#: Channels of pictures and spectrograms: a layer that takes so many is the first one.
+_RAW_CHANNELS = (1, 3)
+
+
+def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint) -> bool:
+    """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`."""
+    function = event.place.function
+    asked = {name for guard in own_guards(event.place) for name in _asked(guard.test, guard.taken)}
+    if function is None or not asked:
+        return False
+    given = [value for name in asked for value in _given(program, function, name)]
+    return (bool(given) and all(map(_is_data, given))) or _takes_pictures(regions.of(event.function))
+
+
+def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
+    """The names whose `requires_grad` must be true."""
+    if not any(holds and "requires_grad" in said for said, holds in conjuncts(test, taken)):
+        return
+    for node in ast.walk(test):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="requires_grad"):
+                yield name
+
+
+def _given(program: Program, function: Function, name: str) -> Iterator[Value]:
+    """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
+    for call in program.calls:
+        for part in call_targets(unwrapped(call.func)):
+            if part.function.node is function.node and name in part.parameters():
+                yield call.argument(part.parameters().index(name), name)
+
+
+def _is_data(value: Value) -> bool:
+    """Whether ``value`` is an element of what a training loop goes through."""
+    match value:
+        case Choice():
+            return all(map(_is_data, options(value)))
+        case Result(call) if call.method in _MOVES:
+            return _is_data(call.receiver)
+        case Element(of=Element() as inner):
+            return _is_data(inner)
+        case Element(of=of):
+            return isinstance(of, Param | Result)
+    return False
+
+
+def _takes_pictures(region: Region) -> bool:
+    """Whether the first layer of the region takes as many channels as a picture has."""
+    layers = [module.call for module in region.modules if isinstance(module, Result)]
+    first = next((call for call in layers if "Conv" in canonical(call.name)), None)
+    return first is not None and first is layers[0] and _channels(first) in _RAW_CHANNELS
+
+
+def _channels(call: Call) -> object:
+    channels = call.argument(0, "in_channels")
+    return channels.value if isinstance(channels, Const) else None

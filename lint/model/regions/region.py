@@ -1,0 +1,243 @@
+"""What runs again in a checkpointed region: its functions and modules, through classes, containers and closures."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ...facts.objects.classes import ancestors
+from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
+from ...facts.values import (
+    Attr,
+    Choice,
+    Class,
+    Element,
+    Function,
+    Instance,
+    Method,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Value,
+    conditional_options,
+    options,
+)
+from ..conditions.guards import own_guards
+from ..names import canonical
+from ..types import PASS_THROUGH
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ...facts.calls import Call
+    from ...facts.places import Guard
+    from ...facts.walk import Program
+
+    #: Something to enter, and the conditions it is entered under, those of what leads to it left out.
+    _Entry: TypeAlias = tuple[Value, tuple[Guard, ...]]
+    _Queued: TypeAlias = tuple[int, int, Value, tuple[Guard, ...]]
+    _Key: TypeAlias = tuple[ast.AST | None, str]
+
+_SEQUENTIAL = "torch.nn.Sequential"
+
+
+class Region(NamedTuple):
+    """The inside of a checkpoint, as far as this file shows it."""
+
+    #: Functions of the file whose bodies run again.
+    functions: tuple[Function, ...]
+    #: Modules that run again: objects of the file's classes and of imported ones.
+    modules: tuple[Value, ...]
+    #: The calls made inside, one for each expression.
+    calls: tuple[Call, ...]
+    #: False when something runs in there that the file does not show.
+    complete: bool
+    #: The conditions under which the region comes to its modules and calls.
+    conditions: Mapping[_Key, tuple[Guard, ...]]
+
+    def conditions_of(self, part: Value | Call) -> tuple[Guard, ...]:
+        """The conditions under which the region comes to ``part``, one of its modules or calls."""
+        return self.conditions.get(_key(part), ())
+
+    def makes(self, module: Result) -> bool:
+        """Whether the region itself builds ``module``, anew in each run."""
+        return any(function is module.call.place.function for function in self.functions)
+
+    def modules_of(self, *names: str) -> Iterator[Result]:
+        """The modules that calls of these imported names built (``torch.nn.BatchNorm1d``)."""
+        for module in self.modules:
+            if isinstance(module, Result) and canonical(module.call.name) in names:
+                yield module
+
+    def calls_to(self, *names: str) -> Iterator[Call]:
+        """The calls of imported functions by canonical name."""
+        return (call for call in self.calls if call.name and canonical(call.name) in names)
+
+    def method_calls(self, *names: str) -> Iterator[Call]:
+        """The calls of methods of these names, whatever the object."""
+        return (call for call in self.calls if call.method in names)
+
+
+class Regions:
+    """Finds regions in one program; the search of a body is done once."""
+
+    __slots__ = ("_calls", "_known")
+
+    def __init__(self, program: Program) -> None:
+        self._known: dict[int, tuple[Value, Region]] = {}
+        self._calls: dict[Function | ast.AST, list[Call]] = {}
+        for call in program.calls:
+            function = call.place.function
+            if function is not None:
+                self._calls.setdefault(function, []).append(call)
+                self._calls.setdefault(function.node, []).append(call)
+
+    def calls_in(self, function: Function) -> list[Call]:
+        """The calls in the body of ``function``, nested functions excluded.
+
+        Those of another function that the same text defined only when this one was not walked itself.
+        """
+        return self._calls.get(function if function.walked else function.node, [])
+
+    def of(self, *entered: Value) -> Region:
+        """What runs when ``entered`` (functions, modules, or containers of them) is called."""
+        if len(entered) == 1 and id(entered[0]) in self._known:
+            return self._known[id(entered[0])][1]
+        region = _Search(self).run(entered)
+        if len(entered) == 1:
+            self._known[id(entered[0])] = (entered[0], region)
+        return region
+
+
+class _Search:
+    """One search from what is called into everything it calls."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+        self.functions: dict[Function, Function] = {}
+        self.modules: dict[_Key, Value] = {}
+        self.calls: dict[ast.AST, Call] = {}
+        self.conditions: dict[_Key, tuple[Guard, ...]] = {}
+        self.complete = True
+        #: The conditions around what is entered now.
+        self._under: tuple[Guard, ...] = ()
+
+    def run(self, entered: Iterable[Value]) -> Region:
+        counter = count()
+        # What is under the fewest conditions comes first, so that each part gets the weakest it is under.
+        queue: list[_Queued] = [(0, next(counter), value, ()) for value in entered]
+        # A list may contain itself. Values are kept, so that no other one gets the identity of one that is gone.
+        seen: dict[int, Value] = {}
+        while queue:
+            _, _, value, self._under = heappop(queue)
+            if id(value) not in seen:
+                seen[id(value)] = value
+                for inner, more in self._enter(value):
+                    under = (*self._under, *more)
+                    heappush(queue, (len(under), next(counter), inner, under))
+        found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
+        return Region(*found, self.complete, self.conditions)
+
+    def _enter(self, value: Value) -> Iterable[_Entry]:
+        match value:
+            case Choice():
+                return conditional_options(value)
+            case Function():
+                return self._enter_function(value)
+            case Method(_, function) | Partial(func=Function() as function):
+                return self._enter_function(function)
+            case Partial(func=inner) | Attr(base=inner, name="forward" | "__call__"):
+                return [(inner, ())]
+            case Instance(cls):
+                return _always(self._enter_instance(value, cls))
+            case Result(call):
+                return _always(self._enter_result(value, call))
+            case Seq(_, items):
+                self.complete = self.complete and not value.open
+                return _always(items)
+            case Class() | Ref():
+                return []
+        self.complete = False
+        return []
+
+    def _enter_function(self, function: Function) -> list[_Entry]:
+        if function in self.functions:
+            return []
+        self.functions[function] = function
+        calls = self.regions.calls_in(function)
+        for call in calls:
+            self.calls[call.node] = call
+            self._came_to(call, (*self._under, *own_guards(call.place)))
+        return [(call.func, tuple(own_guards(call.place))) for call in calls if _is_followed(call)]
+
+    def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
+        known = self.conditions.get(_key(part))
+        if known is None or len(under) < len(known):
+            self.conditions[_key(part)] = under
+
+    def _enter_instance(self, instance: Instance, cls: Class) -> list[Value]:
+        self._came_to(instance, self._under)
+        if _key(instance) in self.modules:
+            return []
+        self.modules[_key(instance)] = instance
+        for owner in (cls, *ancestors(cls)):
+            forward = owner.body.get("forward") or owner.body.get("__call__")
+            if forward is not None:
+                return [forward]
+        self.complete = False
+        return held_by(instance) if container_kind(instance) == "Sequential" else []
+
+    def _enter_result(self, result: Result, call: Call) -> list[Value]:
+        self._came_to(result, self._under)
+        if _key(result) in self.modules:
+            return []
+        name = canonical(call.name)
+        if is_module_list(result):
+            self.complete = self.complete and not call.open_args and not any(map(_is_open, call.args))
+            return given_to(call)
+        if name in PASS_THROUGH and call.args:
+            return call.args[:1]
+        self.modules[_key(result)] = result
+        if not name.startswith("torch.nn."):
+            self.complete = False
+        return []
+
+
+def _is_open(value: Value) -> bool:
+    return isinstance(value, Seq) and value.open
+
+
+def _key(part: Value | Call) -> _Key:
+    """What is one part of a region: all objects of a class, what one expression makes of a class, a call."""
+    match part:
+        case Instance(cls):
+            return cls.node, ""
+        case Result(call):
+            return call.node, f"{call.name}()"
+    return part.node, ""
+
+
+def _always(values: Iterable[Value]) -> list[_Entry]:
+    return [(value, ()) for value in values]
+
+
+def _is_followed(call: Call) -> bool:
+    """Whether the inside of what is called belongs to the region and can be looked for."""
+    return any(isinstance(option, Function | Method | Instance | Result | Element) for option in options(call.func))
+
+
+def classes_checked(check: Value, regions: Regions) -> list[Value]:
+    """The classes a ``check_fn`` accepts by ``isinstance``."""
+    found: list[Value] = []
+    for function in options(check):
+        if isinstance(function, Partial):
+            function = function.func
+        if isinstance(function, Function):
+            for call in regions.calls_in(function):
+                if call.name == "builtins.isinstance" and len(call.args) == 2:
+                    kinds = call.args[1]
+                    found += kinds.items if isinstance(kinds, Seq) else [kinds]
+    return found

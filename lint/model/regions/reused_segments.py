@@ -1,0 +1,29 @@
+"""Whether the same module is checkpointed more than once in a forward pass."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.values import Element
+from ..events import Checkpoint
+from .free_variables import names_bound_by
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+def is_reused(run: Run, event: Checkpoint) -> bool:
+    """Whether several reentrant segments certainly run the module that ``event`` checkpoints."""
+    first = event.node.args[0] if event.node.args else None
+    if first is None or isinstance(event.function, Element):
+        return False
+    if event.place.loops:
+        read = {node.id for node in ast.walk(first) if isinstance(node, ast.Name)}
+        return all(read.isdisjoint(names_bound_by(loop)) for loop in event.place.loops)
+    others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
+    return any(
+        other.node is not event.node and other.reentrant and ast.dump(other.node.args[0]) == ast.dump(first)
+        for other in others
+        if other.node.args
+    )

@@ -1,0 +1,1 @@
+"""What a forward pass reads and changes beside its inputs: modes, buffers, random numbers, gradients switched off."""

@@ -1,0 +1,187 @@
+"""What keeps the running statistics of a normalization: eval mode, a setting of it, another layer in its place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from ...facts.objects.classes import ancestors
+from ...facts.values import (
+    Absent,
+    Const,
+    Element,
+    Function,
+    Instance,
+    Method,
+    Partial,
+    Result,
+    Seq,
+    Value,
+    equals,
+    options,
+    same,
+)
+from ..names import canonical
+from ..types import PASS_THROUGH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...facts.calls import Call
+    from ...facts.places import Place
+    from ...facts.walk import Write
+    from ..run import Run
+
+_WALKS = frozenset(("modules", "children", "named_modules", "named_children"))
+#: Functions of other files that certainly mean this: `freeze_bn`, `convert_frozen_batchnorm`, fairscale's patch.
+_FREEZES = re.compile(r"(fr(ee|o)ze?\w*(bn|norm|stat)|(bn|norm)\w*(fr(ee|o)z|eval))|patch_batchnorm")
+
+
+def may_keep_statistics(run: Run, norm: Result) -> bool:
+    """Whether something in the program may keep ``norm`` from updating its statistics."""
+    return (
+        _is_in_eval_mode(run, norm)
+        or any(_sets_up(write, norm) for write in run.writes)
+        or any(_applies(run, call, norm) for call in run.method_calls("apply"))
+        or _is_replaced(run, norm)
+        or any(_freezes_by_name(call) for call in run.program.calls)
+    )
+
+
+def _is_in_eval_mode(run: Run, norm: Result) -> bool:
+    switched_on = [call.receiver for call in run.method_calls("train") if _mode(call) is True]
+    for call in run.method_calls("eval", "train"):
+        if not _switches_off(call):
+            continue
+        if any(_is_or_walked(option, norm) for option in options(call.receiver)) or _is_about_norms(call.place):
+            return True
+        if _holds(call.receiver, norm) and not any(same(call.receiver, other) for other in switched_on):
+            return True
+    return False
+
+
+def _mode(call: Call) -> bool | None:
+    if call.method == "eval":
+        return False
+    mode = call.argument(0, "mode")
+    return True if isinstance(mode, Absent) else equals(mode, True)
+
+
+def _switches_off(call: Call) -> bool:
+    """Whether the call is `eval()`, `train(False)`, or in a method, where modules are frozen, `train(...)`."""
+    mode = _mode(call)
+    return mode is False or (mode is None and call.place.function is not None and call.place.function.owner is not None)
+
+
+def _is_or_walked(value: Value, norm: Result) -> bool:
+    """Whether ``value`` is ``norm``, or an element of `modules()` and the like, which may be."""
+    while isinstance(value, Element):
+        value = value.of
+        if isinstance(value, Result) and value.call.name == "builtins.filter":
+            value = value.call.args[-1]
+        if isinstance(value, Result) and value.call.method in _WALKS:
+            return True
+    return same(value, norm)
+
+
+def _is_about_norms(place: Place) -> bool:
+    """Whether a condition around ``place`` asks for a normalization: `if isinstance(m, nn.BatchNorm2d)`."""
+    return any(guard.taken and "Norm" in ast.unparse(guard.test) for guard in place.guards)
+
+
+def _holds(outer: Value, norm: Result) -> bool:
+    """Whether ``norm`` is in the module ``outer``."""
+    queue, seen = [outer], set[int]()
+    while queue:
+        value = queue.pop()
+        if same(value, norm):
+            return True
+        if id(value) not in seen:
+            seen.add(id(value))
+            queue += _parts(value)
+    return False
+
+
+def _parts(value: Value) -> Iterable[Value]:
+    match value:
+        case Instance(cls):
+            return [held for owner in (cls, *ancestors(cls)) for held in owner.fields.values()]
+        case Element(of=container):
+            return [container]
+        case Seq(_, items):
+            return items
+        case Result(call):
+            name = canonical(call.name)
+            is_module = name.startswith("torch.nn.") or name in PASS_THROUGH or name == "builtins.getattr"
+            return [*call.args, *call.kwargs.values()] if is_module else []
+    held = options(value)
+    return held if held != (value,) else []
+
+
+def _sets_up(write: Write, norm: Result) -> bool:
+    """Whether ``write`` gives ``norm`` a setting with which it keeps its statistics."""
+    match write.field, write.value:
+        case (("training" | "track_running_stats"), value) if equals(value, True) is not True:
+            pass
+        case "momentum", value if not isinstance(value, Const) or not value.value:
+            pass
+        case _:
+            return False
+    return any(_is_or_walked(option, norm) for option in options(write.obj)) or _is_about_norms(write.place)
+
+
+def _applies(run: Run, call: Call, norm: Result) -> bool:
+    """Whether `module.apply(function)` may switch ``norm``; of a function that is not shown, what is no `init`."""
+    if len(call.node.args) != 1 or not call.args:
+        return False
+    function = call.args[0]
+    for option in options(function):
+        while isinstance(option, Partial):
+            option = option.func
+        if isinstance(option, Method):
+            option = option.function
+        if isinstance(option, Function):
+            return _switches(run, option)
+    return "init" not in ast.unparse(call.node.args[0]).lower() and _holds(call.receiver, norm)
+
+
+def _switches(run: Run, function: Function) -> bool:
+    modes = any(call.method in ("eval", "train") for call in run.bodies.calls_in(function))
+    return modes or any(
+        write.field in ("training", "track_running_stats", "momentum")
+        for write in run.writes
+        if write.place.function is not None and write.place.function.node is function.node
+    )
+
+
+def _is_replaced(run: Run, norm: Result) -> bool:
+    """Whether the attribute that ``norm`` is stored in gets another module, or attributes are replaced by name."""
+    kept = [write for write in run.writes if any(same(option, norm) for option in options(write.value))]
+    later = ((other, write) for other in run.writes for write in kept if _overwrites(other, write))
+    if any(not _holds(other.value, norm) for other, _ in later):
+        return True
+    return any(
+        len(call.args) == 3 and not isinstance(call.args[1], Const) and not isinstance(call.args[0], Instance)
+        for call in run.calls_to("builtins.setattr")
+    )
+
+
+def _overwrites(later: Write, earlier: Write) -> bool:
+    """Whether another statement stores something else in the same attribute afterwards."""
+    same_field = later.node is not earlier.node and later.field == earlier.field and later.order > earlier.order
+    return same_field and _same_owner(later.obj, earlier.obj) and not later.place.excludes(earlier.place)
+
+
+def _same_owner(left: Value, right: Value) -> bool:
+    return isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls
+
+
+def _freezes_by_name(call: Call) -> bool:
+    """Whether a function that is not shown says in its name that it freezes normalizations."""
+    if isinstance(call.func, Function | Method):
+        return False
+    match call.node.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _FREEZES.search(name) is not None
+    return False

@@ -1,0 +1,159 @@
+"""Which tensors certainly need no gradient: data, constants, what frozen modules or ``no_grad`` made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
+from ..conditions.guards import own_guards
+from ..names import canonical
+from ..types import same_object
+from .modes import is_gradient_free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.places import Place
+    from ..run import Run
+
+_FACTORIES = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "from_numpy", "as_tensor"),
+        *("rand", "randn", "randint", "zeros_like", "ones_like", "rand_like", "randn_like"),
+    )
+)
+#: Methods whose result needs a gradient exactly when their object does.
+_KEEP = frozenset(
+    ("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "contiguous", "view", "reshape", "clone")
+)
+#: Methods after which a value carries no gradient.
+_PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
+#: Functions that count.
+_COUNTS = frozenset(("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"))
+_EMBEDDING = "torch.nn.Embedding"
+_LOADER = "torch.utils.data.DataLoader"
+
+
+def is_gradless(run: Run, value: Value, depth: int = 8) -> bool:
+    """Whether ``value`` is certainly a tensor that needs no gradient (or holds such tensors)."""
+    return depth > 0 and all(_is_gradless(run, option, depth - 1) for option in options(value))
+
+
+def _is_gradless(run: Run, value: Value, depth: int) -> bool:
+    match value:
+        case Element(of=held):
+            return _is_loader(held) or is_gradless(run, held, depth)
+        case Param():
+            given = list(_given_by_callers(run, value))
+            return bool(given) and all(is_gradless(run, argument, depth) for argument in given)
+        case Result(call):
+            return not _is_switched_on(run, value) and _makes_gradless(run, call, depth)
+    return False
+
+
+def _makes_gradless(run: Run, call: Call, depth: int) -> bool:
+    if call.method in _KEEP:
+        return is_gradless(run, call.receiver, depth)
+    if call.method == "detach" or (is_gradient_free(call) and isinstance(call.func, Result | Instance)):
+        return True
+    name = canonical(call.name)
+    if name in _FACTORIES:
+        wanted = call.keyword("requires_grad")
+        return is_absent(wanted) is True or equals(wanted, False) is True
+    module = same_object(call.func)
+    if isinstance(module, Result) and (is_frozen(run, module) or _is_made_frozen(module)):
+        embeds = canonical(module.call.name) in (_EMBEDDING, f"{_EMBEDDING}.from_pretrained")
+        return embeds or all(is_gradless(run, argument, depth) for argument in call.args)
+    return False
+
+
+def _is_made_frozen(module: Result) -> bool:
+    """Whether ``module`` is an embedding that is built from weights, which freezes it by default."""
+    freeze = module.call.argument(1, "freeze")
+    loaded = canonical(module.call.name) == f"{_EMBEDDING}.from_pretrained"
+    return loaded and (is_absent(freeze) is True or equals(freeze, True) is True)
+
+
+def _is_loader(value: Value) -> bool:
+    """Whether a loop over ``value`` gives batches of data."""
+    match value:
+        case Result(call) if canonical(call.name) == _LOADER:
+            return True
+        case Result(call) if canonical(call.name) in ("tqdm.tqdm", "tqdm.auto.tqdm", "builtins.enumerate"):
+            return bool(call.args) and _is_loader(call.args[0])
+        case Result(call) if call.method in ("prepare", "prepare_data_loader"):
+            return any(_is_loader(argument) for argument in call.args)
+    return False
+
+
+def _given_by_callers(run: Run, param: Param) -> Iterator[Value]:
+    """What the calls of a module in this file pass for a parameter of its `forward`."""
+    names = [argument.arg for argument in param.function.node.args.args]
+    if param.function.name != "forward" or param.name not in names:
+        return
+    for call in run.program.calls:
+        if isinstance(call.func, Instance) and call.func.cls is param.function.owner:
+            yield call.argument(names.index(param.name) - 1, param.name)
+
+
+def _is_switched_on(run: Run, value: Value) -> bool:
+    """Whether something sets ``requires_grad`` on the tensor."""
+    switched = any(same(call.receiver, value) for call in run.method_calls("requires_grad_", "retain_grad"))
+    return switched or any(write.field == "requires_grad" and same(write.obj, value) for write in run.writes)
+
+
+class Freeze(NamedTuple):
+    """One place where the parameters of ``module`` are switched off, or on (or to something computed)."""
+
+    module: Value
+    off: bool
+    place: Place
+
+
+def freezes(run: Run) -> Iterator[Freeze]:
+    """Every such place of the program."""
+    for call in run.method_calls("requires_grad_"):
+        yield Freeze(_owner(call.receiver), equals(call.argument(0, "requires_grad"), False) is True, call.place)
+    for write in run.writes:
+        if write.field == "requires_grad":
+            yield Freeze(_owner(write.obj), equals(write.value, False) is True, write.place)
+
+
+def _owner(value: Value) -> Value:
+    """The module that a parameter in a loop belongs to."""
+    match value:
+        case Element(of=Result(call)) if call.method in ("parameters", "named_parameters"):
+            return call.receiver
+        case Element(of=Element() as inner):
+            return _owner(inner)
+    return value
+
+
+def is_frozen(run: Run, module: Value) -> bool:
+    """Whether the program freezes exactly this module, without a condition, and never switches it on again."""
+    found = list(freezes(run))
+    certain = any(it.off and same(it.module, module) and not any(own_guards(it.place)) for it in found)
+    undone = any(not it.off and (same(it.module, module) or not isinstance(it.module, Result)) for it in found)
+    return certain and not undone
+
+
+def may_be_frozen(run: Run, *modules: Value) -> bool:
+    """Whether the program freezes one of ``modules``, or something that may contain them."""
+    return any(
+        it.off and (not isinstance(it.module, Result) or any(same(it.module, module) for module in modules))
+        for it in freezes(run)
+    )
+
+
+def carries_gradient(value: Value) -> bool:
+    """Whether ``value`` is what a call computed, and neither detached nor a count."""
+    while isinstance(value, Result):
+        call = value.call
+        if call.method in _PLAIN or call.name in _COUNTS:
+            return False
+        if not call.method:
+            return True
+        value = call.receiver
+    return False

@@ -1,0 +1,195 @@
+"""Which parameters of a function it changes in place before it binds their names to something else."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.values import Attr, Instance, Ref, Result, Value, equals
+from ..names import canonical
+from ..regions.call_targets import call_targets
+from ..types import bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Function
+    from ..run import Run
+
+#: Methods with a trailing underscore that change no value.
+_SETTINGS = frozenset(("requires_grad_", "share_memory_", "retain_grad_", "detach_"))
+#: Changes that have the same effect when they are made twice.
+_IDEMPOTENT = frozenset(
+    ("relu_", "zero_", "fill_", "masked_fill_", "clamp_", "clip_", "copy_", "abs_", "triu_", "tril_", "nan_to_num_")
+)
+_ACTIVATIONS = frozenset(
+    f"torch.nn.{name}" for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "SiLU", "Hardswish", "Mish")
+)
+#: Functions with an argument `inplace`, and its position.
+_FUNCTIONAL = {
+    "torch.nn.functional." + name: position
+    for position, names in (
+        (1, ("relu", "relu6", "selu", "silu", "hardswish", "mish")),
+        (2, ("leaky_relu", "elu", "celu")),
+        (3, ("threshold",)),
+    )
+    for name in names
+}
+#: Methods whose result shares the tensor's memory.
+_VIEWS = frozenset(("view", "view_as", "unsqueeze", "squeeze", "transpose", "permute", "t"))
+#: Statements whose inside may not run.
+_BRANCHES = (ast.If, ast.Try, ast.While, ast.FunctionDef, ast.ClassDef)
+#: Methods that numbers, texts and containers have too.
+_OF_BUILTINS = frozenset(name for kind in (list, dict, set, str, int, float, bytes) for name in dir(kind))
+
+
+class Change(NamedTuple):
+    """A change of parameter ``name`` by ``node``; ``once`` when making it a second time changes nothing more."""
+
+    name: str
+    node: ast.AST
+    once: bool
+
+
+def changes(run: Run, function: Function, depth: int = 3) -> Iterator[Change]:
+    """The first changes in place of the parameters of ``function`` that every run of it makes."""
+    calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
+    arguments = function.node.args
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    tensors = {name for call in run.bodies.calls_in(function) for name in _module_inputs(call.node, call.func)}
+    tensors |= {
+        arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
+    }
+    tensors |= {name for node in ast.walk(function.node) for name in _used_as_tensors(node, calls)}
+    open_names = {argument.arg for argument in parameters}
+    views: dict[str, str] = {}
+    for statement in _straight(function.node.body if isinstance(function.node.body, list) else [function.node.body]):
+        for change in (*_changes(statement, calls, tensors), *_changes_in_helpers(run, statement, calls, depth)):
+            name = views.get(change.name, change.name)
+            if name in open_names:
+                yield change._replace(name=name)
+        seen = {alias: views.get(name, name) for alias, name in _views(statement) if alias != name}
+        rebound = _rebound(statement)
+        open_names -= rebound
+        views = {alias: name for alias, name in views.items() if alias not in rebound} | seen
+
+
+def _straight(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
+    """The statements in order, those of `with` and `for` blocks among them; branches stay whole."""
+    for statement in body:
+        if isinstance(statement, ast.With | ast.For):
+            yield from _straight(statement.body)
+        else:
+            yield statement
+
+
+def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:
+    """The name that ``statement`` binds to a view of what another name holds."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=alias)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method))
+        ) if method in _VIEWS:
+            yield alias, name
+
+
+def _changes(statement: ast.AST, calls: dict[int, Value], tensors: set[str]) -> Iterator[Change]:
+    match statement:
+        case _ if isinstance(statement, _BRANCHES):
+            return
+        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))) if name in tensors:
+            yield Change(name, statement, False)
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]) if name in tensors:
+            yield Change(name, statement, True)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            yield from _changes_of_call(node, calls.get(id(node)))
+
+
+def _changes_in_helpers(run: Run, statement: ast.AST, calls: dict[int, Value], depth: int) -> Iterator[Change]:
+    """What functions of the file, called in a statement that always runs, change of the names they are given."""
+    if depth == 0 or isinstance(statement, _BRANCHES):
+        return
+    for node in ast.walk(statement):
+        for part in call_targets(calls[id(node)]) if id(node) in calls and isinstance(node, ast.Call) else ():
+            given = dict(zip(part.parameters(), node.args, strict=False)) if isinstance(node, ast.Call) else {}
+            for change in changes(run, part.function, depth - 1):
+                argument = given.get(change.name)
+                if isinstance(argument, ast.Name):
+                    yield Change(argument.id, node, change.once)
+
+
+def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
+    match node:
+        case ast.Call(args=[ast.Name(id=name), *_]) if isinstance(called, Ref) and _is_in_place_function(called.name):
+            yield Change(name, node, called.name.rpartition(".")[2] in _IDEMPOTENT)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if _is_in_place(method):
+            yield Change(name, node, method in _IDEMPOTENT)
+        case ast.Call(args=[ast.Name(id=name), *_]) if called is not None:
+            if is_in_place_activation(called) or _asks_for_in_place(node, called):
+                yield Change(name, node, True)
+
+
+def _is_in_place_function(function: str) -> bool:
+    """Whether it is `torch.relu_` or the like."""
+    owner, _, name = function.rpartition(".")
+    return owner in ("torch", "torch.nn.functional") and _is_in_place(name)
+
+
+def _is_in_place(method: str) -> bool:
+    return method.endswith("_") and not method.endswith("__") and method[0] != "_" and method not in _SETTINGS
+
+
+def is_in_place_activation(module: Value) -> bool:
+    """Whether ``module`` is an activation of torch built with ``inplace=True``."""
+    if not isinstance(module, Result) or canonical(module.call.name) not in _ACTIVATIONS:
+        return False
+    slope_first = module.call.name.endswith((".LeakyReLU", ".ELU", ".CELU"))
+    return equals(module.call.argument(1 if slope_first else 0, "inplace"), True) is True
+
+
+def _asks_for_in_place(node: ast.Call, called: Value) -> bool:
+    """Whether ``node`` is `torch.nn.functional.relu(..., inplace=True)` or the like."""
+    position = _FUNCTIONAL.get(called.name) if isinstance(called, Ref) else None
+    if position is None or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return False
+    given = [*node.args[position : position + 1], *(word.value for word in node.keywords if word.arg == "inplace")]
+    return any(isinstance(value, ast.Constant) and value.value is True for value in given)
+
+
+def _module_inputs(node: ast.Call, called: Value) -> Iterator[str]:
+    """The names that are handed to a module, which takes tensors."""
+    is_module = isinstance(called, Instance) or (
+        isinstance(called, Result) and called.call.name.startswith("torch.nn.")
+    )
+    if is_module:
+        yield from (argument.id for argument in node.args if isinstance(argument, ast.Name))
+
+
+def _used_as_tensors(node: ast.AST, calls: dict[int, Value]) -> Iterator[str]:
+    """The names that ``node`` uses as only a tensor can be used."""
+    match node:
+        case ast.Call(args=[ast.Name(id=name), *_]) if _takes_tensors(calls.get(id(node))):
+            yield name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in _OF_BUILTINS:
+            yield name
+        case ast.BinOp(left=ast.Name(id=name), op=ast.MatMult()) | ast.BinOp(op=ast.MatMult(), right=ast.Name(id=name)):
+            yield name
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple() | ast.UnaryOp(op=ast.Invert())):
+            yield name
+
+
+def _takes_tensors(called: Value | None) -> bool:
+    """Whether it is a function of torch, or something that a module holds and calls."""
+    match called:
+        case Ref(name):
+            return name.startswith("torch.")
+        case Attr(base=Instance(cls)):
+            return any(base.startswith("torch.nn.") for base in bases(cls))
+    return False
+
+
+def _rebound(statement: ast.AST) -> set[str]:
+    """The names that the statement binds anew, in whatever branch."""
+    if isinstance(statement, ast.AugAssign):
+        return set()
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

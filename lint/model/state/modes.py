@@ -1,0 +1,118 @@
+"""Train and eval mode: what the program last said about a model before a forward pass."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.objects.classes import decorator_names
+from ...facts.values import Absent, Attr, Function, Instance, Method, Ref, Result, Value, equals, options, same
+from ..names import canonical
+from ..types import bases, class_names, unwrapped
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+    from ...facts.places import Loop
+    from ..run import Run
+
+_GRADIENT_FREE = frozenset(("torch.no_grad", "torch.inference_mode"))
+#: Libraries whose functions leave the mode of a model alone; a Trainer does not.
+_LEAVE_MODE = ("torch.", "peft.", "accelerate.", "transformers.", "bitsandbytes.", "builtins.", "copy.")
+
+
+def is_gradient_free(call: Call) -> bool:
+    """Whether a ``no_grad`` block or decorator is around the call."""
+    entered = [
+        option.call.name for value in call.place.contexts for option in options(value) if isinstance(option, Result)
+    ]
+    function = call.place.function
+    decorators = decorator_names(function) if function is not None else ()
+    return not _GRADIENT_FREE.isdisjoint((*entered, *decorators))
+
+
+class Modes:
+    """What a program does with the mode of a model, of which ``models`` are the ways it is loaded or built."""
+
+    __slots__ = ("_run", "_switches", "escapes", "forwards", "models")
+
+    def __init__(self, run: Run, *models: Result) -> None:
+        self._run = run
+        self.models = models
+        #: The calls of the model itself, in program order.
+        self.forwards = [call for call in run.program.calls if self._is_model(call.func)]
+        self._switches = [call for call in run.method_calls("train", "eval") if self._is_model(call.receiver)]
+        #: Whether code that is not shown may switch the mode.
+        self.escapes = (
+            any(not self._is_model(call.receiver) for call in run.method_calls("train"))
+            or any(self._hands_over(call) for call in run.program.calls)
+            or any(self._is_model(write.value) and not _is_own(write.obj) for write in run.writes)
+        )
+
+    def _is_model(self, value: Value) -> bool:
+        found = [inner for option in options(value) for inner in options(unwrapped(option))]
+        return all(any(same(inner, model) for model in self.models) for inner in found)
+
+    def _hands_over(self, call: Call) -> bool:
+        if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
+            return False
+        match call.func:
+            case Function() | Method():
+                return False
+            case Ref(name):
+                return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
+            case Attr(base=base):
+                return "accelerate.Accelerator" not in class_names(base)
+        return True
+
+    def eval_at(self, forward: Call) -> ast.AST | None:
+        """What put the model in eval mode for ``forward``; None when it is in train mode or that is not known."""
+        before = [call for call in self._switches if call.order < forward.order and not _apart(call, forward)]
+        if before and _turns_on(before[-1]) is False and not before[-1].place.deeper_than(forward.place):
+            return before[-1].node
+        if not before and self._is_loaded():
+            return self.models[0].node
+        return next((found for loop in forward.place.loops if (found := self._left_in_eval(loop, forward))), None)
+
+    def _is_loaded(self) -> bool:
+        names = [canonical(model.call.name) for model in self.models]
+        return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
+
+    def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
+        """The ``eval()`` in a turn of ``loop`` that still holds when the next turn comes to ``forward``."""
+        turn = [
+            call.order
+            for call in self._run.program.calls
+            if loop in call.place.loops and call.place.function is forward.place.function
+        ]
+        switches = [call for call in self._switches if min(turn) <= call.order <= max(turn)]
+        last = switches[-1] if switches else None
+        if last is None or last.order < forward.order or any(_turns_on(call) is not False for call in switches):
+            return None
+        return None if _leaves(loop, last.node) else last.node
+
+
+def _is_own(value: Value) -> bool:
+    """Whether ``value`` is an object whose class the program shows whole, with everything it does."""
+    return isinstance(value, Instance) and not any(True for _ in bases(value.cls))
+
+
+def _turns_on(switch: Call) -> bool | None:
+    if switch.method == "eval":
+        return False
+    mode = switch.argument(0, "mode")
+    return True if isinstance(mode, Absent) else equals(mode, True)
+
+
+def _apart(switch: Call, forward: Call) -> bool:
+    return switch.place.walk != forward.place.walk or switch.place.excludes(forward.place)
+
+
+def _leaves(loop: Loop, node: ast.AST) -> bool:
+    """Whether a branch of ``loop`` that holds ``node`` also ends the loop."""
+    for branch in ast.walk(loop):
+        if isinstance(branch, ast.If):
+            for body in (branch.body, branch.orelse):
+                inside = [part for statement in body for part in ast.walk(statement)]
+                if node in inside and any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in inside):
+                    return True
+    return False

@@ -1,0 +1,182 @@
+"""What draws random numbers in a region: from torch's generator, which a checkpoint restores, or from another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.values import Absent, Const, Result, Value, equals, is_absent, options, same
+from ..events import AdapterAttach, TrainerBuild
+from ..names import canonical
+from ..types import unwrapped
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.places import Guard
+    from ..regions.region import Region
+    from ..run import Run
+
+#: Modules that drop or perturb while training: the position, name and default of their probability.
+_MODULES: dict[str, tuple[int, str, float]] = {
+    **{f"torch.nn.{kind}": (0, "p", 0.5) for kind in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")},
+    **{f"torch.nn.{kind}": (0, "p", 0.5) for kind in ("AlphaDropout", "FeatureAlphaDropout")},
+    "torch.nn.MultiheadAttention": (2, "dropout", 0.0),
+    "torch.nn.TransformerEncoderLayer": (3, "dropout", 0.1),
+    "torch.nn.TransformerDecoderLayer": (3, "dropout", 0.1),
+    "timm.layers.DropPath": (0, "drop_prob", 0.0),
+    "timm.models.layers.DropPath": (0, "drop_prob", 0.0),
+}
+#: Functions of the same kind, whose probability comes second and `training` third.
+_FUNCTIONS: dict[str, tuple[float, bool]] = {
+    **{f"torch.nn.functional.{kind}": (0.5, True) for kind in ("dropout", "dropout1d", "dropout2d", "dropout3d")},
+    "torch.nn.functional.alpha_dropout": (0.5, False),
+    "torch.nn.functional.feature_alpha_dropout": (0.5, False),
+}
+#: Configurations whose layers drop unless told otherwise, with the arguments that say how much.
+_CONFIGS: dict[str, tuple[str, ...]] = {
+    "transformers.GPT2Config": ("resid_pdrop", "attn_pdrop"),
+    "transformers.OPTConfig": ("dropout",),
+    "transformers.BertConfig": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "transformers.RobertaConfig": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "transformers.T5Config": ("dropout_rate",),
+    "transformers.BartConfig": ("dropout",),
+}
+#: Arguments of any configuration that set a dropout inside its layers; zero by default.
+_LAYER_DROPOUTS = ("attention_dropout", "hidden_dropout", "activation_dropout", "resid_dropout")
+_SAMPLERS = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
+        *("bernoulli", "multinomial", "normal", "poisson"),
+    )
+)
+#: Methods of a tensor that fill it with random numbers, or draw with it.
+_TENSOR_SAMPLERS = frozenset(
+    (
+        *("normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_"),
+        *("bernoulli", "multinomial"),
+    )
+)
+_GENERATORS = frozenset(
+    (
+        *("torch.Generator", "random.Random", "random.SystemRandom"),
+        *("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"),
+    )
+)
+#: What these libraries offer beside drawing.
+_NO_DRAW = frozenset(
+    ("seed", "default_rng", "get_state", "set_state", "getstate", "setstate", "manual_seed", "compare_digest")
+)
+
+
+class Draw(NamedTuple):
+    """Something that draws: where, what it is called, and under which conditions a region comes to it."""
+
+    node: ast.AST
+    what: str
+    conditions: tuple[Guard, ...] = ()
+
+
+def torch_draws(run: Run, region: Region) -> Iterator[Draw]:
+    """What in ``region`` certainly draws from torch's own generator while training."""
+    for module in region.modules:
+        if isinstance(module, Result) and (given := _MODULES.get(canonical(module.call.name))):
+            position, name, default = given
+            if _positive(module.call.argument(position, name), default) and not _in_eval(run, module):
+                yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
+    for call in region.calls:
+        if _draws(call):
+            yield Draw(call.node, f"{call.name.rpartition('.')[2]}()", region.conditions_of(call))
+
+
+def foreign_draws(region: Region) -> Iterator[Draw]:
+    """What in ``region`` draws from a generator that a checkpoint does not restore and the region does not seed."""
+    if any(region.calls_to("random.seed", "numpy.random.seed")):
+        return
+    inside: set[ast.AST] = {function.node for function in region.functions}
+    for call in region.calls:
+        if _is_foreign(call, inside):
+            yield Draw(call.node, f"{call.name or call.method}()", region.conditions_of(call))
+
+
+def _is_foreign(call: Call, inside: set[ast.AST]) -> bool:
+    library, _, function = call.name.rpartition(".")
+    if library in ("random", "numpy.random", "secrets"):
+        return function[:1].islower() and function not in _NO_DRAW
+    if call.name in _SAMPLERS:
+        return _made_outside(call.keyword("generator"), inside)
+    if call.method in _TENSOR_SAMPLERS and _made_outside(call.keyword("generator"), inside):
+        return True
+    return bool(call.method) and call.method not in _NO_DRAW and _made_outside(call.receiver, inside)
+
+
+def _made_outside(generator: Value, inside: set[ast.AST]) -> bool:
+    """Whether ``generator`` is a random generator that the program built outside of the region."""
+    match generator:
+        case Result(call) if call.method == "manual_seed":
+            return _made_outside(call.receiver, inside)
+        case Result(call) if call.name in _GENERATORS:
+            return call.place.function is None or call.place.function.node not in inside
+    return False
+
+
+def _draws(call: Call) -> bool:
+    name = canonical(call.name)
+    if name in _SAMPLERS:
+        return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
+    if name not in _FUNCTIONS:
+        return False
+    default, trains = _FUNCTIONS[name]
+    training = call.argument(2, "training")
+    off = not trains if isinstance(training, Absent) else equals(training, False) is True
+    return not off and _positive(call.argument(1, "p"), default)
+
+
+def _positive(probability: Value, default: float) -> bool:
+    match probability:
+        case Absent():
+            return default > 0
+        case Const(int() | float() as number):
+            return number > 0
+    return False
+
+
+def _in_eval(run: Run, module: Value) -> bool:
+    return any(same(module, call.receiver) for call in run.method_calls("eval"))
+
+
+def adapter_dropout(run: Run, model: Value | None) -> Draw | None:
+    """The `lora_dropout` above zero of the adapter that ``model`` (any model for None) trains with."""
+    attached = [(event.model, event.config) for event in run.of(AdapterAttach)]
+    attached += [(event.model, event.peft_config) for event in run.of(TrainerBuild)]
+    for owner, config in attached:
+        if model is not None and not same(unwrapped(owner), unwrapped(model)):
+            continue
+        for option in options(config):
+            match option:
+                case Result(call) if call.name.startswith("peft.") and _positive(call.keyword("lora_dropout"), 0.0):
+                    return Draw(call.node, "lora_dropout")
+    return None
+
+
+def config_dropout(model: Value) -> Draw | None:
+    """The dropout above zero in the configuration that the transformers model ``model`` is built from."""
+    for option in options(unwrapped(model)):
+        if isinstance(option, Result):
+            given = (value.call for value in option.call.args[:1] if isinstance(value, Result))
+            for call in (option.call, *given):
+                name = _layer_dropout(call)
+                if name is not None:
+                    return Draw(call.node, name)
+    return None
+
+
+def _layer_dropout(call: Call) -> str | None:
+    """The argument of ``call``, which builds a model or a configuration, that makes its layers drop."""
+    if not call.name.startswith("transformers."):
+        return None
+    usual = _CONFIGS.get(canonical(call.name), ())
+    certain = (name for name in usual if _positive(call.keyword(name), 0.1))
+    return next(certain, next((name for name in _LAYER_DROPOUTS if _positive(call.keyword(name), 0.0)), None))

@@ -1,0 +1,240 @@
+"""Buffers that a forward pass changes and computes with, so that running it again gives something else."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ...facts.objects.classes import ancestors
+from ...facts.values import Const, Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...facts.values import Class
+    from ..regions.region import Region
+    from ..run import Run
+
+#: Methods whose result depends on what the tensor held, and those that overwrite it.
+_ACCUMULATE = frozenset(("add_", "sub_", "mul_", "div_", "lerp_", "index_add_", "scatter_add_", "addcmul_", "addcdiv_"))
+_OVERWRITE = frozenset(("copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
+#: Methods that give the values they were called on, on another device, in another type or shape.
+_KEEP = frozenset(
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "type", "type_as"),
+        *("contiguous", "clone", "detach", "view", "reshape"),
+    )
+)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+#: Buffers and the step at which each was read.
+Reads: TypeAlias = frozenset[tuple[str, int]]
+
+
+class Update(NamedTuple):
+    """One place where the buffer ``self.name`` changes."""
+
+    name: str
+    node: ast.expr | ast.stmt
+    step: int
+    #: Whether the new content depends on the old one.
+    accumulates: bool
+
+
+def state_updates(run: Run, region: Region) -> Iterator[Update]:
+    """The updates in ``region`` of buffers that its results are computed from, in train mode.
+
+    A buffer that is overwritten before it is read holds the same in both runs, and an update under a condition may
+    happen only once: neither is given.
+    """
+    bodies: list[tuple[Class, _Body]] = []
+    for function in region.functions:
+        buffers = _buffers(run, function.owner) if function.owner is not None else frozenset()
+        if function.owner is not None and buffers and not isinstance(function.node, ast.Lambda):
+            bodies.append((function.owner, _Body(function.node, buffers)))
+    for owner, body in bodies:
+        elsewhere = {
+            name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
+        }
+        for update in body.updates:
+            before = any(name == update.name and step <= update.step for name, step in body.results)
+            if before or (update.accumulates and update.name in body.read | elsewhere):
+                yield update
+
+
+def _related(left: Class, right: Class) -> bool:
+    return left is right or left in ancestors(right) or right in ancestors(left)
+
+
+def _buffers(run: Run, owner: Class) -> frozenset[str]:
+    """The names that the class, or one of the file that it derives from, registers as buffers."""
+    classes = (owner, *ancestors(owner))
+    given = [
+        call.args[0]
+        for call in run.method_calls("register_buffer")
+        if isinstance(call.receiver, Instance) and call.receiver.cls in classes and call.args
+    ]
+    return frozenset(name.value for name in given if isinstance(name, Const) and isinstance(name.value, str))
+
+
+class _Body:
+    """One pass through a function as it runs in train mode: what changes, and what the result is computed from."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, buffers: frozenset[str]) -> None:
+        self._buffers = buffers
+        arguments = function.args
+        #: Names that are the same in both runs.
+        self._steady = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+        self._written = {
+            node.attr
+            for node in ast.walk(function)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        self._locals: dict[str, Reads] = {}
+        self._step = 0
+        self.updates: list[Update] = []
+        self.results: Reads = frozenset()
+        self._block(function.body, certain=True)
+
+    @property
+    def read(self) -> set[str]:
+        """The buffers that the result is computed from."""
+        return {name for name, _ in self.results}
+
+    def _block(self, body: Iterable[ast.stmt], certain: bool) -> None:
+        for statement in body:
+            self._step += 1
+            match statement:
+                case ast.If():
+                    certain = self._branch(statement, certain)
+                case ast.For() | ast.AsyncFor():
+                    self._bind([statement.target], self._reads(statement.iter))
+                    self._block([*statement.body, *statement.orelse], certain)
+                case ast.While() | ast.With() | ast.AsyncWith():
+                    self._block(statement.body, certain)
+                case ast.Try():
+                    self._block([*statement.body, *statement.orelse, *statement.finalbody], certain)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    pass
+                case _:
+                    self._simple(statement, certain)
+
+    def _branch(self, node: ast.If, certain: bool) -> bool:
+        """Both ways, or the one that train mode takes; gives whether what follows happens in both runs."""
+        taken = when_training(node.test)
+        under = certain and (taken is not None or self._is_steady(node.test))
+        if taken is not False:
+            self._block(node.body, under)
+        if taken is not True:
+            self._block(node.orelse, under)
+        leaves = any(block and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse))
+        return under if leaves else certain
+
+    def _is_steady(self, test: ast.expr) -> bool:
+        """Whether both runs see the same: parameters, constants and what nothing here changes in ``self``."""
+        for node in ast.walk(test):
+            if isinstance(node, ast.Call):
+                return False
+            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._written | self._buffers:
+                return False
+            if isinstance(node, ast.Name) and node.id not in self._steady:
+                return False
+        return True
+
+    def _simple(self, statement: ast.stmt, certain: bool) -> None:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                self._assign(statement, targets, value, certain, accumulates=False)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(statement, [target], value, certain, accumulates=False)
+            case ast.AugAssign(target=target, value=value):
+                self._assign(statement, [target], value, certain, accumulates=True)
+            case ast.Return(value=ast.expr() as value):
+                self.results |= self._reads(value)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                self._method(node, node.func, certain)
+
+    def _assign(
+        self, node: ast.stmt, targets: list[ast.expr], value: ast.expr, certain: bool, accumulates: bool
+    ) -> None:
+        reads = self._reads(value)
+        for target in targets:
+            held = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(target, ast.Attribute) and not accumulates and _keeps(value, target):
+                continue
+            if isinstance(held, ast.Attribute) and _of_self(held):
+                self._update(held.attr, node, certain, accumulates or held.attr in {name for name, _ in reads})
+            elif accumulates and isinstance(held, ast.Name):
+                self._bind([held], reads | self._locals.get(held.id, frozenset()))
+            else:
+                self._bind([target], reads)
+
+    def _bind(self, targets: list[ast.expr], reads: Reads) -> None:
+        for target in targets:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name):
+                    self._locals[node.id] = reads
+                    self._steady.discard(node.id)
+
+    def _method(self, call: ast.Call, method: ast.Attribute, certain: bool) -> None:
+        if method.attr not in _ACCUMULATE | _OVERWRITE:
+            return
+        changed: ast.expr = method.value
+        while True:
+            match changed:
+                case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name.endswith("_"):
+                    changed = inner
+                case ast.Attribute(value=inner, attr="data"):
+                    changed = inner
+                case _:
+                    break
+        if isinstance(changed, ast.Attribute) and _of_self(changed):
+            given = frozenset[tuple[str, int]]().union(*(self._reads(argument) for argument in call.args))
+            depends = changed.attr in {name for name, _ in given}
+            self._update(changed.attr, call, certain, method.attr in _ACCUMULATE or depends)
+
+    def _update(self, name: str, node: ast.expr | ast.stmt, certain: bool, accumulates: bool) -> None:
+        if certain and name in self._buffers:
+            self.updates.append(Update(name, node, self._step, accumulates))
+
+    def _reads(self, expression: ast.expr) -> Reads:
+        found: set[tuple[str, int]] = set()
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._buffers:
+                found.add((node.attr, self._step))
+            elif isinstance(node, ast.Name):
+                found |= self._locals.get(node.id, frozenset())
+        return frozenset(found)
+
+
+def _of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
+    """Whether ``value`` is what ``target``, an attribute of ``self``, holds already: moved, cast or reshaped."""
+    match value:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return _of_self(target) and name == target.attr
+        case ast.Attribute(value=inner, attr="data"):
+            return _keeps(inner, target)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)):
+            return method in _KEEP and _keeps(inner, target)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _keeps(body, target) and _keeps(orelse, target)
+    return False
+
+
+def when_training(test: ast.AST) -> bool | None:
+    """What a condition is in train mode; None when the mode does not decide it."""
+    match test:
+        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            answer = when_training(inner)
+            return None if answer is None else not answer
+        case ast.BoolOp(op=ast.And(), values=values):
+            answers = {when_training(value) for value in values}
+            return False if False in answers else (True if answers == {True} else None)
+    return None
