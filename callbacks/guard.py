@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hf_ckpt._undo import AttributeChange
-from hf_ckpt.planner.out_of_memory import TighteningStep
+from hf_ckpt.planner.batches.out_of_memory import TighteningStep
 
 from .trainer_frame import Run
 

@@ -10,8 +10,8 @@ from .compat.kv_cache import disable_kv_cache
 from .handle import Handle
 from .head.install import install as install_head
 from .install import Installation, install
-from .planner.batch_planner import BatchPlanner, PlannedLayer
-from .planner.calibrate import calibration
+from .planner.batches.batch_planner import BatchPlanner, PlannedLayer
+from .planner.calibration.calibrate import calibration
 from .policy.platform import Engine, parse_engine
 from .resolving import resolve_on
 

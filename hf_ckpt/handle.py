@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .anatomy import Anatomy
     from .head.install import HeadHandle
     from .install import Installation
-    from .planner.batch_planner import BatchPlanner
+    from .planner.batches.batch_planner import BatchPlanner
     from .policy.resolve import ResolvedPolicy
 
 

@@ -127,7 +127,7 @@ _CATALOGUE: dict[str, OpTraits] = {
         _CHOICE,
     ),
 }  # fmt: skip
-#: Ops of other namespaces, by their full names; ``hf_ckpt`` are second halves of ops (engine/split_ops.py).
+#: Ops of other namespaces, by their full names; ``hf_ckpt`` are second halves of ops (engine/tracing/split_ops.py).
 _FOREIGN: dict[str, OpTraits] = {
     "transformers.grouped_mm_fallback": _WEIGHT_PRODUCT,
     "hf_ckpt.apply_dropout": _DEFAULT,

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ..planner.plot import plot_frontier
-from ..planner.tables import frontier_table, gain_line, tensors_table
+from ..planner.explain.plot import plot_frontier
+from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
 from .subject import Subject, subject_options
 
@@ -31,7 +31,7 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
         raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
 
     from ..measuring.forecast import as_solution, limits_for
-    from ..planner.explain import frontier, next_gain, tensor_rows
+    from ..planner.explain.findings import frontier, next_gain, tensor_rows
     from .study import study
 
     studied = study(subject, memory, optimizer)

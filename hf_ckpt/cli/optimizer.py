@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import click
 from transformers.training_args import OptimizerNames
 
-from ..planner.optimizers import rule_for
+from ..planner.memory.optimizers import rule_for
 
 
 def check_optimizer(name: str) -> None:

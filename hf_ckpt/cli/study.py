@@ -15,9 +15,9 @@ from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
 from ..measuring.forecast import ForecastInputs
 from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
-from ..planner.calibrate import calibration
-from ..planner.device_memory import device_memory
-from ..planner.state import static_state
+from ..planner.calibration.calibrate import calibration
+from ..planner.memory.device_memory import device_memory
+from ..planner.memory.state import static_state
 from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
 from .model import build_model, token_ids
@@ -25,7 +25,7 @@ from .optimizer import check_optimizer
 from .positions import fit_length, positions_of
 
 if TYPE_CHECKING:
-    from ..planner.cost import Calibration
+    from ..planner.costs.roofline import Calibration
     from ..policy import Policy
     from ..policy.decision import Stack
     from ..policy.platform import Platform

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .cache import TRACES
-from .calls import resolve_call
-from .ledgers import ledger_at
-from .plans import BufferPlan, Plan, Selection, buffer_keys, plan_of, select
+from .layer.calls import resolve_call
+from .recipes.plans import BufferPlan, Plan, Selection, buffer_keys, plan_of, select
 from .replay import TracedReplay
 from .report import EngineReport, Mode
-from .tracing import trace_call
+from .tracing.cache import TRACES
+from .tracing.ledgers import ledger_at
+from .tracing.trace_call import trace_call
 from .untraceable import UntraceableError
 
 if TYPE_CHECKING:

@@ -10,22 +10,22 @@ from torch.utils.checkpoint import checkpoint
 
 from ..errors import CkptError, PolicyError
 from ..policy.decision import Keep, RecomputeSegment
-from .frame import Frame
-from .ledgers import ledger_at
-from .lookup import Lookup
 from .notices import Notices
 from .report import EngineReport, Mode
+from .running.first_use import CheckedFrame
+from .running.frame import Frame
+from .running.lookup import Lookup
+from .tracing.ledgers import ledger_at
 from .untraceable import UntraceableError, in_words
-from .untraced import UntracedLayer
-from .verify import CheckedFrame
+from .untraced.layer import UntracedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..ledger import LayerLedger
     from ..policy.decision import Role
-    from .plans import Plan
-    from .prepared import Prepared
+    from .recipes.plans import Plan
+    from .running.prepared import Prepared
 
 
 class TracedReplay:

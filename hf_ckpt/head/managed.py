@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..planner.problem import HeadOption
+from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
 from .options import head_option, head_options
 from .shape import head_shape
@@ -12,7 +12,7 @@ from .shape import head_shape
 if TYPE_CHECKING:
     import torch
 
-    from ..planner.cost import Calibration
+    from ..planner.costs.roofline import Calibration
     from .install import HeadHandle
 
 #: While no plan is known, a head that takes more than this share of the room is run in chunks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..planner.problem import HeadOption
+from ..planner.costs.problem import HeadOption
 
 #: Bytes a logit at the worst moment, in the backward of the cross-entropy: log-probabilities, their gradient and the
 #: logits' gradient, all float32. Counted on float32 and bfloat16 models: the same.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ..engine import select
 from ..errors import ForecastError
 from ..head.options import head_option, head_options
-from ..planner.assemble import assemble, under
 from ..planner.budget import limits_of
-from ..planner.problem import HeadOption, LayerPlan, assess
-from ..planner.refine import solve_refined
-from ..planner.solve import Solution
+from ..planner.costs.assemble import assemble, under
+from ..planner.costs.problem import HeadOption, LayerPlan, assess
+from ..planner.solver.refine import solve_refined
+from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..head.options import HeadShape
     from ..ledger import LayerLedger
     from ..planner.budget import DeviceMemory
-    from ..planner.cost import Calibration
-    from ..planner.problem import Assessment, Limits, Problem
+    from ..planner.costs.problem import Assessment, Limits, Problem
+    from ..planner.costs.roofline import Calibration
     from ..policy.resolve import ResolvedPolicy
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
-from ..engine.saved_counter import storages
-from ..planner.live_forwards import LiveForwards
+from ..engine.untraced.saved_counter import storages
+from ..planner.batches.live_forwards import LiveForwards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import BudgetError
-from .problem import LayerPlan, Limits, layer_held
+from .costs.problem import LayerPlan, Limits, layer_held
 
 if TYPE_CHECKING:
-    from .problem import Problem
+    from .costs.problem import Problem
 
 _UNITS = {"b": 1}
 for _power, _prefix in enumerate("kmgt", start=1):

@@ -30,9 +30,9 @@ from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, LlamaConf
 
 from hf_ckpt.engine import TracedReplay
 from hf_ckpt.measuring.peak import PeakMeter
-from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
+from hf_ckpt.planner.batches.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, PeakBudget
-from hf_ckpt.planner.calibrate import calibration
+from hf_ckpt.planner.calibration.calibrate import calibration
 from hf_ckpt.policy.decision import RecomputeLayer
 
 from .record import add_out, record

@@ -28,12 +28,12 @@ from hf_ckpt.engine import ledger_of, select
 from hf_ckpt.head.options import head_option
 from hf_ckpt.head.shape import head_shape
 from hf_ckpt.measuring.peak import PeakMeter
-from hf_ckpt.planner.assemble import assemble, under
 from hf_ckpt.planner.budget import held_without_checkpointing
-from hf_ckpt.planner.calibrate import calibration
-from hf_ckpt.planner.problem import HeadOption, LayerPlan, Limits, assess
-from hf_ckpt.planner.solve import solve
-from hf_ckpt.planner.state import gradient_bytes, late_gradient_bytes
+from hf_ckpt.planner.calibration.calibrate import calibration
+from hf_ckpt.planner.costs.assemble import assemble, under
+from hf_ckpt.planner.costs.problem import HeadOption, LayerPlan, Limits, assess
+from hf_ckpt.planner.memory.state import gradient_bytes, late_gradient_bytes
+from hf_ckpt.planner.solver.solve import solve
 from hf_ckpt.policy import decide, parse_policy
 
 from .record import add_out, record

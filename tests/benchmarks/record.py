@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_ckpt.planner.calibrate import device_name
+from hf_ckpt.planner.calibration.calibrate import device_name
 
 if TYPE_CHECKING:
     import argparse

@@ -144,7 +144,7 @@ def test_optimizer_state_that_is_there_is_not_still_to_come(tmp_path: Path) -> N
     class Watch(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             planner = callback._handle.planner
-            now = hf_ckpt.planner.state.static_state(planner.model, planner.room.optimizer)
+            now = hf_ckpt.planner.memory.state.static_state(planner.model, planner.room.optimizer)
             seen.append((now.optimizer, now.optimizer_now))
 
     callback = SelectiveCkpt(budget=0.5)

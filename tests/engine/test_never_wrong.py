@@ -61,7 +61,8 @@ def test_a_view_of_a_parameter_cut_to_the_length_is_traced() -> None:
 
 
 def test_an_error_while_a_trace_is_prepared_is_whole_layer_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hf_ckpt.engine import clear_traces, lookup
+    from hf_ckpt.engine import clear_traces
+    from hf_ckpt.engine.running import lookup
 
     def breaks(*_: object, **__: object) -> None:
         raise IndexError("broken on purpose")
@@ -81,18 +82,19 @@ def test_an_error_while_a_trace_is_prepared_is_whole_layer_replay(monkeypatch: p
 
 
 def test_no_memory_for_the_comparison_says_nothing_about_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hf_ckpt.engine import clear_traces, verify
+    from hf_ckpt.engine import clear_traces
+    from hf_ckpt.engine.running import first_use
 
     clear_traces()
     failures = iter(range(6))
-    rebuilt = verify.CheckedFrame.rebuilt
+    rebuilt = first_use.CheckedFrame.rebuilt
 
-    def runs_out(self: verify.CheckedFrame) -> list[torch.Tensor]:
+    def runs_out(self: first_use.CheckedFrame) -> list[torch.Tensor]:
         if next(failures, None) is not None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return rebuilt(self)
 
-    monkeypatch.setattr(verify.CheckedFrame, "rebuilt", runs_out)
+    monkeypatch.setattr(first_use.CheckedFrame, "rebuilt", runs_out)
     expected = gradients(Stack())
     stack = Stack()
     engines = stack.checkpoint()
@@ -456,7 +458,8 @@ def test_one_line_a_reason_not_one_a_step(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_layer_that_looks_at_its_length_is_traced_a_few_times_then_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hf_ckpt.engine import cache, clear_traces
+    from hf_ckpt.engine import clear_traces
+    from hf_ckpt.engine.tracing import cache
 
     monkeypatch.setattr(cache, "_MAX_SYMBOLIC", 2)
     monkeypatch.setattr(cache, "_MAX_SHAPES", 2)

@@ -13,7 +13,7 @@ from hf_ckpt.policy.decision import RecomputeLayer, SaveableOps
 from hf_ckpt.policy.saveable import is_saveable
 from hf_ckpt.regions.ops import keeps
 
-from .test_choices import FAMILIES, undecided
+from .tracing.test_choices import FAMILIES, undecided
 from .zoo import ARCHITECTURES, batch, build, install
 
 RULES = [SaveableOps(rule) for rule in ("dots", "dots_with_no_batch_dims", "nothing")] + [

@@ -10,7 +10,7 @@ from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.measuring.dry_run import dry_ledgers
 from hf_ckpt.measuring.forecast import ForecastInputs, forecast
 from hf_ckpt.planner.budget import DeviceMemory
-from hf_ckpt.planner.calibrate import calibration
+from hf_ckpt.planner.calibration.calibrate import calibration
 
 from ..models import batch, build, step
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from hf_ckpt.ledger import Buffer, LayerLedger, Op, Source
-from hf_ckpt.planner.problem import HeadOption, HostLink, Kind, Problem
+from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Kind, Problem
 
 
 class Builder:

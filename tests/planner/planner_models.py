@@ -5,9 +5,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.engine import TracedReplay
-from hf_ckpt.planner.batch_planner import BatchPlanner, PlannedLayer
+from hf_ckpt.planner.batches.batch_planner import BatchPlanner, PlannedLayer
 from hf_ckpt.planner.budget import DeviceMemory, parse_budget
-from hf_ckpt.planner.cost import Calibration
+from hf_ckpt.planner.costs.roofline import Calibration
 from hf_ckpt.policy.decision import RecomputeLayer
 
 RATES = Calibration(

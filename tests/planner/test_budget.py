@@ -3,7 +3,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner_ledgers import llama_kind
 
 from hf_ckpt.errors import BudgetError
 from hf_ckpt.planner.budget import (
@@ -16,8 +15,10 @@ from hf_ckpt.planner.budget import (
     limits_of,
     parse_budget,
 )
-from hf_ckpt.planner.problem import Limits, Problem
-from hf_ckpt.planner.refine import solve_refined
+from hf_ckpt.planner.costs.problem import Limits, Problem
+from hf_ckpt.planner.solver.refine import solve_refined
+
+from .planner_ledgers import llama_kind
 
 
 @pytest.mark.parametrize(

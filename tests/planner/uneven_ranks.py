@@ -10,9 +10,9 @@ from planner_models import build, conduct, nothing_used
 from torch.distributed.fsdp import fully_shard
 
 from hf_ckpt.engine import UntraceableError
-from hf_ckpt.engine.cache import TraceCache
+from hf_ckpt.engine.tracing.cache import TraceCache
 from hf_ckpt.errors import BudgetError
-from hf_ckpt.planner import batch_planner
+from hf_ckpt.planner.batches import batch_planner
 
 
 def untraceable(*_):

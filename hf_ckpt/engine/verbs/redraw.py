@@ -17,7 +17,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
 
-    from ..ir import Trace
+    from ..tracing.ir import Trace
 
 #: Devices whose generators are read and written by ``torch.get_device_module(device).get_rng_state(device)``.
 _DEVICE_MODULES = frozenset({"cuda", "xpu"})

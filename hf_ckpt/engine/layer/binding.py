@@ -1,0 +1,216 @@
+"""What a trace depends on besides the arguments: the modules of the layer and their state.
+
+The state is read anew before every call (microseconds): switching an adapter off, freezing a weight, setting a
+submodule to eval or hooking it must never meet a trace made before.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as nn_module
+
+from ...compat.hooks import FOREIGN_ATTRIBUTES, OBSERVING_MODULES
+from .attached import has_state, objects_in, tensors_in
+from .calls import PLAIN_TYPES
+from .slots import PLAIN_TENSORS, Slot, slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from ..recipes.plans import Plan
+    from ..recipes.recipe import Recipe
+    from ..running.prepared import Prepared
+    from .calls import LayerCall
+
+#: Attributes that only say which layer this is. Layers that differ in nothing else share traces.
+_POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "idx", "block_idx"})
+_HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
+#: Modules whose hooks only look; our meter notes which layer is running.
+_OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
+_FUNCTION_TYPES = (types.FunctionType, types.BuiltinFunctionType)
+_ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
+    torch._C._get_flash_sdp_enabled,
+    torch._C._get_mem_efficient_sdp_enabled,
+    torch._C._get_math_sdp_enabled,
+    torch._C._get_cudnn_sdp_enabled,
+)
+_MAX_PLANS = 256
+
+
+class Binding:
+    """One layer, its slots, and its state when it was bound.
+
+    ``tables`` are the prepared calls by plan and arguments (a string says why there is none), ``verified`` the recipes
+    whose rebuild this layer was seen to get right.
+    """
+
+    def __init__(self, call: LayerCall) -> None:
+        self.layer = call.layer
+        self.function = call.function
+        self.slots: tuple[Slot, ...] = slots_of(call.layer)
+        modules = list(call.layer.named_modules())
+        hooked = modules if call.runs_hooks else modules[1:]
+        self._objects = dict(_objects(modules, self.slots))
+        self._state = self._reader(modules, hooked)
+        self.state = copy.deepcopy(self._state())
+        self.key = self._key(modules)
+        self.obstacle = self._obstacle(hooked)
+        self.tables: dict[Plan, dict[Hashable, Prepared | str]] = {}
+        self.verified: set[Recipe] = set()
+
+    def table(self, plan: Plan) -> dict[Hashable, Prepared | str]:
+        """The prepared calls under one plan."""
+        table = self.tables.get(plan)
+        if table is None:
+            if len(self.tables) >= _MAX_PLANS:
+                self.tables.clear()
+            table = self.tables.setdefault(plan, {})
+        return table
+
+    def is_current(self, call: LayerCall) -> bool:
+        """Whether nothing a trace depends on has changed since."""
+        try:
+            return (
+                call.layer is self.layer
+                and call.function is self.function
+                and not _global_hooks()
+                and self._state() == self.state
+            )
+        except (KeyError, AttributeError):  # an attribute is gone, or a parameter is None now
+            return False
+
+    def changed(self, other: Binding) -> str:
+        """The first attribute in which two states differ, for a message."""
+        for ours, theirs in zip(self.key[1], other.key[1], strict=False):
+            for (name, a), (_, b) in zip(ours[2], theirs[2], strict=False):
+                if a != b:
+                    return f"{ours[0]}.{name}" if ours[0] else name
+        return "its state"
+
+    def _reader(
+        self, modules: list[tuple[str, nn.Module]], hooked: list[tuple[str, nn.Module]]
+    ) -> Callable[[], tuple[Any, ...]]:
+        """A function that reads everything a trace depends on: one expression, because it runs on every call."""
+        objects: dict[str, Any] = {}
+        parts: list[str] = []
+
+        def watch(value: Any, *expressions: str) -> None:
+            name = f"o{len(objects)}"
+            objects[name] = value
+            parts.extend(expression.format(name) for expression in expressions)
+
+        for _, module in modules:
+            table = module.__dict__
+            watch(table, *(f"{{}}[{name!r}]" for name in _names(table)))
+            watch(table, "len({})")
+            watch(module, "{}.__class__.forward")
+            for kind in ("_parameters", "_buffers"):
+                absent = [name for name, value in table[kind].items() if value is None]
+                watch(table[kind], "len({})", *(f"{{}}[{name!r}] is None" for name in absent))
+            if table["_modules"]:
+                watch(table["_modules"], "[*map(id, {}.values())]")
+        for _, module in hooked:
+            for hooks in _HOOK_TABLES:
+                watch(module.__dict__[hooks], "len({})")
+        for slot in self.slots:
+            if slot.within:
+                watch(slot.table, f"id({{}}[{slot.attribute!r}].{'.'.join(slot.within)})")
+                continue
+            watch(slot.table, *(f"{{}}[{slot.attribute!r}].{what}" for what in ("requires_grad", "dtype")))
+        for held in self._objects.values():
+            watch(held.__dict__, *(f"{{}}[{name!r}]" for name in _names(held.__dict__)))
+        return eval(_compiled(f"lambda: ({', '.join(parts)},)"), objects)  # type: ignore[no-any-return]
+
+    def _key(self, modules: list[tuple[str, nn.Module]]) -> tuple[Any, ...]:
+        """Equal for layers that may share a trace."""
+        state = tuple(
+            (path, (type(owner), getattr(type(owner), "forward", None)), _items(owner.__dict__))
+            for path, owner in (*modules, *self._objects.items())
+        )
+        tensors = tuple(
+            (slot.path, slot.kind, t.shape, t.stride(), t.dtype, t.device, t.requires_grad)
+            for slot in self.slots
+            for t in (slot.fetch(),)
+        )
+        return self.function, state, tensors
+
+    def _obstacle(self, hooked: list[tuple[str, nn.Module]]) -> str:
+        """Why this layer cannot be traced at all, or ""."""
+        if _global_hooks():
+            return "a global module hook may change what it computes"
+        for prefix, module in hooked:
+            for table in _HOOK_TABLES:
+                for hook in module.__dict__[table].values():
+                    origin = getattr(hook, "__module__", None) or type(hook).__module__
+                    if origin not in _OBSERVING_MODULES:
+                        name = getattr(hook, "__qualname__", type(hook).__qualname__)
+                        return f"the hook {name} on {prefix or 'the layer'} may change what it computes"
+        return ""
+
+
+def _items(table: dict[str, Any]) -> tuple[tuple[str, Hashable], ...]:
+    return tuple((name, _hashable(table[name])) for name in _names(table))
+
+
+def _global_hooks() -> bool:
+    return bool(nn_module._global_forward_hooks or nn_module._global_forward_pre_hooks)
+
+
+def _names(table: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted(n for n, v in table.items() if n not in _POSITION_NAMES and _is_plain(v)))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(source: str) -> types.CodeType:
+    return compile(source, "<state of a layer>", "eval")
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (*PLAIN_TYPES, *_FUNCTION_TYPES)):
+        return True
+    if type(value) in (tuple, list, set, frozenset, torch.Size):
+        return all(_is_plain(item) for item in value)
+    return type(value) is dict and bool(value) and all(_is_plain(item) for item in value.values())
+
+
+def _hashable(value: Any) -> Hashable:
+    if type(value) is dict:
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    if type(value) in (tuple, list):
+        return tuple(_hashable(item) for item in value)
+    return frozenset(value) if type(value) in (set, frozenset) else value
+
+
+def _objects(modules: list[tuple[str, nn.Module]], slots: tuple[Slot, ...]) -> Iterator[tuple[str, Any]]:
+    """What is behind attributes besides plain tensors, modules and plain data, once each, with its path.
+
+    Objects that a module holds (a config, for one), weights with attributes of their own, and the objects of these.
+    """
+    seen: set[int] = set()
+    weights = ((slot.path, slot.fetch()) for slot in slots if not slot.within)
+    held = (
+        (f"{prefix}.{name}" if prefix else name, value)
+        for prefix, module in modules
+        for name, value in module.__dict__.items()
+        if name not in FOREIGN_ATTRIBUTES and not isinstance(value, torch.Tensor) and has_state(value)
+    )
+    for path, owner in (*held, *((path, weight) for path, weight in weights if type(weight) not in PLAIN_TENSORS)):
+        inner = objects_in(owner) if any(True for _ in tensors_in(owner)) else ()
+        for within, value in (((), owner), *inner):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield ".".join((path, *within)), value
+
+
+def surroundings(device: torch.device) -> tuple[Hashable, ...]:
+    """What a layer's ops depend on outside the model: autocast, the attention kernels allowed, the default dtype."""
+    kind = device.type
+    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    kernels = tuple([enabled() for enabled in _ATTENTION_KERNELS])
+    return autocast, torch.are_deterministic_algorithms_enabled(), kernels, torch.get_default_dtype()

@@ -1,0 +1,1 @@
+"""From a plan to what happens to each saved tensor of a trace, and to the function that rebuilds."""

@@ -1,0 +1,126 @@
+"""The first use of every recipe on every layer: nothing is dropped before its rebuild is known to be equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..untraceable import in_words
+from ..verbs.redraw import can_redraw, random_state, random_state_kept
+from .bits import same_bits
+from .frame import Frame
+from .prepared import SOURCE, Offload, ParameterView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..verbs.offload import Away
+    from .frame import Dropped, Kept
+    from .prepared import Prepared
+
+
+class CheckedFrame(Frame):
+    """Holds every saved tensor during forward, rebuilds at its end, compares bitwise, and only then drops.
+
+    Costs one layer's saved tensors for the length of one forward. ``problem`` is "" when all are equal, and
+    ``is_undecided`` when there was no memory to compare; else everything stays held, so that the gradients of this call
+    are right anyway.
+    """
+
+    __slots__ = ("_devices", "is_undecided", "originals", "position", "problem", "travelling")
+
+    def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
+        super().__init__(prepared, leaves)
+        self.originals: list[torch.Tensor] = []
+        self.travelling: list[tuple[int, Away]] = []
+        self.position = 0
+        self.problem = ""
+        self.is_undecided = False
+        drawing = (leaf.device for leaf in leaves if can_redraw(leaf.device))
+        self._devices = tuple(dict.fromkeys((torch.device("cpu"), *drawing)))
+
+    def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run the layer and check its rebuild."""
+        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.taking_states(self.pack)), self.unpack):
+            output = call(*args)
+        if not self.problem and self.position != self.prepared.count:
+            self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
+        if not self.problem:
+            self._compare()
+        if not self.problem and not self.is_undecided:
+            for handle in self.dropped:
+                handle[0] = None
+            for index, away in self.travelling:
+                self.sources[index] = away
+        else:
+            self.release()
+            viewed = {id(action.slot) for action in self.prepared.actions if isinstance(action, ParameterView)}
+            self.parameters = [(slot, mark) for slot, mark in self.parameters if id(slot) in viewed]
+        self.originals, self.travelling = [], []
+        return output
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        """Hold what will be dropped too, and note a saved tensor that the trace did not see."""
+        position = self.position
+        self.position = position + 1
+        kept = tensor.detach(), tensor._version
+        if self.problem or position >= self.prepared.count:
+            return kept
+        action = self.prepared.actions[position]
+        if tensor.shape != self.prepared.shapes[position]:
+            self.problem = f"saved tensor {position} has shape {tuple(tensor.shape)} and not the traced one"
+        elif isinstance(action, ParameterView):
+            return action if self._is_view(action, tensor) else kept
+        elif action is SOURCE:
+            self.sources.append(kept)
+        elif isinstance(action, Offload):
+            return self._send_after_check(action, tensor, kept)
+        elif isinstance(action, tuple):
+            handle: Dropped = [kept[0]]
+            self.dropped.append(handle)
+            self.originals.append(kept[0])
+            return handle
+        return kept
+
+    def _send_after_check(self, action: Offload, tensor: torch.Tensor, kept: Kept) -> Away:
+        away = self.send(action, tensor)
+        if action.is_source:  # the comparison reads what is here, later rebuilds what comes back
+            self.sources[-1] = kept
+            self.travelling.append((len(self.sources) - 1, away))
+        return away
+
+    def _is_view(self, view: ParameterView, tensor: torch.Tensor) -> bool:
+        try:
+            ours = view()
+        except Exception as error:
+            self.problem = f"a saved view of {view.slot.path} cannot be made again ({in_words(error)})"
+            return False
+        same = ours.data_ptr() == tensor.data_ptr() and ours.stride() == tensor.stride()
+        if not same or ours.dtype != tensor.dtype:
+            self.problem = f"saved tensor {self.position - 1} is not the traced view of {view.slot.path}"
+        return not self.problem
+
+    def _compare(self) -> None:
+        with random_state_kept(self._devices):
+            self.problem = self._rebuild_problem()
+
+    def _rebuild_problem(self) -> str:
+        before = self._random_states()
+        try:
+            tensors = self.rebuilt()
+        except torch.OutOfMemoryError:  # says nothing about the trace
+            self.is_undecided = True
+            return ""
+        except Exception as error:
+            return f"its rebuild failed ({in_words(error)})"
+        if any(not torch.equal(a, b) for a, b in zip(before, self._random_states(), strict=True)):
+            return "its rebuild draws random numbers"
+        for position, ours, theirs in zip(self.prepared.recipe.rebuilt, tensors, self.originals, strict=True):
+            if not same_bits(ours, theirs):
+                maker = self.prepared.recipe.trace.maker_of(position)
+                return f"the rebuilt output of {maker} differs from the real one"
+        return ""
+
+    def _random_states(self) -> list[torch.Tensor]:
+        return [random_state(device) for device in self._devices]

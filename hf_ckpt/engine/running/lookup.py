@@ -1,0 +1,159 @@
+"""From a call of one layer to what is prepared for it, and what the checks of that layer have shown so far."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from ...errors import CkptError
+from ..layer.binding import Binding, surroundings
+from ..layer.calls import describe, flatten, numbers_in, resolve_call, with_numbers
+from ..recipes.recipe import recipe_for
+from ..tracing.cache import TRACES, Signature
+from ..untraceable import UntraceableError, in_words
+from ..verbs.offload import check_can_offload
+from .prepared import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+
+    from ...policy.decision import Role
+    from ..layer.calls import LayerCall
+    from ..recipes.plans import Plan
+    from ..tracing.ir import Trace
+
+_MAX_BINDINGS = 4
+_MAX_STATES = 8
+_MAX_PREPARED = 1024
+_MAX_VERIFIED = 2048
+
+
+class Lookup:
+    """What one layer's engine knows: its bindings, and in them the prepared calls.
+
+    ``replayed`` is called after every rebuild.
+    """
+
+    def __init__(self, layer: str, sublayers: Mapping[Role, tuple[str, ...]], replayed: Callable[[], None]) -> None:
+        self.layer = layer
+        self.sublayers = sublayers
+        self.replayed = replayed
+        self.traces: WeakSet[Trace] = WeakSet()  # the cache bounds how many there are
+        self._bindings: list[Binding] = []
+        self._states: set[int] = set()
+        self._private = False
+
+    def find(self, plan: Plan, call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Prepared, list[torch.Tensor]]:
+        """What is prepared for this call, and the tensors among its arguments.
+
+        Raises UntraceableError when the layer is to be replayed whole.
+        """
+        layer_call = resolve_call(call, args)
+        leaves: list[torch.Tensor] = []
+        key: list[Any] = []
+        for argument in layer_call.args:
+            describe(argument, leaves, key)
+        describe(layer_call.kwargs, leaves, key)
+        binding = self._bind(layer_call)
+        if binding.obstacle:
+            raise UntraceableError(binding.obstacle)
+        if not leaves:
+            raise UntraceableError("it is called without tensors")
+        key.append(surroundings(leaves[0].device))
+        table = binding.table(plan)
+        prepared = table.get(tuple(key))
+        if prepared is None:
+            if len(table) >= _MAX_PREPARED:
+                table.clear()
+            prepared = table[tuple(key)] = self._prepare(plan, layer_call, leaves, tuple(key), binding)
+        if isinstance(prepared, str):
+            raise UntraceableError(prepared)
+        return prepared, leaves
+
+    def trust(self, prepared: Prepared) -> None:
+        """This layer's rebuild was equal."""
+        prepared.verified = True
+        prepared.recipe.proven.add(prepared.signature.values)
+        verified = prepared.binding.verified
+        if len(verified) >= _MAX_VERIFIED:
+            verified.clear()
+        verified.add(prepared.recipe)
+
+    def distrust(self, prepared: Prepared, problem: str) -> bool:
+        """The rebuild differed. Returns whether there is another trace to try, the next time."""
+        if not self._private and TRACES.distrust(prepared.signature, prepared.recipe.trace):
+            self._bindings = []
+        elif not self._private:
+            # Perhaps this layer differs from the one that was traced in a way its signature does not show.
+            self._private = True
+            self._bindings = []
+        else:
+            for table in prepared.binding.tables.values():
+                for key in [key for key, value in table.items() if value is prepared]:
+                    table[key] = problem
+            return False
+        return True
+
+    def _prepare(
+        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], binding: Binding
+    ) -> Prepared | str:
+        """The prepared call, or the reason why there is none: no error of a trace ends a training step."""
+        try:
+            return self._prepare_or_raise(plan, call, leaves, key, binding)
+        except UntraceableError as error:
+            return error.reason
+        except CkptError:
+            raise
+        except Exception as error:
+            return f"its trace could not be used ({in_words(error)})"
+
+    def _prepare_or_raise(
+        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], binding: Binding
+    ) -> Prepared:
+        structure = flatten((call.args, call.kwargs), [])
+        shape = with_numbers(structure, itertools.repeat(None))
+        kinds = tuple(map(_kind, leaves))
+        private = self.layer if self._private else ""
+        signature = Signature(
+            (binding.key, shape, kinds, key[-1], private), tuple(numbers_in(structure)), key
+        )  # fmt: skip
+        trace, sizes = TRACES.lookup(signature, call, leaves)
+        self.traces.add(trace)
+        recipe = recipe_for(trace, plan, self.sublayers, sizes)
+        if recipe.offloaded:
+            check_can_offload(self.layer, leaves[0].device)
+        prepared = Prepared(self.layer, recipe, binding, sizes, leaves[0].device.type, self.replayed, signature)
+        prepared.verified = recipe in binding.verified and signature.values in recipe.proven
+        return prepared
+
+    def _bind(self, call: LayerCall) -> Binding:
+        """The binding whose state is the layer's now: a known one, or a new one."""
+        bindings = self._bindings
+        for binding in bindings:
+            if binding.is_current(call):
+                return binding
+        binding = Binding(call)
+        previous = next((known for known in bindings if known.layer is call.layer), None)
+        if previous is not None and binding.key != previous.key:
+            self._states.add(hash(binding.key))
+            if len(self._states) > _MAX_STATES:
+                raise UntraceableError(f"{binding.changed(previous)} changes from call to call")
+        self._bindings = [binding, *bindings[: _MAX_BINDINGS - 1]]
+        return binding
+
+
+def _kind(leaf: torch.Tensor) -> tuple[Any, ...]:
+    """What of a tensor argument no trace leaves open."""
+    sizes = tuple(n if n < 2 else -1 for n in leaf.shape)
+    return leaf.dtype, leaf.device, leaf.requires_grad, sizes, _is_aligned_mask(leaf)
+
+
+def _is_aligned_mask(leaf: torch.Tensor) -> bool:
+    """CUDA's memory-efficient attention pads a mask whose rows start at no multiple of 8 elements.
+
+    aten/src/ATen/native/transformers/attention.cpp, ``pad_bias``.
+    """
+    return leaf.is_cuda and leaf.dim() == 4 and all(stride % 8 == 0 for stride in leaf.stride()[:-1])

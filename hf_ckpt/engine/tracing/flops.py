@@ -1,0 +1,33 @@
+"""FLOPs of an op, a multiply-add counted as two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.flop_counter import flop_registry
+
+from ...op_catalogue import traits_of
+from .symbols import plain_size
+
+if TYPE_CHECKING:
+    import torch
+    from torch._ops import OpOverload
+
+
+def flops_of(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """FLOPs (an int or an expression): counted for contractions, 0 for what only moves or maps memory."""
+    if traits_of(str(func)).attention:  # the formulas of torch 2.11 refuse fewer key and value heads than query heads
+        return plain_size(_attention(args[0].shape, args[1].shape, args[2].shape))
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is None:
+        return 0
+    try:
+        return plain_size(formula(*args, **kwargs, out_val=output))
+    except (TypeError, ValueError, AssertionError):
+        return 0
+
+
+def _attention(query: torch.Size, key: torch.Size, value: torch.Size) -> Any:
+    """Scores and their product with the values, shapes (batch, heads, length, width); masks save nothing here."""
+    batch, heads, length, width = query
+    return 2 * batch * heads * length * key[2] * (width + value[3])

@@ -1,0 +1,252 @@
+"""Records what a layer does on fake tensors, below autograd: every op, alias, write and saved tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from ..untraceable import UntraceableError
+from ..verbs.redraw import ENTRY, can_redraw
+from .fake_kernels import run_fake
+from .flops import flops_of
+from .ir import Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
+from .nested import instances_in
+from .randomness import draws_random_numbers, uses_own_generator
+from .split_ops import split
+from .symbols import plain_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import nn
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_COLLECTIVE_NAMESPACES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of one trace. Enter it inside the fake mode, with :meth:`pack` as the saved-tensor hook."""
+
+    def __init__(
+        self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], slots: Sequence[str]
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.values: list[Value] = []
+        self.buffers: list[Buffer] = []
+        self.ops: list[TracedOp] = []
+        self.packs: list[Pack] = []
+        self.constants: list[torch.Tensor] = []
+        self._slots = slots
+        self._alive: list[Any] = []  # an address must not be used again while its id is a key
+        self._value_of: dict[int, int] = {}
+        self._buffer_of: dict[int, int] = {}  # storage -> its current version
+        self._modules: list[str] = [""]
+        self._last_draw: dict[torch.device, tuple[int, int]] = {}  # the op, and the packs there were before it
+        for kind, tensors in (("input", inputs), ("parameter", parameters)):
+            for index, tensor in enumerate(tensors):
+                self._register(tensor, Origin(kind, index), None)
+
+    def scope(self, name: str, module: nn.Module) -> None:
+        """Attribute to ``name`` the ops that run inside ``module``."""
+
+        def enter(*_: Any) -> None:
+            self._modules.append(name)
+
+        def leave(*_: Any) -> None:
+            self._modules.pop()
+
+        if name:
+            module.register_forward_pre_hook(enter)
+            module.register_forward_hook(leave, always_call=True)
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The saved-tensor hook: note which value this is."""
+        value = self._value_of.get(id(tensor))
+        storage = tensor.untyped_storage()._cdata
+        if storage not in self._buffer_of:
+            raise UntraceableError("it saves a tensor that no traced op made")
+        if value is None:
+            value = self._known_window(tensor, storage)
+        self.packs.append(Pack(len(self.packs), value, self._buffer_of[storage]))
+        return tensor
+
+    def check(self) -> None:
+        """Raise UntraceableError if a saved tensor was written after it was saved: backward could not use it."""
+        for pack in self.packs:
+            storage = self.buffers[pack.buffer].storage
+            if any(b.storage == storage and b.index > pack.buffer for b in self.buffers):
+                raise UntraceableError(f"it writes saved tensor {pack.position} in place")
+
+    def _known_window(self, tensor: torch.Tensor, storage: int) -> int:
+        """The value that sees what ``tensor`` sees (autograd saves aliases), or a new one."""
+        candidate = self._describe(tensor, self._buffer_of[storage], None)
+        root = self.buffers[candidate.buffer].storage
+        for value in self.values:
+            if self.buffers[value.buffer].storage == root and value.same_window(candidate):
+                return value.index
+        self.values.append(candidate)
+        return candidate.index
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload):
+            raise UntraceableError(f"{func} is a higher-order operator")
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        if func.namespace in _COLLECTIVE_NAMESPACES:
+            raise UntraceableError(f"{func} is a collective")
+        self._adopt_constants(args)
+        reads = self._versions(args, kwargs)
+        written = self._written(func, args, kwargs)
+        templates = self._template(args), {key: self._template(item) for key, item in kwargs.items()}
+        output = run_fake(func, args, kwargs)
+        if written or any(True for _ in instances_in(torch.Tensor, output)):
+            flops = flops_of(func, args, kwargs, output)
+            self._record(func, templates, reads, written, output, flops)
+        return output
+
+    def _record(
+        self,
+        func: OpOverload,
+        templates: tuple[Any, dict[str, Any]],
+        reads: tuple[int, ...],
+        written: list[torch.Tensor],
+        output: Any,
+        flops: Any,
+    ) -> None:
+        index = len(self.ops)
+        single = isinstance(output, torch.Tensor)
+        flat = [output] if single else list(_flat(output))
+        for tensor in written:
+            self._next_version(tensor, index)
+        before = len(self.buffers)
+        outputs = tuple(self._output(item, index) for item in flat)
+        writes = tuple(self._buffer_of[t.untyped_storage()._cdata] for t in written)
+        made = tuple(range(before, len(self.buffers)))
+        is_view = not written and not made
+        obstacle, draw = "", None
+        if draws_random_numbers(func, templates):
+            device = self.buffers[(writes + made)[0]].device
+            if can_redraw(device) and not uses_own_generator(func, templates):
+                draw = self._draw(index, device)
+            else:
+                obstacle = f"{func} draws random numbers"
+        op = TracedOp(
+            index, func, templates[0], templates[1], outputs, single, reads, writes + made, self._modules[-1],
+            is_view, obstacle, flops, draw,
+        )  # fmt: skip
+        first, *second = split(op, self.values)
+        self.ops.append(first)
+        if second:
+            self._give_to_second(second[0])
+
+    def _draw(self, op: int, device: torch.device) -> Draw:
+        previous, packs_then = self._last_draw.get(device, (None, 0))
+        self._last_draw[device] = op, len(self.packs)
+        if previous is None:
+            return Draw(device, None, ENTRY)
+        return Draw(device, previous, len(self.packs) - 1 if len(self.packs) > packs_then else None)
+
+    def _give_to_second(self, apply: TracedOp) -> None:
+        """The second half of a split op makes what the whole op was noted to make."""
+        self.ops.append(apply)
+        (value,) = (v for v in apply.outputs if v is not None)
+        (buffer,) = apply.writes
+        old_value, old = self.values[value], self.buffers[buffer]
+        self.values[value] = Value(
+            value, buffer, old_value.shape, old_value.stride, old_value.offset, old_value.dtype, apply.index
+        )
+        self.buffers[buffer] = Buffer(
+            buffer, old.storage, Origin("op", apply.index), apply.index, old.base, old.nbytes, old.device
+        )
+
+    def _output(self, item: Any, op: int) -> int | None:
+        if not isinstance(item, torch.Tensor):
+            return None
+        known = self._value_of.get(id(item))
+        return self._register(item, Origin("op", op), op) if known is None else known
+
+    def _register(self, tensor: torch.Tensor, origin: Origin, producer: int | None) -> int:
+        storage = tensor.untyped_storage()
+        buffer = self._buffer_of.get(storage._cdata)
+        if buffer is None:
+            buffer = len(self.buffers)
+            self._buffer_of[storage._cdata] = buffer
+            nbytes = plain_size(storage.nbytes())
+            self.buffers.append(Buffer(buffer, buffer, origin, producer, len(self.values), nbytes, tensor.device))
+        value = self._describe(tensor, buffer, producer)
+        self.values.append(value)
+        self._alive += (tensor, storage)  # a layer may give a tensor another storage (``weight.data = ...``)
+        self._value_of[id(tensor)] = value.index
+        return value.index
+
+    def _describe(self, tensor: torch.Tensor, buffer: int, producer: int | None) -> Value:
+        shape = tuple(plain_size(size) for size in tensor.shape)
+        stride = tuple(plain_size(size) for size in tensor.stride())
+        offset = plain_size(tensor.storage_offset())
+        return Value(len(self.values), buffer, shape, stride, offset, tensor.dtype, producer)
+
+    def _next_version(self, tensor: torch.Tensor, op: int) -> None:
+        storage = tensor.untyped_storage()._cdata
+        old = self.buffers[self._buffer_of[storage]]
+        new = Buffer(len(self.buffers), old.storage, old.origin, op, old.base, old.nbytes, old.device)
+        self.buffers.append(new)
+        self._buffer_of[storage] = new.index
+
+    def _written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        written = []
+        for position, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = kwargs.get(argument.name, args[position] if position < len(args) else None)
+            for tensor in instances_in(torch.Tensor, value):
+                origin = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]].origin
+                if origin.kind == "parameter":
+                    raise UntraceableError(f"{func} writes {self._slots[origin.index]} in place")
+                if origin.kind != "op":
+                    raise UntraceableError(f"{func} writes an input of the layer in place")
+                written.append(tensor)
+        return written
+
+    def _adopt_constants(self, args: tuple[Any, ...]) -> None:
+        """Small tensors that the layer makes from Python numbers reach the mode as real tensors."""
+        for tensor in instances_in(torch.Tensor, args):
+            if not isinstance(tensor, FakeTensor) and id(tensor) not in self._value_of:
+                with _disable_current_modes():
+                    self.constants.append(tensor.detach().clone())
+                self._register(tensor, Origin("constant", len(self.constants) - 1), None)
+
+    def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        return tuple(
+            dict.fromkeys(
+                self._buffer_of[t.untyped_storage()._cdata] for t in instances_in(torch.Tensor, (args, kwargs))
+            )
+        )
+
+    def _template(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return Ref(self._value_of[id(value)], self._buffer_of[value.untyped_storage()._cdata])
+        if isinstance(value, _SYMBOLS):
+            size = plain_size(value)
+            return size if isinstance(size, int) else SizeRef(size)
+        if isinstance(value, tuple | list):
+            return type(value)(self._template(item) for item in value)
+        return value
+
+
+def _flat(output: Any) -> Any:
+    if isinstance(output, tuple | list):
+        for item in output:
+            yield from _flat(item)
+    else:
+        yield output

@@ -1,0 +1,121 @@
+"""From one call of a layer to its trace, on fake tensors: no memory, no random numbers, no side effects."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+import torch._functorch.config
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
+from ..layer.slots import slots_of
+from ..layer.stand_in import stand_in_of
+from ..untraceable import UntraceableError, in_words
+from .choices import with_single_choices
+from .composites import python_composites
+from .ir import Trace
+from .recorder import Recorder
+from .symbols import SymbolicInputs
+
+if TYPE_CHECKING:
+    from ..layer.calls import LayerCall
+    from .symbols import Guards
+
+_DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+def trace_call(
+    call: LayerCall,
+    *,
+    symbolic: bool = True,
+    device: torch.device | None = None,
+    free: frozenset[int] = frozenset(),
+    in_python: bool = False,
+) -> Trace:
+    """Trace one call of a layer. Only the metadata of parameters and arguments is read, so meta tensors will do.
+
+    ``symbolic`` makes one trace for all batch sizes and lengths. ``device`` traces as if on that device.
+    ``free`` are positions among the ints in the arguments: they become symbols too. ``in_python`` takes composite ops
+    apart in Python, which leaves more sizes open.
+    Raises UntraceableError, with the reason, when the trace could not be faithful.
+    """
+    if device is not None and device.type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        # Fake tensors on a device that torch was built without end the process, not the call.
+        raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
+    try:
+        recorder, guards, slots = _record(call, symbolic, device, free, in_python)
+    except UntraceableError:
+        raise
+    except _DATA_DEPENDENT as error:
+        raise UntraceableError(f"its shapes depend on data ({_op_of(error)})") from error
+    except UnsupportedOperatorException as error:
+        raise UntraceableError(f"{_op_of(error)} cannot run on fake tensors") from error
+    except Exception as error:
+        # Whatever a kernel or a layer raises on fake tensors, the layer itself is fine.
+        raise UntraceableError(f"it could not be traced ({in_words(error)})") from error
+    return Trace(
+        class_name=type(call.layer).__name__,
+        symbolic=symbolic,
+        guards=guards,
+        values=tuple(recorder.values),
+        buffers=tuple(recorder.buffers),
+        ops=tuple(with_single_choices(recorder.ops, recorder.values)),
+        packs=tuple(recorder.packs),
+        constants=tuple(recorder.constants),
+        slots=slots,
+    )
+
+
+def _record(
+    call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int], in_python: bool
+) -> tuple[Recorder, Guards, tuple[str, ...]]:
+    leaves: list[torch.Tensor] = []
+    structure = flatten((call.args, call.kwargs), leaves)
+    slots = slots_of(call.layer)
+    mode = FakeTensorMode(shape_env=_shape_env() if symbolic else None)
+    scopes: list[tuple[str, torch.nn.Module]] = []
+    stand_in, parameters = stand_in_of(
+        call.layer, slots, mode, lambda name, module: scopes.append((name, module)), device
+    )
+    inputs = SymbolicInputs(mode, device)
+    fakes = [inputs.fake(leaf) for leaf in leaves]
+    recorder = Recorder(fakes, parameters, tuple(slot.path for slot in slots))
+    for name, module in scopes:
+        recorder.scope(name, module)
+    values = tuple(numbers_in(structure))
+    numbers = [inputs.number(n, i) if i in free else n for i, n in enumerate(values)]
+    args, kwargs = unflatten(with_numbers(structure, iter(numbers)), fakes)
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
+    try:
+        with (
+            python_composites() if in_python else nullcontext(),
+            # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
+            torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),
+            mode,
+            recorder,
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda tensor: tensor),
+        ):
+            call.on(stand_in, args, kwargs)
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+    recorder.check()
+    return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
+
+
+def _shape_env() -> ShapeEnv:
+    """Every dimension its own symbol; a size or number that depends on data is an error."""
+    return ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+
+def _op_of(error: Exception) -> str:
+    return str(getattr(error, "func", "")) or str(error).splitlines()[0]

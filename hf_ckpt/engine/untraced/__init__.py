@@ -1,0 +1,1 @@
+"""Layers that cannot be traced: sublayers or whole layers are replayed, what they save is counted."""

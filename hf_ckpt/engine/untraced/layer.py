@@ -1,0 +1,231 @@
+"""A layer that cannot be traced: run plainly, with single sublayers replayed, or replayed whole, as its plan says.
+
+What is replayed goes through ``torch.utils.checkpoint`` (non-reentrant). A sublayer is caught at its ``forward``, so
+hooks on the sublayer itself run once; hooks inside it run again, as under any checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
+from torch.utils.checkpoint import checkpoint
+
+from ...compat.kv_cache import replay_of
+from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
+from ..layer.calls import resolve_call
+from ..recipes.plans import BufferPlan
+from ..report import Mode
+from ..untraceable import UntraceableError
+from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
+from .saved_counter import LAYER, SavedCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from torch import nn
+
+    from ...ledger import LayerLedger
+    from ...policy.decision import Role
+    from ..recipes.plans import Plan
+
+
+class UntracedLayer:
+    """Runs one layer without a trace. ``sublayers`` names its modules by role; ``replayed`` is told of every replay."""
+
+    def __init__(self, sublayers: Mapping[Role, tuple[str, ...]], replayed: Callable[[], None]) -> None:
+        self.sublayers = sublayers
+        self.replayed = replayed
+        #: Whether to count what the sublayers save, for :meth:`ledger`.
+        self.counts = False
+        #: How the latest forward ran.
+        self.mode = Mode.UNUSED
+        self._class_name = ""
+        self._counter: SavedCounter | None = None
+
+    def run(self, call: Callable[..., Any], args: tuple[Any, ...], plan: Plan) -> Any:
+        """Run ``call(*args)``, the layer's forward, under ``plan``."""
+        layer = _layer_of(call, args)
+        again = None if layer is None else names_to_replay(plan, self.sublayers)
+        self.mode = Mode.WHOLE if again is None else Mode.SUBLAYERS if again else Mode.KEEP
+        self._counter = counter = self._new_counter(layer, call, args) if self.counts else None
+        if layer is None:
+            return self._checkpointed(call, args)
+        once = functools.partial(self._once, layer, counter, again or frozenset(), call)
+        output = self._checkpointed(call, args, once, layer) if again is None else once(*args)
+        if counter is not None:
+            note_seconds(self._class_name, counter)
+        return output
+
+    def ledger(self) -> LayerLedger | None:
+        """What the latest forward was counted to save; None when it was not counted."""
+        return None if self._counter is None else counted_ledger(self._class_name, self._counter)
+
+    def _new_counter(
+        self, layer: nn.Module | None, call: Callable[..., Any], args: tuple[Any, ...]
+    ) -> SavedCounter | None:
+        if layer is None:
+            return None
+        resolved = resolve_call(call, args)
+        tensors = [v for v in tree_iter((resolved.args, resolved.kwargs)) if isinstance(v, torch.Tensor)]
+        self._class_name = type(layer).__name__
+        return SavedCounter(layer, tensors) if tensors else None
+
+    def _once(
+        self,
+        layer: nn.Module,
+        counter: SavedCounter | None,
+        again: frozenset[str],
+        call: Callable[..., Any],
+        *args: Any,
+    ) -> Any:
+        """The forward itself, with the sublayers ``again`` under checkpoints."""
+        if counter is None and not again:
+            return call(*args)
+        with ExitStack() as stack:
+            for name in outermost(self.sublayers) if counter is not None else again:
+                stack.enter_context(self._caught(layer, name, counter, replay=name in again))
+            if counter is not None:
+                stack.enter_context(counter.watching())
+                stack.enter_context(counter.running(LAYER, args, {}))
+            return call(*args)
+
+    @contextmanager
+    def _caught(self, layer: nn.Module, name: str, counter: SavedCounter | None, *, replay: bool) -> Iterator[None]:
+        """Stand in for a sublayer's ``forward`` while the layer runs."""
+        module = layer.get_submodule(name)
+        attributes = vars(module)
+        before = attributes.get("forward")
+        forward = before if before is not None else functools.partial(type(module).forward, module)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if counter is None:
+                return forward(*args, **kwargs)
+            with counter.watching(), counter.running(name, args, kwargs):
+                return forward(*args, **kwargs)
+
+        def checkpointed(*args: Any, **kwargs: Any) -> Any:
+            tensors, spread = _tensors_apart(args, kwargs)
+            replay = replay_of(forward, (*args, *kwargs.values()))
+            return self._checkpointed(spread(replay), tensors, spread(counted), module)
+
+        attributes["forward"] = checkpointed if replay else counted
+        try:
+            yield
+        finally:
+            if before is None:
+                del attributes["forward"]
+            else:
+                attributes["forward"] = before
+
+    def _checkpointed(
+        self,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        first: Callable[..., Any] | None = None,
+        module: nn.Module | None = None,
+    ) -> Any:
+        """``call(*args)`` under a checkpoint; the forward itself is ``first``."""
+        written: list[nn.Module] = []
+        ran = False
+
+        def run(*inputs: Any) -> Any:
+            nonlocal ran
+            if ran:
+                self.replayed()
+                with _on_copies(written):
+                    return call(*inputs)
+            ran = True
+            versions = _versions(module)
+            output = (first or call)(*inputs)
+            written.extend(m for m, v in versions.items() if _version(m) != v)
+            return output
+
+        return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True)
+
+
+def names_to_replay(plan: Plan, sublayers: Mapping[Role, tuple[str, ...]]) -> frozenset[str] | None:
+    """The sublayers that ``plan`` replays one by one; None where the whole layer is replayed."""
+    names = outermost(sublayers)
+    match plan:
+        case Keep():
+            return frozenset()
+        case BufferPlan(kept, _):
+            # What a plan would offload is rebuilt: only traced layers offload.
+            return frozenset(n for n in names if _key(n) not in kept) if _key(LAYER) in kept else None
+        case RecomputeSublayers(roles):
+            return frozenset(outermost({role: sublayers.get(role, ()) for role in roles}))
+        case RecomputeUnion(parts) if all(isinstance(part, RecomputeSublayers) for part in parts):
+            chosen = [names_to_replay(part, sublayers) or frozenset() for part in parts]
+            return frozenset(_without_inner(frozenset[str]().union(*chosen)))
+    return None
+
+
+def outermost(sublayers: Mapping[Role, tuple[str, ...]]) -> list[str]:
+    """The names of sublayers that are inside no other one."""
+    return _without_inner({name for names in sublayers.values() for name in names})
+
+
+def _without_inner(names: Iterable[str]) -> list[str]:
+    chosen = sorted(names)
+    return [n for n in chosen if not any(n.startswith(f"{other}.") for other in chosen)]
+
+
+def _key(name: str) -> str:
+    """The key of what a sublayer saves, as :func:`..recipes.plans.buffer_keys` makes it from a counted ledger."""
+    return f"{name}/{SUBLAYER_OP}/0/0"
+
+
+def _layer_of(call: Callable[..., Any], args: tuple[Any, ...]) -> nn.Module | None:
+    try:
+        return resolve_call(call, args).layer
+    except UntraceableError:
+        return None
+
+
+def _tensors_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[torch.Tensor, ...], Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """The distinct tensors among the arguments, and how a function of all arguments becomes one of these tensors.
+
+    A checkpoint saves the tensors that it is given one by one, so that hooks see them. What is in lists, dicts and
+    caches stays there: a sublayer may write into its caller's.
+    """
+    leaves, spec = tree_flatten((args, kwargs), is_leaf=lambda value: not (type(value) is tuple or value is kwargs))
+    tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    places = {key: place for place, key in enumerate(tensors)}
+    template = [(places[id(leaf)], None) if id(leaf) in places else (None, leaf) for leaf in leaves]
+
+    def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: torch.Tensor) -> Any:
+            values = [leaf if place is None else given[place] for place, leaf in template]
+            positional, named = tree_unflatten(values, spec)
+            return function(*positional, **named)
+
+        return run
+
+    return tuple(tensors.values()), spread
+
+
+def _version(module: nn.Module) -> int:
+    return sum(b._version for b in module._buffers.values() if b is not None)
+
+
+def _versions(module: nn.Module | None) -> dict[nn.Module, int]:
+    return {} if module is None else {m: _version(m) for m in module.modules() if m._buffers}
+
+
+@contextmanager
+def _on_copies(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let a replay write to copies of the buffers that its forward wrote to (a batch norm's running statistics)."""
+    tables = [(m._buffers, dict(m._buffers)) for m in modules]
+    try:
+        for table, buffers in tables:
+            table.update({name: None if b is None else b.clone() for name, b in buffers.items()})
+        yield
+    finally:
+        for table, buffers in tables:
+            table.update(buffers)

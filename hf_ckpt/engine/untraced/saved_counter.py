@@ -1,0 +1,139 @@
+"""Counts what each sublayer of a layer saves for backward, in a forward that really runs.
+
+A layer that cannot be traced has no ledger from metadata. Its own forward shows one: saved-tensor hooks see every
+storage that autograd saves, and the sublayer that is running then. The hooks stand over those that are there already
+(``torch.utils.checkpoint``'s, a meter's) and hand every tensor on, so nothing more is kept than without them.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_iter
+
+from ...compat.wrappers import local_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The name under which the layer itself is counted: what it saves outside its sublayers.
+LAYER = ""
+
+
+@dataclass(slots=True)
+class SublayerCount:
+    """What one sublayer was given (storages, by key), and the clock before and after each of its runs."""
+
+    inputs: set[int] = field(default_factory=set)
+    clocks: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def seconds(self) -> float:
+        """Time that its runs took."""
+        return sum(_seconds(start, end) for start, end in self.clocks)
+
+
+class SavedCounter:
+    """One forward of ``layer`` with the tensors in ``inputs``: which storages autograd saves, and where.
+
+    ``bytes_of`` and ``savers`` are by storage key; a saver is a sublayer's name, or :data:`LAYER`. Storages of
+    parameters and module buffers are left out.
+    """
+
+    def __init__(self, layer: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
+        self.bytes_of: dict[int, int] = {}
+        self.savers: dict[int, set[str]] = {}
+        self.sublayers: dict[str, SublayerCount] = {}
+        #: The layer as a whole, its sublayers among it.
+        self.whole = SublayerCount()
+        self.device = inputs[0].device if inputs else torch.device("cpu")
+        #: Weak references keep a storage's key from being given to another one.
+        self._alive: set[StorageWeakRef] = set()
+        weights = (*layer.parameters(), *layer.buffers())
+        self._weights = {key for weight in weights for key in self.keys(weight)}
+        self.inputs = [self.keys(tensor) for tensor in inputs]
+        self._running = LAYER
+
+    def keys(self, tensor: torch.Tensor) -> list[int]:
+        """The keys of the storages behind a tensor; a subclass may have several."""
+        found = []
+        for storage in storages(tensor):
+            reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            self._alive.add(reference)
+            self.bytes_of.setdefault(reference.cdata, storage.nbytes())
+            found.append(reference.cdata)
+        return found
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count what is saved inside, under whatever hooks are in force."""
+        below = torch._C._autograd._top_saved_tensors_default_hooks(False)
+        keep, give_back = below if below is not None else (_kept, _itself)
+
+        def pack(tensor: torch.Tensor) -> Any:
+            self._count(tensor)
+            return keep(tensor)
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, give_back):
+            yield
+
+    @contextmanager
+    def running(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
+        """The sublayer called ``name`` (:data:`LAYER`: the layer itself) runs inside."""
+        count = self.whole if name == LAYER else self.sublayers.setdefault(name, SublayerCount())
+        for value in tree_iter((args, kwargs)):
+            if isinstance(value, torch.Tensor):
+                count.inputs.update(self.keys(value))
+        around, self._running = self._running, name
+        start = _now(self.device)
+        try:
+            yield
+        finally:
+            count.clocks.append((start, _now(self.device)))
+            self._running = around
+
+    def _count(self, tensor: torch.Tensor) -> None:
+        if isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter):
+            return  # FSDP gathers parameters into storages of their own
+        for key in self.keys(tensor):
+            if key not in self._weights:
+                self.savers.setdefault(key, set()).add(self._running)
+
+
+def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
+    """The storages behind a tensor, those inside a subclass (DTensor, torchao's) too; none for a sparse one."""
+    tensor = local_shard(tensor)
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from storages(getattr(tensor, name))
+    elif tensor.layout is torch.strided:
+        yield tensor.untyped_storage()
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    # An output packed as itself would be a reference cycle; autograd gives what unpack returns its history again.
+    return tensor if tensor.is_leaf else tensor.detach()
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _now(device: torch.device) -> Any:
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _seconds(start: Any, end: Any) -> float:
+    if isinstance(start, float):
+        return float(end - start)
+    end.synchronize()
+    return float(start.elapsed_time(end) / 1000)

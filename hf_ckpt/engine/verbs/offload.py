@@ -1,0 +1,184 @@
+"""The third verb: kept tensors wait for backward in pinned host memory.
+
+Copies run on a side stream. A layer's tensors leave as soon as autograd saves them; they come back while the layer
+after it is in backward. Host memory is pooled, device memory comes from the caching allocator of the compute stream, so
+after the first steps nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TRANSFERS: dict[torch.device, Transfers] = {}
+_LOCK = threading.Lock()
+
+
+def check_can_offload(layer: str, device: torch.device) -> None:
+    """Raise PolicyError where there is nowhere to offload to."""
+    if device.type != "cuda":
+        raise PolicyError(
+            f"{layer}: offload moves activations from a GPU to host memory, and they are in host memory already "
+            f"(device {device}); choose a policy without offload"
+        )
+
+
+class HostPool:
+    """Host buffers by size, handed out again once given back. ``allocated`` counts the buffers ever made."""
+
+    def __init__(self, pin: bool) -> None:
+        self.allocated = 0
+        self._pin = pin
+        self._free: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> torch.Tensor:
+        """A uint8 buffer of at least ``nbytes``. Sizes are rounded, so that batches of like lengths share buffers."""
+        size = rounded(nbytes)
+        with self._lock:
+            if self._free[size]:
+                return self._free[size].pop()
+            self.allocated += 1
+        return torch.empty(size, dtype=torch.uint8, pin_memory=self._pin)
+
+    def give(self, buffer: torch.Tensor) -> None:
+        """Take a buffer back. Copies that still read it are ordered before later ones by their stream."""
+        with self._lock:
+            self._free[buffer.numel()].append(buffer)
+
+
+def rounded(nbytes: int) -> int:
+    """``nbytes`` rounded up to one of eight steps per power of two: at most an eighth is wasted."""
+    step = max(512, 1 << max(0, (nbytes - 1).bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+class Transfers:
+    """The side stream and the pool of one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.is_cuda = device.type == "cuda"
+        self.pool = HostPool(pin=self.is_cuda)
+        self.stream = torch.cuda.Stream(device) if self.is_cuda else None  # type: ignore[no-untyped-call]
+        self.latest: weakref.ref[Luggage] | None = None
+
+    def after_compute(self) -> contextlib.AbstractContextManager[object]:
+        """Run what is inside on the side stream, after everything the compute stream has been given so far."""
+        if self.stream is None:
+            return contextlib.nullcontext()
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.stream)
+
+    def event(self) -> torch.cuda.Event | None:
+        """Marks this point of the side stream."""
+        return None if self.stream is None else self.stream.record_event()
+
+
+def transfers_of(device: torch.device) -> Transfers:
+    """The transfers of a device, made at first use."""
+    with _LOCK:
+        if device not in _TRANSFERS:
+            _TRANSFERS[device] = Transfers(device)
+        return _TRANSFERS[device]
+
+
+class Parcel:
+    """One storage: on its way to the host, there, or on its way back."""
+
+    def __init__(self, tensor: torch.Tensor, transfers: Transfers) -> None:
+        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+        self._transfers = transfers
+        self._nbytes = whole.numel()
+        self._host = transfers.pool.take(self._nbytes)
+        self._back: torch.Tensor | None = None
+        self._arrived: torch.cuda.Event | None = None
+        with transfers.after_compute():
+            self._host[: self._nbytes].copy_(whole, non_blocking=True)
+        if transfers.stream is not None:
+            tensor.record_stream(transfers.stream)  # its memory must not be used again before it has left
+
+    def bring(self) -> None:
+        """Start the way back, unless it is under way."""
+        if self._back is None:
+            self._back = torch.empty(self._nbytes, dtype=torch.uint8, device=self._transfers.device)
+            with self._transfers.after_compute():
+                self._back.copy_(self._host[: self._nbytes], non_blocking=True)
+            self._arrived = self._transfers.event()
+
+    def storage(self) -> torch.UntypedStorage:
+        """The storage on the device, for work queued on the compute stream from here on."""
+        self.bring()
+        if self._arrived is not None:
+            torch.cuda.current_stream(self._transfers.device).wait_event(self._arrived)
+        assert self._back is not None
+        return self._back.untyped_storage()
+
+    def leave_again(self) -> None:
+        """Drop the copy on the device: the host keeps its own."""
+        self._back = None
+
+    def __del__(self) -> None:
+        host = getattr(self, "_host", None)
+        if host is not None:
+            self._transfers.pool.give(host)
+
+
+class Luggage:
+    """The parcels of one frame, and a link to those of the frame before, which come back next."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._transfers = transfers_of(device)
+        self._parcels: weakref.WeakValueDictionary[int, Parcel] = weakref.WeakValueDictionary()
+        self._before = self._transfers.latest
+        self._transfers.latest = weakref.ref(self)
+
+    def send(self, buffer: int, tensor: torch.Tensor) -> Away:
+        """Offload the storage of ``tensor``, once for all saved tensors on it."""
+        parcel = self._parcels.get(buffer)
+        if parcel is None:
+            parcel = self._parcels[buffer] = Parcel(tensor, self._transfers)
+        return Away(self, parcel, tensor)
+
+    def bring(self) -> None:
+        """Start the way back of everything."""
+        for parcel in list(self._parcels.values()):
+            parcel.bring()
+
+    def bring_before(self) -> None:
+        """This frame is in backward: the one before it is next."""
+        before, self._before = self._before, None
+        luggage = before() if before is not None else None
+        if luggage is not None:
+            luggage.bring()
+
+
+class Away:
+    """A saved tensor whose storage is offloaded: calling it gives the tensor."""
+
+    __slots__ = ("_luggage", "_offset", "_shape", "_stride", "dtype", "parcel")
+
+    def __init__(self, luggage: Luggage, parcel: Parcel, tensor: torch.Tensor) -> None:
+        self.parcel = parcel
+        self.dtype = tensor.dtype
+        self._luggage = luggage
+        self._shape: Sequence[int] = tensor.shape
+        self._stride: Sequence[int] = tensor.stride()
+        self._offset = tensor.storage_offset()
+
+    def __call__(self) -> torch.Tensor:
+        """The tensor, on the device."""
+        storage = self.parcel.storage()
+        self._luggage.bring_before()
+        empty = torch.empty(0, dtype=self.dtype, device=storage.device)
+        return empty.set_(storage, self._offset, self._shape, self._stride)

@@ -1,0 +1,1 @@
+"""Plans a running model batch by batch."""

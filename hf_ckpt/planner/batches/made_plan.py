@@ -1,0 +1,93 @@
+"""From what a batch was measured to take, and a budget, to a plan for every layer."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ...engine import plan_of
+from ...errors import BudgetError
+from ...policy.decision import RecomputeLayer
+from ..budget import AutoBudget, limits_of
+from ..costs.problem import Limits
+from ..solver.refine import solve_refined
+from ..solver.solve import least_held, least_peak, solve
+from .per_batch import MadePlan
+
+if TYPE_CHECKING:
+    from ...ledger import LayerLedger
+    from ..budget import Budget
+    from ..costs.problem import Problem
+    from ..memory.room import Taken
+    from ..solver.solve import Solution
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A batch of one size: the ledger of each layer (None: it had none), the planner's problem, what else is there."""
+
+    ledgers: tuple[LayerLedger | None, ...]
+    problem: Problem
+    taken: Taken
+
+    @cached_property
+    def least_held(self) -> int:
+        """Bytes held by the thriftiest plan, and by the head as the model has it."""
+        return least_held(self.problem) + self.problem.heads[0].nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a plan must keep to.
+
+    ``factor`` of the budget is to be used; ``forwards`` are alive together (see :class:`Problem`), or ``alive`` bytes
+    are held already by forwards that ran under other plans.
+    """
+
+    budget: Budget
+    factor: float = 1.0
+    forwards: float = 1.0
+    alive: int = 0
+
+
+def make_plan(measured: Measured, demand: Demand) -> MadePlan:
+    """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the thriftiest."""
+    problem = replace(measured.problem, forwards=demand.forwards)
+    try:
+        solution = solve_refined(problem, _limits(problem, measured.taken, demand))
+    except BudgetError as error:
+        told = BudgetError(f"{_together(demand)}{error}")
+        if not isinstance(demand.budget, AutoBudget) or measured.taken.memory.total is None:
+            raise told from None
+        _log.warning("trying the thriftiest plan: %s", told)
+        solution = solve(problem, Limits(peak=least_peak(problem)))
+    return _written(measured, solution)
+
+
+def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
+    limits = limits_of(demand.budget, problem, taken.memory, taken.to_come)
+    if limits.peak is None:
+        return limits
+    spared = limits.peak - int(limits.peak * demand.factor) + demand.alive
+    return replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
+
+
+def _together(demand: Demand) -> str:
+    if demand.forwards == 1 and not demand.alive:
+        return ""
+    return "several forwards run before one backward, and what they save is alive together: "
+
+
+def _written(measured: Measured, solution: Solution) -> MadePlan:
+    """What the solution writes to the engines."""
+    ledgers, problem = measured.ledgers, measured.problem
+    writes = tuple(
+        RecomputeLayer() if ledger is None else plan_of(ledger, plan.kept, plan.offloaded)
+        for ledger, plan in zip(ledgers, solution.layers, strict=True)
+    )
+    whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == problem.kind(i).everything)
+    return MadePlan(solution, writes, frozenset(whole))

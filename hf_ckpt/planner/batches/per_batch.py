@@ -1,0 +1,120 @@
+"""Which plan a batch gets: plans are made for sizes seen, and reused for what fits into them. Pure, no torch.
+
+A plan made for a batch is safe for every smaller one, but too thrifty for a much smaller one. So sizes fall into
+buckets a quarter of a doubling wide: a batch takes the plan of its own bucket when it is not larger than the batch that
+plan was made for, else the next larger plan while one of its own is made (or, when there is none, the plan that
+rebuilds everything). Larger in any way is larger: in its text, in what a decoder is to say, in its images or sound.
+After a few batches of each size nothing is planned any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+from math import floor, log2
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...engine import Plan
+    from ..solver.solve import Solution
+
+#: Buckets for each doubling of the number of tokens.
+BUCKETS_PER_DOUBLING = 4
+#: What a budget is multiplied by after each out-of-memory error.
+TIGHTEN = 0.9
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BatchSize:
+    """A batch as it is padded: ``tokens`` in all, ``length`` of one sequence (attention may grow with its square).
+
+    ``target_*`` are those of the decoder's side, where an encoder stands before it. ``media`` are the numbers that
+    images or sound consist of, ``media_row`` those of one row. What a batch does not have is 0.
+    """
+
+    tokens: int
+    length: int
+    target_tokens: int = 0
+    target_length: int = 0
+    media: int = 0
+    media_row: int = 0
+
+    def fits_in(self, other: BatchSize) -> bool:
+        """Whether every activation of this batch is at most as large as that of ``other``."""
+        return all(mine <= theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True))
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """All of its rows together: tokens, the decoder's tokens, media."""
+        return self.tokens, self.target_tokens, self.media
+
+    @property
+    def load(self) -> int:
+        """One number for how much a forward saves: tokens of both sides, or numbers of images where there are none."""
+        return self.tokens + self.target_tokens or self.media
+
+    @property
+    def head_tokens(self) -> int:
+        """Tokens that a loss head sees."""
+        return max(1, self.target_tokens or self.tokens)
+
+    @property
+    def bucket(self) -> tuple[int, int]:
+        """The bucket of its token count, and that of its media."""
+        return _bucket(self.tokens + self.target_tokens), _bucket(self.media)
+
+
+def _bucket(count: int) -> int:
+    return floor(BUCKETS_PER_DOUBLING * log2(max(1, count)))
+
+
+@dataclass(frozen=True, slots=True)
+class MadePlan:
+    """A solution, and what it writes to the engine of each layer; ``whole`` are the layers that keep everything."""
+
+    solution: Solution
+    writes: tuple[Plan, ...]
+    whole: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to run a batch with. No ``plan``: rebuild everything; ``settled``: no better plan is to be made."""
+
+    plan: MadePlan | None
+    settled: bool
+
+
+@dataclass
+class PlanBook:
+    """The plans made so far, and how often the budget had to be tightened."""
+
+    plans: dict[BatchSize, MadePlan] = field(default_factory=dict)
+    tightened: int = 0
+
+    def choose(self, size: BatchSize) -> Choice:
+        """The plan for a batch of this size."""
+        fitting = [known for known in self.plans if size.fits_in(known)]
+        if not fitting:
+            return Choice(None, settled=False)
+        nearest = min(fitting, key=lambda known: (known.bucket != size.bucket, known))
+        return Choice(self.plans[nearest], settled=nearest.bucket == size.bucket)
+
+    def add(self, size: BatchSize, plan: MadePlan) -> None:
+        """Note a plan made for this size; it replaces those of its bucket that it covers."""
+        covered = [known for known in self.plans if known.bucket == size.bucket and known.fits_in(size)]
+        for known in covered:
+            del self.plans[known]
+        self.plans[size] = plan
+
+    def tighten(self, running: MadePlan | None) -> bool:
+        """After running out of memory under ``running``: plan anew for less. False when it kept nothing already."""
+        if running is None or not any(plan.kept for plan in running.solution.layers):
+            return False
+        self.plans.clear()
+        self.tightened += 1
+        return True
+
+    @property
+    def factor(self) -> float:
+        """What budgets are multiplied by."""
+        return TIGHTEN**self.tightened

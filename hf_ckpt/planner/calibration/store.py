@@ -1,0 +1,88 @@
+"""Calibrations on disk: one small JSON file a device in the user's cache folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..costs.roofline import Calibration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Raised whenever the benchmark or the fields change, so that older files are measured again.
+VERSION = 5
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """``$XDG_CACHE_HOME/hf-ckpt``, or ``~/.cache/hf-ckpt`` where that variable is unset, empty or relative."""
+    base = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "hf-ckpt"
+
+
+def file_name(device: str) -> str:
+    """A file name for a device's description, of letters, digits and dashes."""
+    return "calibration-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") + ".json"
+
+
+def dumps(calibration: Calibration) -> str:
+    """The calibration as JSON text; :func:`parse` reads it back."""
+    return json.dumps({"version": VERSION, **asdict(calibration)}, indent=1)
+
+
+def parse(text: str) -> Calibration | None:
+    """The calibration in this text, or None when it is damaged, foreign or of another version."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    names = {f.name for f in fields(Calibration)}
+    if not isinstance(found, dict) or found.pop("version", None) != VERSION or set(found) != names:
+        return None
+    return Calibration(**found) if _plausible(found) else None
+
+
+def _plausible(found: Mapping[str, Any]) -> bool:
+    """Whether every rate is a positive number."""
+    rates: list[object] = [found[name] for name in ("stream", "gather", "random", "per_op", "per_layer")]
+    for table in (found["matmul"], found["attention"], found["special"]):
+        if not isinstance(table, dict) or not {"half", "single"} <= set(table):
+            return False
+        rates += table.values()
+    if found["host_link"] is not None:
+        rates.append(found["host_link"])
+    numbers = all(isinstance(r, int | float) and not isinstance(r, bool) and r > 0 for r in rates)
+    return numbers and isinstance(found["device"], str) and isinstance(found["asynchronous"], bool)
+
+
+def load(device: str, folder: Path) -> Calibration | None:
+    """The stored calibration of this device, or None."""
+    try:
+        text = (folder / file_name(device)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    calibration = parse(text)
+    return calibration if calibration is not None and calibration.device == device else None
+
+
+def store(calibration: Calibration, folder: Path) -> None:
+    """Write it so that other processes see the old file or the new one, never half of one.
+
+    A folder that cannot be written costs the next run a measurement, nothing else.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".calibration-")
+    except OSError:
+        return
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(dumps(calibration))
+        os.replace(temporary, folder / file_name(calibration.device))
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)

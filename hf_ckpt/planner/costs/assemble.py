@@ -1,0 +1,97 @@
+"""From the ledgers of a model's layers to the planner's problem. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...ledger import Buffer, LayerLedger, Source
+from .problem import HeadOption, HostLink, Kind, Problem, rebuilt_ops
+from .roofline import kind_of
+from .transient import transient_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .problem import LayerPlan
+    from .roofline import Calibration
+
+
+def assemble(
+    ledgers: Sequence[LayerLedger | None],
+    rates: Calibration,
+    *,
+    gradients: Sequence[int] | None = None,
+    heads: tuple[HeadOption, ...] = (HeadOption(1, 0),),
+    head_gradients: int = 0,
+    late_gradients: int = 0,
+    offload: bool = False,
+) -> Problem:
+    """The problem of layers with these ledgers, in forward order; None stands for a layer that is replayed whole.
+
+    ``gradients`` is, per layer, bytes of parameter gradients its backward makes (None: they exist beforehand);
+    ``head_gradients`` and ``late_gradients`` those made before and after the layers'.
+    Raises ValueError when every ledger is None: nothing is known then.
+    """
+    known = [ledger for ledger in ledgers if ledger is not None]
+    if not known:
+        raise ValueError("no layer has a ledger")
+    made = [0] * len(ledgers) if gradients is None else list(gradients)
+    kinds: dict[tuple[LayerLedger | None, int], Kind] = {}
+    order: list[int] = []
+    for key in zip(ledgers, made, strict=True):
+        if key not in kinds:
+            ledger, nbytes = key
+            kinds[key] = _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
+        order.append(list(kinds).index(key))
+    link = HostLink(rates.host_link) if offload and rates.host_link is not None else None
+    return Problem(
+        kinds=tuple(kinds.values()),
+        order=tuple(order),
+        heads=heads,
+        shared=max(shared_input_bytes(ledger) for ledger in known),
+        head_gradients=head_gradients,
+        late_gradients=late_gradients,
+        overhead=rates.per_layer,
+        link=link,
+    )
+
+
+def under(problem: Problem, plans: Sequence[LayerPlan]) -> Problem:
+    """``problem`` with what each layer needs under its plan.
+
+    That is its backward, where ``problem`` has room for what any plan needs, and masks that only a replay reads, which
+    ``problem`` leaves out.
+    """
+    keys = list(zip(problem.order, plans, strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    kinds = tuple(_kind_under(problem.kinds[k], plan) for k, plan in numbers)
+    read = (shared_input_bytes(problem.kinds[k].ledger, rebuilt_ops(problem.kinds[k], plan)) for k, plan in numbers)
+    order = tuple(numbers[key] for key in keys)
+    return replace(problem, kinds=kinds, order=order, shared=max(problem.shared, *read))
+
+
+def _kind_under(kind: Kind, plan: LayerPlan) -> Kind:
+    if not kind.ledger.ops:
+        return kind
+    held = plan.kept | plan.offloaded
+    return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=held))
+
+
+def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset()) -> int:
+    """Bytes of the inputs that all layers share (masks, rotary tables): they count once.
+
+    Alive are those that autograd saves, and those that the ops running ``again`` read.
+    """
+    inputs = [b for b in ledger.buffers if b.source is Source.INPUT]
+    read = {b for op in again for b in ledger.ops[op].inputs}
+    return sum(b.nbytes for b in inputs[1:] if b.saved or b.index in read)
+
+
+def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:
+    """A layer that is replayed whole: it holds its input, and its backward is taken for the worst one known."""
+    held = max((ledger.buffers[0] for ledger in known), key=lambda buffer: buffer.nbytes)
+    saved = Buffer(0, held.nbytes, Source.INPUT, None, (0,), held.shape, held.dtype)
+    return Kind(
+        LayerLedger("replayed whole", (saved,), ()), (), max(map(transient_bytes, known)) + gradients, gradients
+    )

@@ -1,0 +1,87 @@
+"""What it takes to run an op again, by roofline. Pure arithmetic, no torch.
+
+The time of an op is the larger of compute (FLOPs over the rate of its class) and memory traffic (bytes over bandwidth),
+plus the host's time for one op; on an accelerator the host runs ahead, so there it is the larger of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...op_catalogue import Cost, traits_of
+from .problem import Kind
+from .transient import transient_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...ledger import LayerLedger, Op
+
+#: The share of a layer's forward that its backward takes: a matmul has two gradients.
+BACKWARD_PER_FORWARD = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Measured rates of one device.
+
+    ``matmul`` and ``attention`` are FLOP/s by dtype class (``"half"``, ``"single"``); ``stream``, ``special`` (by dtype
+    class), ``gather`` and ``random`` bytes/s of ops of each :class:`~hf_ckpt.op_catalogue.Cost`; ``host_link`` bytes/s
+    to host memory (None: there is no such link); ``per_op`` the host's seconds an op; ``per_layer`` the seconds that
+    replaying anything adds to a layer beside its ops; ``asynchronous`` whether the host runs ahead of the device.
+    """
+
+    device: str
+    matmul: Mapping[str, float]
+    attention: Mapping[str, float]
+    stream: float
+    special: Mapping[str, float]
+    gather: float
+    random: float
+    per_op: float
+    per_layer: float
+    host_link: float | None = None
+    asynchronous: bool = False
+
+
+def dtype_class(dtype: str) -> str:
+    """``"half"`` for two-byte floats (``"torch.bfloat16"``, ``"float16"``), else ``"single"``."""
+    return "half" if dtype.removeprefix("torch.") in {"bfloat16", "float16"} else "single"
+
+
+def op_seconds(op: Op, dtype: str, rates: Calibration) -> float:
+    """Seconds to run ``op`` once; ``dtype`` is that of its first output."""
+    if op.seconds is not None:
+        return op.seconds
+    by_class = rates.attention if traits_of(op.name).attention else rates.matmul
+    compute = op.flops / by_class[dtype_class(dtype)]
+    work = max(compute, op.traffic / _bytes_per_second(op, dtype, rates))
+    return max(work, rates.per_op) if rates.asynchronous else work + rates.per_op
+
+
+def _bytes_per_second(op: Op, dtype: str, rates: Calibration) -> float:
+    match traits_of(op.name).cost:
+        case Cost.SPECIAL:
+            return rates.special[dtype_class(dtype)]
+        case Cost.GATHER:
+            return rates.gather
+        case Cost.RANDOM:
+            return rates.random
+    return rates.stream
+
+
+def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> Kind:
+    """The planner's view of layers with this ledger; ``gradients``: bytes of parameter gradients of one backward."""
+    seconds = tuple(
+        op_seconds(op, ledger.buffers[op.outputs[0]].dtype if op.outputs else "", rates) for op in ledger.ops
+    )
+    forward = sum(seconds)
+    return Kind(
+        ledger,
+        seconds,
+        transient=transient_bytes(ledger, gradients=gradients),
+        gradients=gradients,
+        forward=forward,
+        backward=BACKWARD_PER_FORWARD * forward,
+    )

@@ -1,0 +1,1 @@
+"""Why a plan is as it is, as data, tables and a plot."""

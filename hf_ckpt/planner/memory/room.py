@@ -1,0 +1,82 @@
+"""What a model, its gradients and its optimizer take of a device, before any activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..budget import DeviceMemory, PeakBudget
+from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from ..budget import Budget
+    from ..ranks import Ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """``memory`` of the device without activations, and bytes of what will be there at the peak and is not yet."""
+
+    memory: DeviceMemory
+    to_come: int
+
+    def room(self, budget: Budget) -> int | None:
+        """Bytes for activations, before any ledger is known; None when nothing says."""
+        total = budget.nbytes if isinstance(budget, PeakBudget) else self.memory.total
+        return None if total is None else total - self.memory.used - self.to_come
+
+
+class Room:
+    """Looks at what is taken, the same on all ranks that must agree.
+
+    With ``gradients_grow`` parameter gradients are freed before every forward, so they come up while activations go.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        layers: Sequence[torch.nn.Module],
+        memory: Callable[[torch.device], DeviceMemory],
+        *,
+        optimizer: torch.optim.Optimizer | str | None,
+        gradients_grow: bool,
+    ) -> None:
+        self.model = model
+        self.layers = tuple(layers)
+        self.memory = memory
+        self.optimizer = optimizer
+        self.gradients_grow = gradients_grow
+        self._before_forwards: DeviceMemory | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # A copy of the model is another model: what it needs of the optimizer is its name, not a copy of its state.
+        return self.__dict__ | {"optimizer": optimizer_name(self.optimizer)}
+
+    def look(self, ranks: Ranks, *, empty: bool) -> Taken:
+        """What is taken now. Unless no activation is alive (``empty``) the memory is what it was when none was."""
+        if empty or self._before_forwards is None:
+            self._before_forwards = self.memory(next(self.model.parameters()).device)
+        state = static_state(self.model, self.optimizer)
+        to_come = state.to_come + max(map(gathered_bytes, self.layers))
+        if self.gradients_grow:
+            to_come -= max(0, state.gradients - state.gradients_now)
+        used, to_come = ranks.largest([self._before_forwards.used, to_come])
+        return Taken(DeviceMemory(self._before_forwards.total, used), to_come)
+
+    def layer_gradients(self) -> list[int] | None:
+        """Bytes of parameter gradients that each layer's backward makes; None when they are there beforehand."""
+        return [gradient_bytes(layer.parameters()) for layer in self.layers] if self.gradients_grow else None
+
+    def other_gradients(self, grown: Sequence[int] | None) -> dict[str, int]:
+        """Gradients outside the layers: those of the embeddings come last, the head's before any layer's."""
+        if grown is None:
+            return {}
+        late = late_gradient_bytes(self.model)
+        return {
+            "head_gradients": gradient_bytes(self.model.parameters()) - sum(grown) - late,
+            "late_gradients": late,
+        }

@@ -1,0 +1,1 @@
+"""The cheapest plan within byte limits, by mixed-integer linear programming. Pure."""

@@ -1,0 +1,63 @@
+"""The solver allows every layer's backward what any plan may need; here a plan is charged what it needs itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...errors import BudgetError
+from ..costs.assemble import under
+from ..costs.problem import assess
+from .shortfall import peak_shortfall
+from .solve import least_peak, solve
+
+if TYPE_CHECKING:
+    from ..costs.problem import Limits, Problem
+    from .solve import Solution
+
+#: How often memory that a plan turned out not to need is offered again, and the least share of the peak worth it.
+ROUNDS = 4
+WORTH = 0.005
+
+
+def refined(problem: Problem, solution: Solution) -> Solution:
+    """The solution with the peak that its own plans have."""
+    return replace(solution, predicted=assess(under(problem, solution.layers), solution.layers, solution.head))
+
+
+def solve_refined(problem: Problem, limits: Limits) -> Solution:
+    """The fastest plan found within ``limits``, which may be faster than what :func:`solve` dares.
+
+    Raises :class:`BudgetError` as :func:`solve` does, when not even the thriftiest plan's own peak fits.
+    """
+    best = _first(problem, limits)
+    if limits.peak is None:
+        return best
+    bound = limits.peak + max(0, limits.peak - best.predicted.peak)
+    for _ in range(ROUNDS):
+        if best.predicted.seconds == 0 or bound - limits.peak < WORTH * limits.peak:
+            break
+        found = refined(problem, solve(problem, replace(limits, peak=bound)))
+        if not found.predicted.within(limits):
+            bound -= (bound - limits.peak) // 2
+            continue
+        unused = limits.peak - found.predicted.peak
+        best = min(best, found, key=lambda solution: solution.predicted.seconds)
+        if unused < WORTH * limits.peak:
+            break
+        bound += unused
+    return best
+
+
+def _first(problem: Problem, limits: Limits) -> Solution:
+    try:
+        return refined(problem, solve(problem, limits))
+    except BudgetError:
+        if limits.peak is None:
+            raise
+        thrifty = refined(problem, solve(problem, replace(limits, peak=least_peak(problem))))
+        if thrifty.predicted.within(limits):
+            return thrifty
+        if thrifty.predicted.peak <= limits.peak:
+            raise
+        raise BudgetError(peak_shortfall(limits, thrifty.predicted.peak)) from None

@@ -1,0 +1,49 @@
+"""What is said when no plan fits a budget: what takes it, and the budget that would do. Pure, no torch."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from ..budget import PeakBudget, held_without_checkpointing
+
+if TYPE_CHECKING:
+    from ..costs.problem import Limits, Problem
+
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+#: Shares are told to this many parts.
+_PARTS = 1000
+
+
+def peak_shortfall(limits: Limits, least: int) -> str:
+    """One sentence for a bound on the peak that is below ``least``, the bytes that the thriftiest plan has there."""
+    return (
+        f"no plan fits the budget: {readable(limits.beside)} are taken by the model, its gradients and its optimizer, "
+        f"and the thriftiest plan adds {readable(least)} at its peak; raise it to budget={_written(limits, least)}, "
+        "shorten the batch or shard the model"
+    )
+
+
+def held_shortfall(problem: Problem, least: int) -> str:
+    """One sentence for a bound on held bytes that is below ``least``, what the thriftiest plan holds."""
+    whole, held = held_without_checkpointing(problem) + problem.shared, least + problem.shared
+    share = min(_PARTS, _PARTS * held // max(1, whole) + 1) / _PARTS
+    return (
+        f"no plan fits the budget: the thriftiest one holds {readable(held)} after the forward, of "
+        f"{readable(whole)} without checkpointing; raise it to budget={share}"
+    )
+
+
+def readable(nbytes: int) -> str:
+    """Bytes in the largest binary unit that fits, to two decimals."""
+    for unit, size in (("GiB", _GIB), ("MiB", _MIB), ("KiB", _KIB)):
+        if nbytes >= size:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def _written(limits: Limits, least: int) -> PeakBudget:
+    """The least budget in whole MiB (KiB below 10 MiB) in which ``least`` bytes of activations fit."""
+    nbytes = limits.beside + least
+    unit = _MIB if nbytes >= 10 * _MIB else _KIB
+    return PeakBudget(ceil(nbytes / unit) * unit)

@@ -1,0 +1,130 @@
+"""The cheapest plan under a byte budget, by mixed-integer linear programming.
+
+Two facts keep the program small, and exact:
+
+* *The closure needs no variables for buffers.* A saved activation is either available (kept, offloaded) or its producer
+  runs again. So with ``u_o = 1`` when op ``o`` runs again, everything follows: bytes freed are those of the outputs of
+  the ops with ``u_o = 1``, and the only constraints are ``u_p >= u_o`` where ``o`` reads something ``p`` made that
+  autograd did not save (what is saved exists in backward either way).
+* *Identical layers are counted, not named.* Of the ``N`` layers of a kind ``u_o`` is the number that run ``o`` again;
+  the first ``u_o`` of them do. ``u_p >= u_o`` then holds in every layer, and every choice of plans has such a nested
+  form of the same cost. Nested is also the best order for the peak: the layers that keep most come last, so that at
+  any moment the fewest bytes are held. How many of the ``u_o`` lie before a moment is ``min(u_o, N before it)``, which
+  the linear program finds by itself, in fractions if it likes: only the ``u_o`` have to be integers.
+
+Which moments can peak says :mod:`.peak_candidates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import BudgetError
+from ..costs.problem import Assessment, HeadOption, LayerPlan, Limits, assess, layer_held
+from .formulation import build
+from .replayable import replayable
+from .shortfall import held_shortfall, peak_shortfall
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..costs.problem import Kind, Problem
+    from .program import Group, Optimum, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan for every layer in forward order, the head's option, and what the model predicts for them.
+
+    ``gap`` is the share of its cost by which the plan may at most be worse than the best one.
+    """
+
+    layers: tuple[LayerPlan, ...]
+    head: HeadOption
+    predicted: Assessment
+    gap: float = 0.0
+
+
+def solve(problem: Problem, limits: Limits) -> Solution:
+    """The plan of least added seconds within ``limits`` (bytes).
+
+    Raises :class:`BudgetError` when no plan fits, saying what the thriftiest one takes.
+    """
+    if limits.peak is not None and limits.peak < 0:
+        raise BudgetError(_too_small(problem, limits))
+    program = build(problem, limits)
+    optimum = program.minimise(program.seconds)
+    if optimum is not None:
+        return _read(program, optimum)
+    # The search works in fractions, and may find nothing at the very bound that a plan meets to the byte.
+    thriftiest = _least(problem, peak=limits.peak is not None)
+    if thriftiest.predicted.within(limits):
+        return thriftiest
+    raise BudgetError(_too_small(problem, limits))
+
+
+def least_peak(problem: Problem) -> int:
+    """The smallest peak in bytes that any plan has."""
+    return _least(problem, peak=True).predicted.peak
+
+
+def least_held(problem: Problem) -> int:
+    """The fewest bytes that any plan holds after the forward."""
+    return _least(problem, peak=False).predicted.held
+
+
+def _least(problem: Problem, *, peak: bool) -> Solution:
+    """A plan of the smallest peak, or one that holds the fewest bytes."""
+    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    everything = assess(problem, plans, problem.heads[0]).peak
+    program = build(problem, Limits(peak=everything if peak else None))
+    optimum = program.minimise({program.peak if peak else program.held: 1.0})
+    assert optimum is not None  # without limits nothing contradicts
+    return _read(program, optimum)
+
+
+def _too_small(problem: Problem, limits: Limits) -> str:
+    if limits.peak is not None and (least := least_peak(problem)) > limits.peak:
+        return peak_shortfall(limits, least)
+    if limits.held is not None and (least := least_held(problem)) > limits.held:
+        return held_shortfall(problem, least)
+    return "no plan fits the budget: none meets both bounds at once; raise one of them"
+
+
+def _read(program: Program, optimum: Optimum) -> Solution:
+    """The plans that the variables' values stand for."""
+    problem, values = program.problem, optimum.values
+    plans: dict[int, LayerPlan] = {}
+    for group in program.groups:
+        kind = problem.kinds[group.kind]
+        readers = replayable(kind).input_readers
+        for position, layer in enumerate(group.layers):
+            plans[layer] = _without_loss(kind, _layer_plan(kind, group, values, position), readers)
+    layers = tuple(plans[i] for i in range(len(problem.order)))
+    head = problem.heads[max(range(len(program.heads)), key=lambda i: float(values[program.heads[i]]))]
+    return Solution(layers, head, assess(problem, layers, head), optimum.gap)
+
+
+def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position: int) -> LayerPlan:
+    """The plan of the group's layer number ``position``: the first layers rebuild, the next offload, the last keep."""
+    again = {op: round(float(values[variable])) for op, variable in group.again.items()}
+    kept, offloaded = set(), set()
+    for b in kind.everything:
+        producer = kind.ledger.buffers[b].producer
+        rebuilt = again.get(producer, 0) if producer is not None else 0
+        moved = round(float(values[group.offload[b]])) if b in group.offload else 0
+        # What takes no bytes is kept: rebuilding it would only hold what that reads.
+        if position >= rebuilt + moved or not kind.ledger.buffers[b].nbytes:
+            kept.add(b)
+        elif position >= rebuilt:
+            offloaded.add(b)
+    return LayerPlan(frozenset(kept), frozenset(offloaded))
+
+
+def _without_loss(kind: Kind, plan: LayerPlan, readers: tuple[int, ...]) -> LayerPlan:
+    """``plan``, unless it holds the layer's input for a rebuild that frees less: then what needs the input is kept."""
+    spared = {b for b in kind.everything - plan.offloaded if kind.ledger.buffers[b].producer in readers}
+    other = LayerPlan(plan.kept | spared, plan.offloaded)
+    return other if layer_held(kind, other) < layer_held(kind, plan) else plan

@@ -1,0 +1,107 @@
+"""Offload: the pool and the verb. On a CPU the copies are real, only the streams are missing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hf_ckpt.engine import plan_of
+from hf_ckpt.engine.running import lookup
+from hf_ckpt.engine.verbs.offload import HostPool, Parcel, Transfers, rounded, transfers_of
+from hf_ckpt.errors import PolicyError
+from hf_ckpt.policy.decision import Keep, RecomputeLayer
+
+from ..zoo import batch, build, equal, install, step, uninstall
+
+
+def offload_plan(model, every: int = 1):
+    """Offload every activation whose index divides, rebuild the others."""
+    engines = install(model, RecomputeLayer())
+    step(model, batch())
+    ledger = engines[0].ledger()
+    saved = [b.index for b in ledger.saved_activations()]
+    return plan_of(ledger, kept=[], offloaded=saved[::every])
+
+
+def test_without_a_gpu_it_is_an_error_with_a_reason() -> None:
+    model = build("llama")
+    plan = offload_plan(model)
+    install(model, plan)
+    with pytest.raises(PolicyError, match="layer0: offload moves activations from a GPU to host memory"):
+        step(model, batch())
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
+    model = build("llama")
+    uninstall(model)
+    expected = step(model, batch())
+    engines = install(model, offload_plan(model, every))
+    pool = transfers_of(torch.device("cpu")).pool
+    step(model, batch())
+    made = pool.allocated
+    assert made
+    for _ in range(3):
+        assert equal(step(model, batch()), expected)
+    assert pool.allocated == made, "allocated after warm-up"
+    report = engines[0].report()
+    assert report.offloaded_bytes
+    assert bool(report.replays) == (every > 1)
+    for engine in engines:
+        engine.plan = Keep()
+    assert equal(step(model, batch()), expected)
+
+
+def test_a_retained_graph_brings_its_tensors_back_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
+    model = build("llama")
+    install(model, offload_plan(model, 2))
+    expected = step(model, batch())
+    model.zero_grad()
+    torch.manual_seed(3)
+    loss = model(**batch()).loss
+    loss.backward(retain_graph=True)
+    model.zero_grad()
+    loss.backward()
+    assert equal([loss.detach(), *(p.grad for p in model.parameters())], expected)
+
+
+def test_sizes_are_rounded_little() -> None:
+    for nbytes in (1, 511, 512, 513, 4097, 1 << 20, (1 << 20) + 1, 123_456_789):
+        assert nbytes <= rounded(nbytes) <= max(512, nbytes * 9 // 8 + 512)
+    pool = HostPool(pin=False)
+    first = pool.take(1000)
+    pool.give(first)
+    assert pool.take(1010) is first
+    assert pool.allocated == 1
+
+
+def test_views_of_one_storage_travel_once() -> None:
+    transfers = Transfers(torch.device("cpu"))
+    base = torch.arange(24.0)
+    parcel = Parcel(base[3:], transfers)
+    assert transfers.pool.allocated == 1
+    assert parcel.storage().nbytes() == base.untyped_storage().nbytes()
+    del parcel
+    assert Parcel(base, transfers)
+    assert transfers.pool.allocated == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_offload_on_cuda_frees_device_memory_and_is_bitwise() -> None:
+    model = build("llama", attention_dropout=0.0).cuda()
+    inputs = {name: tensor.cuda() for name, tensor in batch(8, 100).items()}
+    uninstall(model)
+    expected = step(model, inputs)
+    install(model, offload_plan_on(model, inputs))
+    for _ in range(4):
+        assert equal(step(model, inputs), expected)
+
+
+def offload_plan_on(model, inputs):
+    engines = install(model, RecomputeLayer())
+    step(model, inputs)
+    ledger = engines[0].ledger()
+    return plan_of(ledger, kept=[], offloaded=[b.index for b in ledger.saved_activations()][::2])

@@ -1,0 +1,102 @@
+"""Several forwards before one backward: all that they hold together stays within the budget, and no bit changes."""
+
+import pytest
+import torch
+
+from hf_ckpt.errors import BudgetError
+from hf_ckpt.head.install import install
+from hf_ckpt.measuring.peak import PeakMeter
+from hf_ckpt.planner.batches.group import Group
+from hf_ckpt.planner.batches.live_forwards import LiveForwards
+from hf_ckpt.planner.batches.per_batch import BatchSize
+
+from ..planner_models import build, conduct, nothing_used
+
+IDS = torch.arange(4 * 48).reshape(4, 48) % 97
+
+
+def with_gradients(name="llama"):
+    model = build(name)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return model
+
+
+def step(model, forwards):
+    """One backward of the sum of so many losses, and the bytes at its peak."""
+    model.zero_grad(set_to_none=False)
+    torch.manual_seed(0)
+    with PeakMeter(torch.device("cpu")) as meter:
+        sum(model(input_ids=IDS, labels=IDS).loss for _ in range(forwards)).backward()
+    return meter.peak_bytes
+
+
+def plain_peak(forwards):
+    return step(with_gradients(), forwards)
+
+
+@pytest.mark.parametrize("forwards", [1, 2, 3, 8])
+def test_the_real_peak_stays_within_the_budget(forwards):
+    budget = int(1.05 * plain_peak(1))
+    model = with_gradients()
+    planner = conduct(model, f"{budget}B", memory=nothing_used())
+    peaks = [step(model, forwards) for _ in range(3)]
+    assert max(peaks) <= budget
+    assert peaks[-1] >= 0.9 * budget or planner.current.solution.predicted.seconds == 0
+
+
+def test_an_unforeseen_second_forward_takes_what_is_left():
+    budget = int(1.5 * plain_peak(1))
+    model = with_gradients()
+    conduct(model, f"{budget}B", memory=nothing_used())
+    step(model, 1)
+    assert step(model, 1) > 0.6 * budget
+    assert step(model, 2) <= budget
+    assert max(step(model, 2) for _ in range(2)) <= budget
+
+
+def test_too_many_forwards_are_one_sentence():
+    model = with_gradients()
+    conduct(model, f"{int(0.5 * plain_peak(1))}B", memory=nothing_used())
+    step(model, 8)  # the first step finds out how many there are
+    with pytest.raises(BudgetError, match=r"several forwards run before one backward.*raise it to"):
+        step(model, 8)
+
+
+def test_two_forwards_with_dropout_are_bitwise():
+    def gradients(model):
+        for _ in range(3):
+            step(model, 2)
+        return [p.grad for p in model.parameters()]
+
+    plain, model = gradients(with_gradients("gpt2-dropout")), with_gradients("gpt2-dropout")
+    # A head in chunks adds the loss up in another order.
+    planner = conduct(model, "2600KiB", memory=nothing_used(), head=install(model, 1))
+    assert all(map(torch.equal, gradients(model), plain))
+    assert planner.current.solution.predicted.seconds > 0
+
+
+def test_a_forward_waits_until_its_backward_or_its_end():
+    live = LiveForwards()
+    weight = torch.ones(2, requires_grad=True)
+    one, two = weight.exp(), weight.exp()
+    live.add({"loss": one}, 1, 0)
+    live.add({"loss": two}, 2, 0)
+    assert [w.load for w in live.waiting()] == [1, 2]
+    one.sum().backward(retain_graph=True)
+    assert [w.load for w in live.waiting()] == [1, 2]
+    one.sum().backward()
+    assert [w.load for w in live.waiting()] == [2]
+    del two
+    assert live.waiting() == []
+
+
+def test_forwards_of_two_sizes_share_the_plan_of_the_larger_one():
+    short, long = BatchSize(32, 8), BatchSize(128, 32)
+    group = Group()
+    assert not group.meet(short, 0)
+    assert group.meet(long, short.load)
+    assert group.stand_in(short) == long
+    assert group.weight(long) == 1.25
+    assert not group.meet(short, 0)
+    assert not group.meet(long, short.load)

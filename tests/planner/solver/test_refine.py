@@ -1,0 +1,45 @@
+"""Plans charged with what they need themselves, not with what any plan may need."""
+
+import pytest
+
+from hf_ckpt.errors import BudgetError
+from hf_ckpt.planner.costs.assemble import under
+from hf_ckpt.planner.costs.problem import HeadOption, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.costs.roofline import kind_of
+from hf_ckpt.planner.solver.refine import refined, solve_refined
+from hf_ckpt.planner.solver.solve import least_peak, solve
+
+from ..planner_ledgers import llama_kind
+from ..planner_models import RATES
+
+KIND = kind_of(llama_kind().ledger, RATES, gradients=64 << 20)
+PROBLEM = Problem((KIND,), (0,) * 8, (HeadOption(1, 0),), overhead=1e-4)
+MOST = assess(PROBLEM, [LayerPlan(KIND.everything)] * 8, PROBLEM.heads[0]).peak
+
+
+def own_peak(solution):
+    return assess(under(PROBLEM, solution.layers), solution.layers, solution.head).peak
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_never_slower_than_the_cautious_plan_and_within_the_budget(share):
+    limits = Limits(peak=int(share * MOST))
+    cautious, found = solve(PROBLEM, limits), solve_refined(PROBLEM, limits)
+    assert found.predicted.seconds <= cautious.predicted.seconds
+    assert found.predicted.peak == own_peak(found) <= limits.peak
+
+
+def test_memory_that_no_backward_needs_is_spent():
+    everything = own_peak(solve(PROBLEM, Limits()))
+    assert everything < MOST
+    limits = Limits(peak=everything)
+    assert solve(PROBLEM, limits).predicted.seconds > 0
+    assert solve_refined(PROBLEM, limits).predicted.seconds < solve(PROBLEM, limits).predicted.seconds
+
+
+def test_a_budget_below_the_cautious_least():
+    thriftiest = refined(PROBLEM, solve(PROBLEM, Limits(peak=least_peak(PROBLEM))))
+    if thriftiest.predicted.peak < least_peak(PROBLEM):
+        assert solve_refined(PROBLEM, Limits(peak=thriftiest.predicted.peak)) == thriftiest
+    with pytest.raises(BudgetError, match="no plan fits"):
+        solve_refined(PROBLEM, Limits(peak=1 << 20))

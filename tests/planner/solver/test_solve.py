@@ -1,0 +1,200 @@
+"""The solver against brute force: every plan of every layer, scored by an independent reading of the memory model."""
+
+import dataclasses
+import itertools
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hf_ckpt.errors import BudgetError
+from hf_ckpt.ledger import Source
+from hf_ckpt.planner.costs.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.solver import program
+from hf_ckpt.planner.solver.shortfall import readable
+from hf_ckpt.planner.solver.solve import least_held, least_peak, solve
+
+from ..planner_ledgers import llama_kind, problems
+
+#: Seconds of processor time. A tenth of a second is usual; what this catches is a search that does not end.
+LONG = 5.0
+SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def subsets(items):
+    return (frozenset(c) for r in range(len(items) + 1) for c in itertools.combinations(items, r))
+
+
+def layer_plans(kind, offload):
+    """Every plan that can be run."""
+    for kept in subsets(sorted(kind.everything)):
+        for moved in subsets(sorted(kind.everything - kept)) if offload else [frozenset()]:
+            try:
+                kind.ledger.rebuild_ops(kept | moved)
+            except ValueError:
+                continue
+            yield LayerPlan(kept, moved)
+
+
+def timeline(problem, plans, head):
+    """(held, peak, seconds), by walking forward and backward with a live-bytes counter."""
+    live, held, seconds, moved = problem.shared, [], head.seconds, 0
+    staging = {}
+    for k, plan in zip(problem.order, plans, strict=True):
+        kind = problem.kinds[k]
+        ops = kind.ledger.rebuild_ops(plan.kept | plan.offloaded)
+        size = sum(kind.ledger.buffers[b].nbytes for b in plan.kept)
+        own = next(b for b in kind.ledger.buffers if b.source is Source.INPUT)
+        if own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops):
+            size += own.nbytes
+        seconds += sum(kind.seconds[o] for o in ops) + (problem.overhead if ops else 0)
+        moved += sum(kind.ledger.buffers[b].nbytes for b in plan.offloaded)
+        staging.setdefault(k, set()).update(plan.offloaded)
+        held.append(size)
+        live += size
+    room = max(sum(problem.kinds[k].ledger.buffers[b].nbytes for b in s) for k, s in staging.items())
+    peak = live + head.nbytes
+    live += problem.head_gradients
+    for k, size in zip(reversed(problem.order), reversed(held), strict=True):
+        live -= size
+        peak = max(peak, live + problem.kinds[k].transient)
+        live += problem.kinds[k].gradients
+    peak = max(peak, live + problem.late_gradients)
+    if problem.link:
+        t = moved / problem.link.bytes_per_second
+        seconds += max(0, t - sum(problem.kinds[k].forward for k in problem.order))
+        seconds += max(0, t - sum(problem.kinds[k].backward for k in problem.order))
+    return sum(held), peak + room, seconds
+
+
+def brute_force(problem):
+    choices = [list(layer_plans(problem.kinds[k], problem.link)) for k in problem.order]
+    return [(timeline(problem, p, h), p, h) for p in itertools.product(*choices) for h in problem.heads]
+
+
+def limits_for(data, results):
+    peaks = sorted({peak for (_, peak, _), _, _ in results})
+    helds = sorted({held for (held, _, _), _, _ in results})
+    peak = data.draw(st.none() | st.sampled_from(peaks) | st.integers(peaks[0] - 1, peaks[-1] + 1))
+    held = data.draw(st.none() | st.sampled_from(helds))
+    return Limits(peak, held)
+
+
+def check(problem, data):
+    results = brute_force(problem)
+    limits = limits_for(data, results)
+    fitting = [
+        seconds
+        for (held, peak, seconds), _, _ in results
+        if (limits.peak is None or peak <= limits.peak) and (limits.held is None or held <= limits.held)
+    ]
+    if not fitting:
+        with pytest.raises(BudgetError):
+            solve(problem, limits)
+        return
+    solution = solve(problem, limits)
+    assert solution.predicted.within(limits)
+    assert timeline(problem, solution.layers, solution.head) == pytest.approx(
+        (solution.predicted.held, solution.predicted.peak, solution.predicted.seconds)
+    )
+    assert solution.predicted.seconds == pytest.approx(min(fitting), abs=1e-6)
+    assert least_peak(problem) == min(peak for (_, peak, _), _, _ in results)
+    assert least_held(problem) == min(held for (held, _, _), _, _ in results)
+
+
+@SLOW
+@given(problems(), st.data())
+def test_as_good_as_the_best_of_all_plans(problem, data):
+    check(problem, data)
+
+
+@SLOW
+@given(problems(max_layers=2, link=True, max_ops=4, max_saved=3), st.data())
+def test_as_good_as_the_best_of_all_plans_with_offload(problem, data):
+    check(problem, data)
+
+
+@settings(SLOW, max_examples=50)
+@given(problems(), st.floats(1, 4))
+def test_the_least_a_plan_takes_is_a_budget_that_fits(problem, forwards):
+    problem = dataclasses.replace(problem, forwards=forwards)
+    for limits in (Limits(peak=least_peak(problem)), Limits(held=least_held(problem))):
+        assert solve(problem, limits).predicted.within(limits)
+
+
+@SLOW
+@given(problems(max_layers=6), st.integers(0, 200), st.integers(0, 200))
+def test_more_budget_is_never_slower(problem, a, b):
+    low, high = sorted((a, b))
+    try:
+        tight = solve(problem, Limits(peak=low))
+    except BudgetError:
+        return
+    assert solve(problem, Limits(peak=high)).predicted.seconds <= tight.predicted.seconds + 1e-6
+
+
+def full_stack(count=80, **options):
+    return Problem((llama_kind(),), (0,) * count, (HeadOption(1, 4 << 30),), overhead=1e-4, **options)
+
+
+def peak_of_keeping_everything(problem):
+    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    return assess(problem, plans, problem.heads[0])
+
+
+@pytest.mark.parametrize("share", [0.35, 0.5, 0.66, 0.9])
+@pytest.mark.parametrize("link", [None, HostLink(25e9)], ids=["rebuild", "offload"])
+def test_eighty_layers_are_solved_at_once(share, link):
+    problem = full_stack(link=link)
+    limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
+    start = time.process_time()
+    solution = solve(problem, limits)
+    assert time.process_time() - start < LONG
+    assert solution.predicted.within(limits)
+
+
+@pytest.mark.parametrize("pattern", [(0, 1), (0, 0, 0, 1), (0, 0, 0, 0, 0, 1)])
+@pytest.mark.parametrize("gradients", [0, 400 << 20])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_alternating_kinds_are_solved_to_the_optimum_at_once(pattern, gradients, share, monkeypatch):
+    monkeypatch.setattr(program, "TIME_LIMIT", 60.0)  # of wall clock, and the machine may be busy
+    thin = dataclasses.replace(llama_kind(inner=8192), gradients=gradients * 2 // 3)
+    full = dataclasses.replace(llama_kind(), gradients=gradients)
+    problem = Problem((thin, full), (pattern * 40)[:80], (HeadOption(1, 4 << 30),), overhead=1e-4)
+    limits = Limits(peak=int(share * peak_of_keeping_everything(problem).peak))
+    start = time.process_time()
+    solution = solve(problem, limits)
+    assert time.process_time() - start < LONG
+    assert solution.predicted.within(limits)
+    assert solution.gap <= program.GAP
+
+
+def test_the_last_layer_keeps_everything_for_free():
+    """It is alive while it is replayed anyway: whatever the budget, rebuilding it would buy nothing."""
+    kind = llama_kind()
+    problem = Problem((kind,), (0,) * 8, overhead=1e-4)
+    solution = solve(problem, Limits(peak=least_peak(problem)))
+    assert solution.layers[-1].kept == kind.everything
+    assert all(plan.kept < kind.everything for plan in solution.layers[:-1])
+
+
+def test_a_large_head_is_chunked_when_that_is_cheaper_than_replay():
+    problem = Problem((llama_kind(),), (0,) * 8, (HeadOption(1, 8 << 30), HeadOption(8, 1 << 30, 1e-4)))
+    everything = peak_of_keeping_everything(problem).peak
+    assert solve(problem, Limits(peak=everything)).head.chunks == 1
+    assert solve(problem, Limits(peak=everything - (4 << 30))).head.chunks == 8
+
+
+def test_an_impossible_budget_says_what_the_least_is():
+    problem = full_stack(8)
+    with pytest.raises(BudgetError, match=f"adds {readable(least_peak(problem))} at its peak"):
+        solve(problem, Limits(peak=1 << 20))
+
+
+def test_without_a_bound_on_the_peak_the_last_layers_keep_most():
+    problem = full_stack(8)
+    held = peak_of_keeping_everything(problem).held
+    kept = [len(plan.kept) for plan in solve(problem, Limits(held=held // 2)).layers]
+    assert kept == sorted(kept)
+    assert kept[0] < kept[-1]
