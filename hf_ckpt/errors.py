@@ -31,3 +31,7 @@ class BudgetError(CkptError, ValueError):
 
 class ForecastError(CkptError):
     """A policy can be applied, but what it will cost is not known before it runs."""
+
+
+class DeviceError(CkptError, ValueError):
+    """There is no profile of a card, or the card cannot do what was asked."""

@@ -77,6 +77,8 @@ class Op:
     #: Seconds it was measured to take; None: by its FLOPs and traffic. Layers that differ in nothing else are equal.
     seconds: float | None = field(default=None, compare=False)
     after: tuple[int, ...] = ()
+    #: How many of its tensors get a gradient: one product each in the backward of a matrix product.
+    gradients: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,23 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
-from .subject import Subject, subject_options
+from .subject import Subject, gpu_options, subject_options
 
 
 @click.command("explain")
 @subject_options()
 @click.option("--policy", default="budget=0.5", show_default=True, help="The policy to explain.")
-@click.option("--memory", help="Memory of the device to plan for, such as 80GiB; default: this machine's.")
+@gpu_options
 @click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
 @click.option("--points", type=click.IntRange(2), default=9, show_default=True, help="Budgets on the frontier.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw the frontier into this PNG.")
-def command(subject: Subject, policy: str, memory: str | None, optimizer: str, points: int, plot: Path | None) -> None:
+def command(
+    subject: Subject, policy: str, gpu: str | None, memory: str | None, optimizer: str, points: int, plot: Path | None
+) -> None:
     """Show every saved tensor of the layers: its bytes, in how many layers it is kept or rebuilt, and at what price.
 
     Then the frontier (the fastest plan at each budget), and what the next GiB would buy. Nothing is trained and no
-    weight is loaded; times are those of this machine. Of a multimodal model these are the language layers.
+    weight is loaded; times are those of --gpu, or of this machine. Of a multimodal model these are the language layers.
     """
     parsed = parse_policy(policy)
     if plot is not None and not plot.parent.is_dir():
@@ -34,7 +36,7 @@ def command(subject: Subject, policy: str, memory: str | None, optimizer: str, p
     from ..planner.explain.findings import frontier, next_gain, tensor_rows
     from .study import study
 
-    studied = study(subject, memory, optimizer)
+    studied = study(subject, memory, optimizer, gpu)
     resolved = studied.resolve(parsed)
     problem, solution = as_solution(studied.inputs, resolved)
     console = Console()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..policy import parse_policy
 from .plan_tables import largest_lines, size_table
-from .subject import Subject, several_sizes, subject_options
+from .subject import Subject, gpu_options, several_sizes, subject_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ LENGTH_STEP, MOST_TOKENS, MOST_SEQUENCES = 128, 1 << 20, 4096
 @click.command("plan")
 @subject_options(several=True)
 @click.option("--policy", "policies", multiple=True, help="A policy to forecast; may be given several times.")
-@click.option("--memory", help="Memory of the device to plan for, such as 80GiB; default: this machine's.")
+@gpu_options
 @click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
 @click.option(
     "--largest",
@@ -42,6 +42,7 @@ def command(
     batches: tuple[int, ...],
     lengths: tuple[int, ...],
     policies: tuple[str, ...],
+    gpu: str | None,
     memory: str | None,
     optimizer: str,
     largest: str | None,
@@ -49,16 +50,17 @@ def command(
 ) -> None:
     """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
 
-    Nothing is trained and no weight is loaded: the layers are traced on metadata. Times are those of this machine. Of a
-    multimodal model these are the language layers. --batch and --length may be given several times. Exit code 1:
-    nothing fits the memory; 2: every policy was refused.
+    Nothing is trained and no weight is loaded: the layers are traced on metadata. Kernels and times are those of the
+    card that --gpu names, by its data sheet and published measurements, or of this machine. Of a multimodal model these
+    are the language layers. --batch and --length may be given several times. Exit code 1: nothing fits the memory; 2:
+    every policy was refused.
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
 
     from .rows import exit_code, rows_of
     from .study import read_model
 
-    model = read_model(subject, memory, optimizer)
+    model = read_model(subject, memory, optimizer, gpu)
     sizes = several_sizes(model.subject, batches, lengths)
     rows = [row for batch, length in sizes for row in rows_of(model.study(batch, length), parsed)]
     refused = {row.policy for row in rows if row.error is not None and row.fits is None}

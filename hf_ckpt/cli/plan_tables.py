@@ -48,7 +48,7 @@ def _caption(study: Study) -> str:
     untraced = sum(ledger is None for ledger in inputs.ledgers)
     parts = [
         f"state: {decimal(inputs.memory.used)} of weights, {decimal(inputs.to_come)} of gradients and optimizer",
-        f"times as measured on {inputs.rates.device}",
+        f"times of {inputs.rates.device}",
         *([] if inputs.memory.total is None else [f"memory: {decimal(inputs.memory.total)}"]),
         *([f"{untraced} layers cannot be traced and are replayed whole"] if untraced else []),
     ]

@@ -15,16 +15,17 @@ from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
 from ..measuring.forecast import ForecastInputs
 from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
-from ..planner.calibration.calibrate import calibration
-from ..planner.memory.device_memory import device_memory
 from ..planner.memory.state import static_state
 from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
 from .model import build_model, token_ids
 from .optimizer import check_optimizer
 from .positions import fit_length, positions_of
+from .target import target_named
 
 if TYPE_CHECKING:
+    from ..devices.cuda_ops import CudaOps
+    from ..ledger import LayerLedger
     from ..planner.costs.roofline import Calibration
     from ..policy import Policy
     from ..policy.decision import Stack
@@ -62,6 +63,7 @@ class Model:
         module: The model.
         anatomy: All of its decoder layers.
         device: The device to plan for.
+        card: The ops that it runs, where a profile stands for it; None: those of the machine at hand.
         rates: Rates of that device.
         memory: Its bytes, and those that the weights take.
         to_come: Bytes of gradients and optimizer state.
@@ -71,6 +73,7 @@ class Model:
     module: torch.nn.Module
     anatomy: Anatomy
     device: torch.device
+    card: CudaOps | None
     rates: Calibration
     memory: DeviceMemory
     to_come: int
@@ -100,7 +103,7 @@ class Model:
         anatomy = self.anatomy.reached_by_tokens()
         inputs = ForecastInputs(
             anatomy=anatomy,
-            ledgers=dry_ledgers(self.module, anatomy, token_ids(subject, self.module, "meta"), self.device),
+            ledgers=self._ledgers(subject, anatomy),
             head=head_shape(self.module, subject.batch * subject.length),
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
@@ -109,14 +112,20 @@ class Model:
         )
         return Study(subject, self.anatomy.stacks, self._platform, inputs)
 
+    def _ledgers(self, subject: Subject, anatomy: Anatomy) -> list[LayerLedger | None]:
+        ids = token_ids(subject, self.module, "meta")
+        traced_on = self.device if self.card is None else torch.device("cpu")
+        return dry_ledgers(self.module, anatomy, ids, traced_on, card=self.card)
 
-def read_model(subject: Subject, memory: str | None, optimizer: str) -> Model:
+
+def read_model(subject: Subject, memory: str | None, optimizer: str, gpu: str | None = None) -> Model:
     """Build the model on the meta device.
 
     Args:
         subject: The model, and the size of its batch.
-        memory: Memory of the device to plan for, with its unit; None: this machine's.
+        memory: Memory of the device to plan for, with its unit; None: the device's.
         optimizer: TrainingArguments' ``optim`` name.
+        gpu: The card to plan for, by the name of its profile; None: this machine.
 
     Returns:
         The model, at a length that its positions allow.
@@ -126,29 +135,28 @@ def read_model(subject: Subject, memory: str | None, optimizer: str) -> Model:
         BadParameter: the optimizer or the size of memory cannot be.
     """
     check_optimizer(optimizer)
+    target = target_named(gpu, subject.dtype)
     module = build_model(subject, "meta")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
     return Model(
         subject=fit_length(subject, module),
         module=module,
         anatomy=read_anatomy(module),
-        device=device,
-        rates=calibration(device),
-        memory=DeviceMemory(_total(memory, device), weights),
+        device=target.device,
+        card=target.card,
+        rates=target.rates,
+        memory=DeviceMemory(target.total if memory is None else _bytes_of(memory), weights),
         to_come=static_state(module, optimizer).to_come,
     )
 
 
-def study(subject: Subject, memory: str | None, optimizer: str) -> Study:
+def study(subject: Subject, memory: str | None, optimizer: str, gpu: str | None = None) -> Study:
     """The study of a model at the size of its subject; arguments and errors as in :func:`read_model`."""
-    model = read_model(subject, memory, optimizer)
+    model = read_model(subject, memory, optimizer, gpu)
     return model.study(model.subject.batch, model.subject.length)
 
 
-def _total(memory: str | None, device: torch.device) -> int | None:
-    if memory is None:
-        return device_memory(device).total
+def _bytes_of(memory: str) -> int:
     budget = parse_budget(memory)
     if not isinstance(budget, PeakBudget):
         raise click.BadParameter(f"{memory!r} is not a size with its unit, such as 80GiB", param_hint="--memory")

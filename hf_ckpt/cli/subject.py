@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..devices.cards import CARDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -60,6 +62,16 @@ def subject_options(*, several: bool = False) -> Callable[[Callable[..., Any]], 
         return decorated
 
     return add
+
+
+def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--gpu`` and ``--memory``: the device to plan for."""
+    gpu = click.option(
+        "--gpu",
+        help=f"Plan for this card by its profile, on any machine: {', '.join(CARDS)}.",
+    )
+    memory = click.option("--memory", help="Memory to plan for, such as 80GiB; default: the card's, or this machine's.")
+    return gpu(memory(function))
 
 
 def several_sizes(subject: Subject, batches: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:

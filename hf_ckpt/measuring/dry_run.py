@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..anatomy import Anatomy, DecoderLayer
+    from ..devices.cuda_ops import CudaOps
     from ..ledger import LayerLedger
 
 
@@ -43,12 +44,19 @@ class _Caught:
 
 
 def dry_ledgers(
-    model: nn.Module, anatomy: Anatomy, ids: torch.Tensor, device: torch.device, *, bf16_autocast: bool = False
+    model: nn.Module,
+    anatomy: Anatomy,
+    ids: torch.Tensor,
+    device: torch.device,
+    *,
+    bf16_autocast: bool = False,
+    card: CudaOps | None = None,
 ) -> list[LayerLedger | None]:
     """The ledger of each layer, in order, for token ids of shape (batch, length); None where a layer is untraceable.
 
     ``model`` may be on the meta device, and stays untouched; ``device`` is the one to plan for (kernels differ);
-    ``bf16_autocast`` traces under autocast to bfloat16 there. An encoder-decoder gets the ids on both sides.
+    ``bf16_autocast`` traces under autocast to bfloat16 there; ``card`` makes a trace on the CPU run the ops of a card.
+    An encoder-decoder gets the ids on both sides.
     Raises ModelStructureError when no layer has transformers' checkpointing switch or the forward never reaches them
     or fails on values that are not there.
     """
@@ -59,7 +67,8 @@ def dry_ledgers(
     for layer, note in zip(anatomy.layers, caught, strict=True):
         key = _alike(layer, note)
         if key not in ledgers:
-            ledgers[key] = _ledger(note, device, autocast)
+            with autocast, card or nullcontext():
+                ledgers[key] = _ledger(note, device)
         found.append(ledgers[key])
     return found
 
@@ -105,13 +114,12 @@ def _inputs(model: nn.Module, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"input_ids": ids} | ({"decoder_input_ids": ids} if encodes else {})
 
 
-def _ledger(note: _Caught, device: torch.device, autocast: Any) -> LayerLedger | None:
+def _ledger(note: _Caught, device: torch.device) -> LayerLedger | None:
     assert note.call is not None
     args, keywords = tree_map_only(torch.Tensor, _as_meta, (note.args, note.call.keywords))
     call = partial(note.call.func, *note.call.args, **keywords)
     try:
-        with autocast:
-            return ledger_of(call, *args, device=device)
+        return ledger_of(call, *args, device=device)
     except UntraceableError:
         return None
 

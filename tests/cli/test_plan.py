@@ -162,3 +162,18 @@ def test_bert_is_a_masked_language_model(architectures: list[str] | None, built:
 def test_every_option_has_help(name: str) -> None:
     options = [parameter for parameter in command.commands[name].params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []
+
+
+def test_a_card_is_planned_for_without_it(folder: str) -> None:
+    code, found = plan("--model", folder, "--length", "64", "--gpu", "H100", "--policy", "full", "--policy", "none")
+    assert code == 0
+    assert found["rates_of"].startswith("NVIDIA H100 80GB HBM3")
+    assert found["memory_bytes"] == int(79.1 * 2**30)
+    offloaded = plan("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "budget=0.9+offload")[1]
+    assert offloaded["forecasts"][0]["error"] is None
+
+
+def test_a_card_without_bfloat16_says_so(folder: str) -> None:
+    result = CliRunner().invoke(command, ["plan", "--model", folder, "--gpu", "t4"])
+    assert isinstance(result.exception, CkptError)
+    assert "use --dtype fp16" in str(result.exception)

@@ -99,7 +99,8 @@ class TracedOp:
 
     ``outputs`` are value indices (None for an output that is no tensor, or that nobody may use); ``single`` tells a
     bare tensor from a tuple. ``obstacle`` says why the op must not run twice, "" if it may; ``draw`` is set for an op
-    that draws random numbers, which may run again from the random state it met.
+    that draws random numbers, which may run again from the random state it met. ``gradients`` counts the tensors it
+    reads that require one.
     """
 
     index: int
@@ -115,6 +116,7 @@ class TracedOp:
     obstacle: str
     flops: Size
     draw: Draw | None = None
+    gradients: int = 2
 
     @property
     def name(self) -> str:

@@ -58,7 +58,18 @@ def _op(op: TracedOp, buffers: list[Buffer], sizes: Mapping[str, int]) -> Op:
     flops = evaluate(op.flops, sizes)
     after = op.draw.after if op.draw is not None else ()
     rebuildable = not op.obstacle
-    return Op(op.index, op.name, op.module, op.reads, outputs, flops, traffic, rebuildable, after=after)
+    return Op(
+        op.index,
+        op.name,
+        op.module,
+        op.reads,
+        outputs,
+        flops,
+        traffic,
+        rebuildable,
+        after=after,
+        gradients=op.gradients,
+    )
 
 
 def _with_random(ledger: LayerLedger, draws: frozenset[int]) -> LayerLedger:

@@ -109,10 +109,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reads = self._versions(args, kwargs)
         written = self._written(func, args, kwargs)
         templates = self._template(args), {key: self._template(item) for key, item in kwargs.items()}
+        gradients = sum(tensor.requires_grad for tensor in instances_in(torch.Tensor, (args, kwargs)))
         output = run_fake(func, args, kwargs)
         if written or any(True for _ in instances_in(torch.Tensor, output)):
             flops = flops_of(func, args, kwargs, output)
-            self._record(func, templates, reads, written, output, flops)
+            self._record(func, templates, reads, written, output, flops, gradients)
         return output
 
     def _record(
@@ -123,6 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written: list[torch.Tensor],
         output: Any,
         flops: Any,
+        gradients: int,
     ) -> None:
         index = len(self.ops)
         single = isinstance(output, torch.Tensor)
@@ -143,7 +145,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 obstacle = f"{func} draws random numbers"
         op = TracedOp(
             index, func, templates[0], templates[1], outputs, single, reads, writes + made, self._modules[-1],
-            is_view, obstacle, flops, draw,
+            is_view, obstacle, flops, draw, gradients,
         )  # fmt: skip
         first, *second = split(op, self.values)
         self.ops.append(first)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ...ledger import LayerLedger, Op
 
-#: The share of a layer's forward that its backward takes: a matmul has two gradients.
-BACKWARD_PER_FORWARD = 2.0
+#: What the backward of attention takes of its forward: five products instead of two (FlashAttention-2, 2.3.2).
+ATTENTION_BACKWARD = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,16 @@ def _bytes_per_second(op: Op, dtype: str, rates: Calibration) -> float:
     return rates.stream
 
 
+def backward_seconds(op: Op, seconds: float) -> float:
+    """Seconds of the backward of ``op``, whose forward takes ``seconds``: a product for each gradient of a product."""
+    traits = traits_of(op.name)
+    if not op.gradients:
+        return 0.0
+    if traits.attention:
+        return ATTENTION_BACKWARD * seconds
+    return seconds * (min(op.gradients, 2) if traits.product else 2)
+
+
 def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> Kind:
     """The planner's view of layers with this ledger; ``gradients``: bytes of parameter gradients of one backward."""
     seconds = tuple(
@@ -83,5 +93,5 @@ def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> K
         transient=transient_bytes(ledger, gradients=gradients),
         gradients=gradients,
         forward=forward,
-        backward=BACKWARD_PER_FORWARD * forward,
+        backward=sum(map(backward_seconds, ledger.ops, seconds)),
     )
