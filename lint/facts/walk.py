@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .imported.local import FindModule
     from .places import Guard, Place
     from .scopes import Scope
+    from .script import Script
     from .values import Class, Function, FunctionNode, Instance, Module, Value
 
 
@@ -56,6 +57,7 @@ class Program:
         "modules",
         "order",
         "returns",
+        "script",
         "text",
         "texts",
         "tree",
@@ -89,6 +91,8 @@ class Program:
         self.generators: dict[FunctionNode, bool] = {}
         #: By file, the lines that have the word `yield` in them.
         self.yields: dict[str | None, list[int]] = {}
+        #: What the walk from the first line shows once it is over; None before, and for what is no script.
+        self.script: Script | None = None
         self.order = 0
         self.walks = 0
 

@@ -11,12 +11,14 @@ import hashlib
 import io
 import json
 import os
+import random
 import signal
 import sys
 import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import peft  # noqa: F401
 import torch
 import torch.distributed.algorithms._checkpoint.checkpoint_wrapper as wrappers
@@ -173,6 +175,8 @@ def run(text: str, prepare: Callable[[Notes], None]) -> dict[str, Any]:
 def _become(text: str, folder: str, result: str, prepare: Callable[[Notes], None]) -> None:
     signal.alarm(_SECONDS)
     os.chdir(folder)
+    random.seed(0)  # Python seeds it anew in every fork, and the two runs must draw the same
+    np.random.seed(0)
     notes, error, at = Notes(), "", 0
     notes.watch()
     prepare(notes)

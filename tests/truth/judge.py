@@ -34,6 +34,8 @@ CLAIMS = {
 #: Rules whose harm no comparison of these two runs shows: what a program leaves open or says by mistake, hooks that do
 #: not run (CKPT306), random numbers that repeat in both runs (CKPT122), an error that is silenced (CKPT130).
 ADVICE = frozenset(f"CKPT{number}" for number in (101, 102, 103, 122, 124, 130, 133, 202, 205, 215, 306))
+#: Those of ADVICE that say that a setting has no effect: they find such a mistake, and no run refutes them.
+IDLE = frozenset(f"CKPT{number}" for number in (202, 205, 215))
 ROOT = Path(__file__).parents[2]
 
 
@@ -63,12 +65,14 @@ class Judged:
 
     @property
     def is_missed(self) -> bool:
-        """Whether something goes wrong and no code says anything of it."""
-        return bool(self.effects) and not self.codes
+        """Whether something goes wrong and no code says that it does."""
+        told = set(self.claims) - set(self.untrue)
+        idle = Effect.NO_EFFECT in (self.effects or ()) and not IDLE.isdisjoint(self.codes)
+        return bool(self.effects) and not told and not idle
 
 
-def judge(programs: Iterable[Program]) -> Iterator[Judged]:
-    """Run and check every program."""
+def executed(programs: Iterable[Program]) -> Iterator[tuple[Program, Run, Run]]:
+    """Run every program: as written, and without its checkpoints."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     environment |= {"ACCELERATE_USE_CPU": "true", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "tests.truth.execute"]
@@ -81,11 +85,20 @@ def judge(programs: Iterable[Program]) -> Iterator[Judged]:
             process.stdin.write(json.dumps(program.text) + "\n")
             process.stdin.flush()
             record = json.loads(process.stdout.readline())
-            written, plain = Run.of(record["written"]), Run.of(record["plain"])
-            codes = tuple(finding.code for finding in check_source(program.text, "program.py"))
-            error = written.error or (f"without checkpoints: {plain.error}" if plain.error else "")
-            yield Judged(program, effects_of(written, plain), codes, error, not any(written.replays))
+            yield program, Run.of(record["written"]), Run.of(record["plain"])
         process.stdin.close()
+
+
+def judged(program: Program, written: Run, plain: Run) -> Judged:
+    """What ckpt-lint reports of ``program`` beside what its two runs show."""
+    codes = tuple(finding.code for finding in check_source(program.text, "program.py"))
+    error = written.error or (f"without checkpoints: {plain.error}" if plain.error else "")
+    return Judged(program, effects_of(written, plain), codes, error, not any(written.replays))
+
+
+def judge(programs: Iterable[Program]) -> Iterator[Judged]:
+    """Run and check every program."""
+    return (judged(*run) for run in executed(programs))
 
 
 def table(judged: list[Judged]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..values import Const, truth
+from ..values import Const, Instance, truth
 
 if TYPE_CHECKING:
     from ..values import Value
@@ -16,7 +16,8 @@ def decided(walk: Walk, test: ast.expr, value: Value) -> bool | None:
     """Whether ``test``, which evaluates to ``value``, surely holds; None when it may go either way.
 
     What a method reads of its own object is a switch: `self.checkpointing = False` in `__init__` is a default, and
-    whoever wrote the branch for True has a way to set it. The same goes for None, but not for numbers and texts.
+    whoever wrote the branch for True has a way to set it. The same goes for None, but not for numbers and texts. In a
+    script that builds and trains the model itself it is no default: there, what the constructors set is what runs.
     """
     known = truth(value)
     if known is None or getattr(walk.scope.node, "name", "") == "__init__":
@@ -28,7 +29,19 @@ def _is_switch(walk: Walk, node: ast.AST) -> bool:
     if not _is_of_self(node):
         return False
     held = walk.evaluate(node)
-    return isinstance(held, Const) and (held.value is None or isinstance(held.value, bool))
+    is_open = isinstance(held, Const) and (held.value is None or isinstance(held.value, bool))
+    return is_open and not _is_settled(walk, node)
+
+
+def _is_settled(walk: Walk, node: ast.AST) -> bool:
+    """Whether the attributes that ``node`` reads stay as the constructors of a script set them."""
+    script = walk.program.script
+    while script is not None and isinstance(node, ast.Attribute):
+        owner = walk.evaluate(node.value)
+        if not isinstance(owner, Instance) or not script.settles(owner, node.attr):
+            return False
+        node = node.value
+    return script is not None
 
 
 def _is_of_self(node: ast.AST) -> bool:

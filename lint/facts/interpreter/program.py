@@ -15,6 +15,7 @@ from ..objects.classes import ancestors, decorator_names
 from ..origin import origin
 from ..places import Place
 from ..scopes import Scope
+from ..script import whole_script
 from ..values import UNKNOWN, Const, Dict, Function, Instance, Param, Ref, Seq, Unknown, Value, join
 from ..walk import Engine, Program, Returned, Walk
 from .expressions import evaluate
@@ -57,6 +58,7 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
     program = Program(filename, text, tree, find_module)
     scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)
+    program.script = whole_script(program)
     _walk_uncalled(program)
     return program
 
