@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ..facts.nodes import extent, is_inside
 from ..facts.origin import origin
 from ..facts.values import Class
+from .conditions.guards import excludes_mode
 from .conditions.older_versions import is_for_other_versions
 from .events import (
     ApplyCheckpointing,
@@ -19,11 +20,14 @@ from .events import (
     CheckpointWrap,
     Event,
     HfSetting,
+    TorchCheckpoint,
 )
 from .extract import events_of
 from .names import canonical
+from .regions.dropped import is_dropped
 from .regions.inputs import needs_gradient_of_data
 from .regions.region import Region, Regions, classes_checked
+from .state.modes import stays_in_eval
 
 if TYPE_CHECKING:
     import ast
@@ -45,7 +49,9 @@ class Run:
         "_by_kind",
         "_by_method",
         "_by_name",
+        "_dropped",
         "_enabling",
+        "_in_eval",
         "_met",
         "_reached",
         "_regions",
@@ -66,6 +72,8 @@ class Run:
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
         self.events: list[Event] = [event for call in program.calls for event in events_of(call)]
         self._reached: list[Event] | None = None
+        self._in_eval: dict[ast.Call, bool] = {}
+        self._dropped: frozenset[ast.AST] | None = None
 
     def of(self, kind: type[E]) -> Iterator[E]:
         """The events of ``kind`` (or derived from it) that a run of the project comes to, in program order."""
@@ -81,7 +89,19 @@ class Run:
     def _is_reached(self, event: Event) -> bool:
         if is_for_other_versions(event.place, self.versions):
             return False
+        if isinstance(event, TorchCheckpoint) and self._is_outside_of_its_mode(event):
+            return False
         return not (isinstance(event, Checkpoint) and needs_gradient_of_data(self.program, self.bodies, event))
+
+    def _is_outside_of_its_mode(self, event: TorchCheckpoint) -> bool:
+        """Whether the checkpoint is behind `self.training`, and the model is in eval mode all the time."""
+        return any(excludes_mode(guard, training=False) for guard in event.place.guards) and self.stays_in_eval(event)
+
+    def stays_in_eval(self, event: Checkpointing) -> bool:
+        """Whether what comes to ``event`` is in eval mode whenever it runs."""
+        if event.node not in self._in_eval:
+            self._in_eval[event.node] = stays_in_eval(self, event)
+        return self._in_eval[event.node]
 
     @property
     def bodies(self) -> Regions:
@@ -104,9 +124,16 @@ class Run:
                 return self.bodies.of(*(cls.instance for cls in accepted if isinstance(cls, Class)))
         return self.bodies.of()
 
+    def replayed(self, kind: type[E]) -> Iterator[E]:
+        """Those of ``kind`` whose region a backward pass may run again: something uses their result."""
+        if self._dropped is None:
+            found = (event for event in self.of(Checkpointing) if is_dropped(self.program, self.bodies, event))
+            self._dropped = frozenset(event.node for event in found)
+        return (event for event in self.of(kind) if event.node not in self._dropped)
+
     def regions(self) -> Iterator[tuple[Checkpointing, Region]]:
-        """Every checkpoint with what runs inside it."""
-        return ((event, self.region(event)) for event in self.of(Checkpointing))
+        """Every checkpoint whose region may run again, with what runs inside it."""
+        return ((event, self.region(event)) for event in self.replayed(Checkpointing))
 
     def met(self, node: ast.AST) -> list[Call | Write]:
         """The call or the write ``node``, once for each time it was met; for a part of one, the one around it."""

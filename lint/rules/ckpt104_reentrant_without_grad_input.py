@@ -244,7 +244,7 @@ _PARAMETRIC = tuple(
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions whose parameters get no gradient because their inputs need none."""
-    for event in run.of(TorchCheckpoint):
+    for event in run.replayed(TorchCheckpoint):
         if event.reentrant and _inputs_are_gradless(run, event) and _has_weights(run, event):
             yield Report(
                 event.node,

@@ -187,7 +187,7 @@ _BACKWARD = ("backward", "manual_backward")
 
 def check(run: Run) -> Iterator[Report]:
     """Report checkpointed functions that read what their loop changes before the backward pass."""
-    for event in run.of(Checkpoint):
+    for event in run.replayed(Checkpoint):
         if not event.place.loops or is_gradient_free(event.call):
             continue
         for function in options(event.function):

@@ -218,7 +218,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, equals
 from ..finding import Severity
-from ..model.conditions.open_conditions import tests_evaluation
+from ..model.conditions.guards import excludes_mode
 from ..model.events import Compile, TorchCheckpoint
 from ..model.report import Remark, Report
 from ..model.state.frozen_statistics import may_keep_statistics
@@ -250,7 +250,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        if _is_outside_training(event):
+        if _is_outside_training(run, event):
             continue
         for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
             if _updates(run, norm) and not region.makes(norm):
@@ -267,10 +267,10 @@ def _report(event: Checkpointing, region: Region, norm: Result) -> Report:
     )
 
 
-def _is_outside_training(event: Checkpointing) -> bool:
+def _is_outside_training(run: Run, event: Checkpointing) -> bool:
     """Whether the checkpoint runs in eval mode or without gradients only."""
-    never = any(map(tests_evaluation, event.place.guards))
-    return never or (isinstance(event, TorchCheckpoint) and is_gradient_free(event.call))
+    never = any(excludes_mode(guard, training=True) for guard in event.place.guards)
+    return never or run.stays_in_eval(event) or (isinstance(event, TorchCheckpoint) and is_gradient_free(event.call))
 
 
 def _updates(run: Run, norm: Result) -> bool:

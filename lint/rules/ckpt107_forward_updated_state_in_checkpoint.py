@@ -205,11 +205,12 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and "context_fn" in event.call.kwargs:
             continue  # It may put the state back.
-        spectral = next(region.modules_of(*_SPECTRAL), None)
+        training = not run.stays_in_eval(event)
+        spectral = next(region.modules_of(*_SPECTRAL), None) if training else None
         if spectral is not None:
             yield _report(event.node, "`spectral_norm`", spectral.call.node)
             continue
-        update = next(state_updates(run, region), None)
+        update = next(state_updates(run, region, training), None)
         if update is not None:
             yield _report(event.node, f"the buffer `{update.name}`", update.node)
 

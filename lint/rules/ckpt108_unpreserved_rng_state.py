@@ -164,9 +164,10 @@ def check(run: Run) -> Iterator[Report]:
     if any(run.of(Compile)):
         return
     nested = any(run.of(HfEnable))  # Its own checkpoint, inside the wrapper, restores the random state.
-    for event in run.of(Checkpointing):
+    for event in run.replayed(Checkpointing):
         if equals(_setting(event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
-            yield from (_report(event.node, draw) for draw in torch_draws(run, run.region(event)))
+            draws = torch_draws(run, run.region(event), training=not run.stays_in_eval(event))
+            yield from (_report(event.node, draw) for draw in draws)
     for setting in run.of(HfSetting):
         kwargs = from_json(setting.kwargs)
         if isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False):

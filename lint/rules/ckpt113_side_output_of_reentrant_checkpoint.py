@@ -217,7 +217,7 @@ TRIGGERS = (CHECKPOINT, *together("output_router_logits", CHECKPOINTS))
 def check(run: Run) -> Iterator[Report]:
     """Report what a reentrant region hands out beside its result."""
     yield from _router_logits(run)
-    for event in run.of(TorchCheckpoint):
+    for event in run.replayed(TorchCheckpoint):
         side = next(_side_outputs(run, run.region(event)), None) if event.reentrant else None
         if side is not None:
             name, node = side

@@ -245,7 +245,7 @@ def _forwards(run: Run) -> Iterator[tuple[Call, Value]]:
         known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
         if known and not is_gradient_free(forward) and is_checkpointed(run, model, forward):
             yield forward, model
-    for event in run.of(Checkpoint):
+    for event in run.replayed(Checkpoint):
         module = unwrapped(event.function)
         if isinstance(module, Instance | Result) and not is_gradient_free(event.call):
             yield event.call, module
@@ -293,6 +293,6 @@ def _optimizes(optimizer: Value, model: Value) -> bool:
 
 def _drops(run: Run, model: Value) -> bool:
     regions = [run.region(event) for event in checkpoints_in(run, model)]
-    regions += [run.region(event) for event in run.of(Checkpoint) if _is(event.function, model)]
+    regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
     drawing = any(draw for region in regions for draw in torch_draws(run, region))
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None

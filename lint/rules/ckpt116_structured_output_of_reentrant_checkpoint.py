@@ -167,7 +167,7 @@ TRIGGERS = (CHECKPOINT,)
 
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions whose results are not connected to the graph."""
-    for event in run.of(Checkpoint):
+    for event in run.replayed(Checkpoint):
         returned = _structured(run, event) if event.reentrant else None
         if returned is not None:
             yield Report(

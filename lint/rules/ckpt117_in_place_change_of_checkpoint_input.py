@@ -238,7 +238,7 @@ TRIGGERS = (CHECKPOINT,)
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions that spoil what they are recomputed from."""
-    for event in run.of(TorchCheckpoint):
+    for event in run.replayed(TorchCheckpoint):
         node = next(_changed(run, event), None)
         if node is not None:
             yield Report(

@@ -153,12 +153,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Element, Function, Instance, Result, options
+from ..facts.values import Function
 from ..finding import Severity
 from ..model.events import Checkpoint, CheckpointWrap, names_wrapper
-from ..model.flow.unused import is_unused
+from ..model.regions.dropped import is_dropped
 from ..model.report import Report
-from ..model.types import bases
 from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -169,18 +168,13 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT209", "discarded-checkpoint-result", Severity.ERROR
 TRIGGERS = (CHECKPOINT, "checkpoint_wrapper")
-#: Method names that change their object.
-_CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report results that fall to the ground."""
     yield from _wrappers(run)
-    if any(run.method_calls("register_forward_hook")):
-        return
     for event in run.of(Checkpoint):
-        alone = not event.place.tries and not event.place.contexts
-        if alone and _only_returns(run, event) and is_unused(run, event.call):
+        if is_dropped(run.program, run.bodies, event):
             yield Report(
                 event.node,
                 "the result of this checkpoint is not used, so the block computes for nothing and gets no gradients; "
@@ -190,8 +184,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _wrappers(run: Run) -> Iterator[Report]:
     """Wrappers that are made and never put into a model."""
-    made = (event for event in run.of(CheckpointWrap) if not event.place.tries and not event.place.contexts)
-    dropped = [event.node for event in made if is_unused(run, event.call)]
+    dropped = [event.node for event in run.of(CheckpointWrap) if is_dropped(run.program, run.bodies, event)]
     for call in run.method_calls("apply"):
         dropped += [node for value in call.args[:1] for node in _wrapped_by(run, value)]
         if call.args and names_wrapper(call.args[0]):
@@ -217,39 +210,3 @@ def _wrapped_by(run: Run, function: Value) -> list[ast.Call]:
 
 def _is_in(event: CheckpointWrap, function: Function) -> bool:
     return event.place.function is not None and event.place.function.node is function.node
-
-
-def _only_returns(run: Run, event: Checkpoint) -> bool:
-    """Whether what is checkpointed certainly does nothing but return a value."""
-    if all(_is_module(option) for option in options(event.function)):
-        region = run.region(event)
-        return _in_module(event) and not any(_has_effects(function) for function in region.functions)
-    region = run.region(event)
-    returns = any(
-        returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
-        for function in region.functions[:1]
-        for returned in run.program.returns.get(function.node, ())
-    )
-    return returns and not any(_has_effects(function) for function in region.functions)
-
-
-def _is_module(value: Value) -> bool:
-    return isinstance(value, Instance | Element) or (
-        isinstance(value, Result) and value.call.name.startswith("torch.nn.")
-    )
-
-
-def _in_module(event: Checkpoint) -> bool:
-    """Whether the call stands in a method of an `nn.Module` of the file."""
-    function = event.place.function
-    return function is not None and function.owner is not None and "torch.nn.Module" in bases(function.owner)
-
-
-def _has_effects(function: Function) -> bool:
-    for node in ast.walk(function.node):
-        match node:
-            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) | ast.Global() | ast.Nonlocal():
-                return True
-            case ast.Call(func=ast.Attribute(attr=name)) if name in _CHANGES or name.endswith("_"):
-                return True
-    return False

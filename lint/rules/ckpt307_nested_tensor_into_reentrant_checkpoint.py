@@ -150,7 +150,7 @@ _DETACHING = ("detach", "data", "shape", "dtype", "device", "size")
 
 def check(run: Run) -> Iterator[Report]:
     """Report tensors that several segments reach past the checkpoint."""
-    for event in run.of(Checkpoint):
+    for event in run.replayed(Checkpoint):
         if not event.reentrant or not event.place.loops:
             continue
         shared = next((value for value in _hidden(event) if _is_shared(run, value, event)), None)

@@ -9,7 +9,7 @@ from ...facts.exclusion import conjuncts
 from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
 from ..regions.call_targets import call_targets
 from .branches import is_read
-from .open_conditions import tests_evaluation
+from .guards import excludes_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def effect_of_lack(argument: Argument, lacking: Call, first: int, having: Call) 
 def _possible(value: Value, place: Place) -> Iterator[Value]:
     """What ``value`` may be in training, where the call at ``place`` runs."""
     for option, conditions in conditional_options(value):
-        if not any(tests_evaluation(guard) or _excluded(guard, place) for guard in conditions):
+        if not any(excludes_mode(guard, training=True) or _excluded(guard, place) for guard in conditions):
             yield option
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,3 +23,23 @@ def own_guards(place: Place) -> Iterator[Guard]:
 def tests_training(guard: Guard) -> bool:
     """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
     return guard.taken and getattr(guard.test, "attr", "") == "training"
+
+
+def in_mode(test: ast.AST, training: bool) -> bool | None:
+    """What a condition is in train or in eval mode; None when the mode does not decide it."""
+    match test:
+        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+            return training
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            answer = in_mode(inner, training)
+            return None if answer is None else not answer
+        case ast.BoolOp(op=op, values=values):
+            stops = isinstance(op, ast.Or)
+            answers = {in_mode(value, training) for value in values}
+            return stops if stops in answers else (None if None in answers else not stops)
+    return None
+
+
+def excludes_mode(guard: Guard, training: bool) -> bool:
+    """Whether the condition never holds in train (or in eval) mode: `not self.training`."""
+    return in_mode(guard.test, training) is (not guard.taken)

@@ -16,7 +16,6 @@ from ...facts.calls import Call
 from ...facts.exclusion import conjuncts
 from ...facts.values import Ref
 from ..regions.free_variables import names_bound_by
-from ..state.updates import when_training
 from .guards import own_guards, tests_training
 
 if TYPE_CHECKING:
@@ -36,11 +35,6 @@ _LAUNCHED = re.compile(
     r"distributed|world_?size|local_rank|is_initialized|device_count|num_gpus|n_gpu|multi_?gpu|cuda|\bddp\b|\bfsdp\b",
     re.IGNORECASE,
 )
-
-
-def tests_evaluation(guard: Guard) -> bool:
-    """Whether the condition holds outside of training only: `not self.training`."""
-    return when_training(guard.test) is (not guard.taken)
 
 
 def open_conditions(run: Run, report: Report) -> _Guards:

@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes, inner_nodes
 
 if TYPE_CHECKING:
     from ...facts.calls import Call
-    from ..run import Run
+    from ...facts.walk import Program
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -20,12 +20,12 @@ _HOPS = 4
 _Parents: TypeAlias = "dict[ast.AST, ast.AST]"
 
 
-def is_unused(run: Run, call: Call, hops: int = _HOPS) -> bool:
+def is_unused(program: Program, call: Call, hops: int = _HOPS) -> bool:
     """Whether the result of ``call`` certainly goes nowhere: dropped, or bound to a name that nothing reads.
 
     A result that a function returns goes where its callers put it.
     """
-    body = call.place.function.node if call.place.function is not None else run.program.tree
+    body = call.place.function.node if call.place.function is not None else program.tree
     parents = _parents(body)
     value: ast.AST = call.node
     statement = parents.get(value)
@@ -37,7 +37,7 @@ def is_unused(run: Run, call: Call, hops: int = _HOPS) -> bool:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return _is_dead(name, statement, body, parents)
         case ast.Return() if value is call.node and hops:
-            return _is_dropped_by_callers(run, call, hops)
+            return _is_dropped_by_callers(program, call, hops)
     return False
 
 
@@ -46,16 +46,16 @@ def _parents(body: ast.AST) -> _Parents:
     return {child: node for node in all_nodes(body) for child in inner_nodes(node)}
 
 
-def _is_dropped_by_callers(run: Run, call: Call, hops: int) -> bool:
+def _is_dropped_by_callers(program: Program, call: Call, hops: int) -> bool:
     function = call.place.function
     if function is None or isinstance(function.node, ast.Lambda):
         return False
     name = function.node.name
-    calls = [caller for caller in run.program.calls if _leads_to(caller, function.node)]
+    calls = [caller for caller in program.calls if _leads_to(caller, function.node)]
     # A name that is handed on is called somewhere else.
     called = {id(caller.node.func) for caller in calls}
-    handed_on = any(_names(node, name) and id(node) not in called for node in all_nodes(run.program.tree))
-    return bool(calls) and not handed_on and all(is_unused(run, caller, hops - 1) for caller in calls)
+    handed_on = any(_names(node, name) and id(node) not in called for node in all_nodes(program.tree))
+    return bool(calls) and not handed_on and all(is_unused(program, caller, hops - 1) for caller in calls)
 
 
 def _leads_to(call: Call, function: ast.AST) -> bool:

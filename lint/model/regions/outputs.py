@@ -26,7 +26,7 @@ class Forward(NamedTuple):
 
 def forwards(run: Run, *, reentrant: bool) -> Iterator[Forward]:
     """The calls that certainly run a region of this variant: of a checkpoint itself, or of what contains one."""
-    events = {event.node: event for event in run.of(Checkpointing) if event.reentrant is reentrant}
+    events = {event.node: event for event in run.replayed(Checkpointing) if event.reentrant is reentrant}
     enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
     for call in run.program.calls:
         if call.node in events:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import decorator_names
 from ...facts.values import Absent, Attr, Function, Instance, Method, Ref, Result, Value, equals, options, same
+from ..events import TorchCheckpoint
 from ..names import canonical
 from ..types import bases, class_names, unwrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...facts.calls import Call
     from ...facts.places import Loop
+    from ..events import Checkpointing
     from ..run import Run
 
 _GRADIENT_FREE = frozenset(("torch.no_grad", "torch.inference_mode"))
@@ -35,7 +39,7 @@ class Modes:
 
     __slots__ = ("_run", "_switches", "escapes", "forwards", "models")
 
-    def __init__(self, run: Run, *models: Result) -> None:
+    def __init__(self, run: Run, *models: Result | Instance) -> None:
         self._run = run
         self.models = models
         #: The calls of the model itself, in program order.
@@ -73,8 +77,16 @@ class Modes:
             return self.models[0].node
         return next((found for loop in forward.place.loops if (found := self._left_in_eval(loop, forward))), None)
 
+    def stays_in_eval(self) -> bool:
+        """Whether the script puts the model in eval mode before it first runs, and nothing takes it back."""
+        first = min((call.order for call in self.forwards), default=0)
+        before = [call for call in self._switches if call.order < first and _always_runs(call)]
+        if self.escapes or not before or _turns_on(before[-1]) is not False:
+            return False
+        return not any(_turns_on(call) is not False for call in self._switches if call.order > before[-1].order)
+
     def _is_loaded(self) -> bool:
-        names = [canonical(model.call.name) for model in self.models]
+        names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
         return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
 
     def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
@@ -101,6 +113,35 @@ def _turns_on(switch: Call) -> bool | None:
         return False
     mode = switch.argument(0, "mode")
     return True if isinstance(mode, Absent) else equals(mode, True)
+
+
+def _always_runs(switch: Call) -> bool:
+    place = switch.place
+    return place.walk == 0 and not place.guards and not place.loops and not place.tries
+
+
+def stays_in_eval(run: Run, event: Checkpointing) -> bool:
+    """Whether a script trains every model that comes to the checkpoint ``event`` in eval mode."""
+    models = list(_models_around(run, event))
+    return bool(models) and all(Modes(run, model).stays_in_eval() for model in models)
+
+
+def _models_around(run: Run, event: Checkpointing) -> Iterator[Instance]:
+    """The models of the file that a script runs and that come to ``event``, or hold what it wraps."""
+    script = run.program.script
+    if script is None:
+        return
+    called = {option for call in run.program.calls if call.place.walk == 0 for option in options(call.func)}
+    for model in called:
+        if isinstance(model, Instance) and model.cls.node in script.built and _comes_to(run, model, event):
+            yield model
+
+
+def _comes_to(run: Run, model: Instance, event: Checkpointing) -> bool:
+    inside = run.bodies.of(model)
+    if isinstance(event, TorchCheckpoint):
+        return any(call.node is event.node for call in inside.calls)
+    return not run.region(event).conditions.keys().isdisjoint(inside.conditions)
 
 
 def _apart(switch: Call, forward: Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Absent, Const, Result, Value, equals, is_absent, options, same
+from ...facts.values import Absent, Attr, Const, Result, Value, equals, is_absent, options, same
 from ..events import AdapterAttach, TrainerBuild
 from ..names import canonical
 from ..types import unwrapped
@@ -79,15 +79,15 @@ class Draw(NamedTuple):
     conditions: tuple[Guard, ...] = ()
 
 
-def torch_draws(run: Run, region: Region) -> Iterator[Draw]:
-    """What in ``region`` certainly draws from torch's own generator while training."""
-    for module in region.modules:
+def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Draw]:
+    """What in ``region`` certainly draws from torch's own generator in train, or in eval mode."""
+    for module in region.modules if training else ():
         if isinstance(module, Result) and (given := _MODULES.get(canonical(module.call.name))):
             position, name, default = given
             if _positive(module.call.argument(position, name), default) and not _in_eval(run, module):
                 yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
     for call in region.calls:
-        if _draws(call):
+        if _draws(call, training):
             yield Draw(call.node, f"{call.name.rpartition('.')[2]}()", region.conditions_of(call))
 
 
@@ -122,15 +122,16 @@ def _made_outside(generator: Value, inside: set[ast.AST]) -> bool:
     return False
 
 
-def _draws(call: Call) -> bool:
+def _draws(call: Call, training: bool) -> bool:
     name = canonical(call.name)
     if name in _SAMPLERS:
         return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
     if name not in _FUNCTIONS:
         return False
     default, trains = _FUNCTIONS[name]
-    training = call.argument(2, "training")
-    off = not trains if isinstance(training, Absent) else equals(training, False) is True
+    given = call.argument(2, "training")
+    off = not trains if isinstance(given, Absent) else equals(given, False) is True
+    off = off or (not training and isinstance(given, Attr) and given.name == "training")
     return not off and _positive(call.argument(1, "p"), default)
 
 

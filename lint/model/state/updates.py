@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.objects.classes import ancestors
 from ...facts.values import Const, Instance
+from ..conditions.guards import in_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,8 +42,8 @@ class Update(NamedTuple):
     accumulates: bool
 
 
-def state_updates(run: Run, region: Region) -> Iterator[Update]:
-    """The updates in ``region`` of buffers that its results are computed from, in train mode.
+def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[Update]:
+    """The updates in ``region`` of buffers that its results are computed from, in train or in eval mode.
 
     A buffer that is overwritten before it is read holds the same in both runs, and an update under a condition may
     happen only once: neither is given.
@@ -51,7 +52,7 @@ def state_updates(run: Run, region: Region) -> Iterator[Update]:
     for function in region.functions:
         buffers = _buffers(run, function.owner) if function.owner is not None else frozenset()
         if function.owner is not None and buffers and not isinstance(function.node, ast.Lambda):
-            bodies.append((function.owner, _Body(function.node, buffers)))
+            bodies.append((function.owner, _Body(function.node, buffers, training)))
     for owner, body in bodies:
         elsewhere = {
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
@@ -78,10 +79,13 @@ def _buffers(run: Run, owner: Class) -> frozenset[str]:
 
 
 class _Body:
-    """One pass through a function as it runs in train mode: what changes, and what the result is computed from."""
+    """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
-    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, buffers: frozenset[str]) -> None:
+    def __init__(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, buffers: frozenset[str], training: bool
+    ) -> None:
         self._buffers = buffers
+        self._training = training
         arguments = function.args
         #: Names that are the same in both runs.
         self._steady = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -120,8 +124,8 @@ class _Body:
                     self._simple(statement, certain)
 
     def _branch(self, node: ast.If, certain: bool) -> bool:
-        """Both ways, or the one that train mode takes; gives whether what follows happens in both runs."""
-        taken = when_training(node.test)
+        """Both ways, or the one that the mode takes; gives whether what follows happens in both runs."""
+        taken = in_mode(node.test, self._training)
         under = certain and (taken is not None or self._is_steady(node.test))
         if taken is not False:
             self._block(node.body, under)
@@ -224,17 +228,3 @@ def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
         case ast.IfExp(body=body, orelse=orelse):
             return _keeps(body, target) and _keeps(orelse, target)
     return False
-
-
-def when_training(test: ast.AST) -> bool | None:
-    """What a condition is in train mode; None when the mode does not decide it."""
-    match test:
-        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
-            return True
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            answer = when_training(inner)
-            return None if answer is None else not answer
-        case ast.BoolOp(op=ast.And(), values=values):
-            answers = {when_training(value) for value in values}
-            return False if False in answers else (True if answers == {True} else None)
-    return None

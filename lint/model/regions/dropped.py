@@ -1,0 +1,88 @@
+"""Checkpoints of which nothing comes: their result is dropped, so that no backward pass runs their region again."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.values import Element, Function, Instance, Result, options
+from ..events import Checkpoint, CheckpointWrap
+from ..flow.unused import is_unused
+from ..types import bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Value
+    from ...facts.walk import Program
+    from ..events import Event
+    from .region import Regions
+
+#: Method names that change their object.
+_CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
+
+
+def is_dropped(program: Program, bodies: Regions, event: Event) -> bool:
+    """Whether nothing uses what the checkpoint or the wrapper ``event`` gives, and its region leaves nothing else."""
+    if event.place.tries or event.place.contexts:
+        return False
+    match event:
+        case CheckpointWrap():
+            return is_unused(program, event.call)
+        case Checkpoint():
+            hooked = any(call.method == "register_forward_hook" for call in program.calls)
+            return not hooked and _only_returns(program, bodies, event) and is_unused(program, event.call)
+    return False
+
+
+def _only_returns(program: Program, bodies: Regions, event: Checkpoint) -> bool:
+    """Whether what is checkpointed certainly does nothing but return a value."""
+    region = bodies.of(event.function)
+    if any(map(_has_effects, region.functions)):
+        return False
+    if all(_is_module(option) for option in options(event.function)):
+        return _in_module(event)
+    return any(
+        returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
+        for function in region.functions[:1]
+        for returned in program.returns.get(function.node, ())
+    )
+
+
+def _is_module(value: Value) -> bool:
+    return isinstance(value, Instance | Element) or (
+        isinstance(value, Result) and value.call.name.startswith("torch.nn.")
+    )
+
+
+def _in_module(event: Checkpoint) -> bool:
+    """Whether the call stands in a method of an `nn.Module` of the file."""
+    function = event.place.function
+    return function is not None and function.owner is not None and "torch.nn.Module" in bases(function.owner)
+
+
+def _has_effects(function: Function) -> bool:
+    """Whether running it may leave a tensor with a gradient, or anything but a number, somewhere else."""
+    plain = set(_without_graph(function.node))
+    return any(_leaves_something(node) for node in ast.walk(function.node) if id(node) not in plain)
+
+
+def _leaves_something(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) | ast.Global() | ast.Nonlocal():
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _CHANGES or name.endswith("_")
+    return False
+
+
+def _without_graph(function: ast.AST) -> Iterator[int]:
+    """The parts that count (`self.calls += 1`), and those inside of `no_grad` blocks."""
+    for node in ast.walk(function):
+        match node:
+            case (
+                ast.AugAssign(target=target, value=ast.Constant()) | ast.Assign(targets=[target], value=ast.Constant())
+            ):
+                yield from map(id, ast.walk(target))
+            case ast.With(items=[ast.withitem(ast.Call(func=ast.Attribute(attr="no_grad" | "inference_mode")))]):
+                yield from (id(part) for statement in node.body for part in ast.walk(statement))
