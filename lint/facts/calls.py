@@ -19,7 +19,20 @@ class Call:
     """
 
     __slots__ = (
-        *("args", "discarded", "func", "kwargs", "node", "open_args", "open_kwargs", "order", "place", "spread", "via"),
+        *(
+            "args",
+            "discarded",
+            "func",
+            "kwargs",
+            "node",
+            "open_args",
+            "open_kwargs",
+            "order",
+            "place",
+            "spread",
+            "spread_count",
+            "via",
+        ),
     )
     __match_args__ = ("func",)
 
@@ -35,6 +48,8 @@ class Call:
         self.open_kwargs = False
         #: What an unknown `*args` is known to hold, and what comes behind it.
         self.spread: list[Value] = []
+        #: How many arguments those are; None when that is open.
+        self.spread_count: int | None = 0
         #: The partials between the call and ``func``, outermost first.
         self.via: tuple[Partial, ...] = ()
         #: The call is a statement of its own: nobody sees what it returns.

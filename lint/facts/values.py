@@ -162,9 +162,9 @@ class Dict(Value):
 
 
 class Seq(Value):
-    """A list, tuple or set; ``open`` when its length is not known (then ``items`` are what it may hold)."""
+    """A list, tuple or set; ``open`` when its elements are not listed one by one (``items`` are what it may hold)."""
 
-    __slots__ = ("items", "kind", "open", "place")
+    __slots__ = ("count", "items", "kind", "open", "place")
     __match_args__ = ("kind", "items", "open")
 
     def __init__(
@@ -175,6 +175,8 @@ class Seq(Value):
         self.items = items
         self.open = open_
         self.place = place
+        #: How long an open one is when it is made, where that is known.
+        self.count: int | None = None
 
 
 class Function(Value):

@@ -114,6 +114,9 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("register_buffer", "utils.checkpoint"),
         ("register_buffer", "checkpoint_wrapper"),
         ("register_buffer", "apply_activation_checkpointing"),
+        ("+= ", "utils.checkpoint"),
+        ("+= ", "checkpoint_wrapper"),
+        ("+= ", "apply_activation_checkpointing"),
     ),
     ("preserve_rng_state",),
     (

@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their
-module's buffers (in place, by index, or by assigning what is computed from it) and return something computed with it.
+module's buffers (in place, by index, or by assigning what is computed from it) or count in one of its attributes
+(`self.calls += 1`), and return something computed with it.
 A buffer that is overwritten before it is read, or only moved, cast or reshaped, holds the same in both runs and is not
 reported, nor is an update under a condition that may hold in one of them only.
 
@@ -72,6 +73,29 @@ class Net(nn.Module):
         return checkpoint(self.queue, x, use_reentrant=False)  # error
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Annealed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.step = nn.Linear(8, 8), 0
+
+    def forward(self, x):
+        self.step += 1
+        return torch.tanh(self.linear(x) / self.step)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Annealed()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)  # error
+```
+
 ## Good
 ```python
 import torch
@@ -84,8 +108,10 @@ class Experts(nn.Module):
         super().__init__()
         self.register_buffer("load", torch.zeros(8))
         self.register_buffer("scale", torch.ones(8))
+        self.calls = 0
 
     def forward(self, x):
+        self.calls += 1
         self.load.add_(x.sum(0))  # counted twice, but nothing is computed with it
         return x * self.scale
 
@@ -174,6 +200,29 @@ assert not torch.allclose(gradient(True, True), gradient(True, False))
 assert torch.equal(gradient(False, True), gradient(False, False))
 ```
 
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+class Annealed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x):
+        self.step += 1
+        return torch.tanh(x / self.step)
+
+def gradient(reentrant):
+    x = torch.ones(2, 4, requires_grad=True)
+    y = Annealed()(x) if reentrant is None else checkpoint(Annealed(), x, use_reentrant=reentrant)
+    y.sum().backward()
+    return x.grad
+
+for reentrant in (True, False):
+    assert not torch.allclose(gradient(reentrant), gradient(None))
+```
+
 ## References
 torch 2.13 `torch/nn/utils/spectral_norm.py` (one power iteration a forward pass); NVIDIA-NeMo/Automodel#3247.
 """
@@ -195,7 +244,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT107", "forward-updated-state-in-checkpoint", Severity.ERROR
-TRIGGERS = together(("spectral_norm", "register_buffer"), REGION)
+TRIGGERS = together(("spectral_norm", "register_buffer", "+= "), REGION)
 
 _SPECTRAL = ("torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.spectral_norm")
 
@@ -212,7 +261,7 @@ def check(run: Run) -> Iterator[Report]:
             continue
         update = next(state_updates(run, region, training), None)
         if update is not None:
-            yield _report(event.node, f"the buffer `{update.name}`", update.node)
+            yield _report(event.node, f"the {update.kind} `{update.name}`", update.node)
 
 
 def _report(node: ast.Call, what: str, origin: ast.AST) -> Report:

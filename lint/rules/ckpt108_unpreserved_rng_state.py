@@ -144,9 +144,10 @@ from ..model.events import (
     TrainerArgs,
     TrainerBuild,
 )
-from ..model.libraries.trainer import args_of
+from ..model.libraries.trainer import args_of, overriding_trainer
 from ..model.report import DropKeyword, Remark, Report, Rewrite
-from ..model.state.randomness import Draw, adapter_dropout, torch_draws
+from ..model.state.modes import trained_in_eval
+from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
 from ..model.variant import from_json
 
 if TYPE_CHECKING:
@@ -170,10 +171,15 @@ def check(run: Run) -> Iterator[Report]:
             yield from (_report(event.node, draw) for draw in draws)
     for setting in run.of(HfSetting):
         kwargs = from_json(setting.kwargs)
-        if isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False):
-            draw = next((draw for model in _models(run, setting) if (draw := adapter_dropout(run, model))), None)
-            if draw is not None:
-                yield _report(setting.node, draw)
+        unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)
+        if unpreserved and not (isinstance(setting, HfEnable) and _has_no_effect(run, setting)):
+            draws = (adapter_dropout(run, model) or config_dropout(model) for model in _models(run, setting))
+            yield from (_report(setting.node, draw) for draw in list(filter(None, draws))[:1])
+
+
+def _has_no_effect(run: Run, enable: HfEnable) -> bool:
+    """Whether a Trainer enables checkpointing again in its own way, or the model is in eval mode."""
+    return overriding_trainer(run, enable) is not None or trained_in_eval(run, enable) is not None
 
 
 def _setting(event: Checkpointing) -> Value:

@@ -142,17 +142,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Result
 from ..finding import Severity
-from ..model.events import HfEnable, TrainerBuild
+from ..model.events import HfEnable
 from ..model.report import Remark, Report
-from ..model.state.modes import Modes, is_gradient_free
-from ..model.types import unwrapped
+from ..model.state.modes import trained_in_eval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT203", "checkpointing-in-eval-mode", Severity.WARNING
@@ -161,29 +158,15 @@ TRIGGERS = (("checkpointing_enable", "backward"),)
 
 def check(run: Run) -> Iterator[Report]:
     """Report models whose checkpointing a training loop never sees, because they are in eval mode."""
-    if any(run.of(TrainerBuild)):
-        return  # It switches the mode itself.
     for enable in run.of(HfEnable):
-        # One event for each way the model may have been built.
-        found = [unwrapped(other.model) for other in run.of(HfEnable) if other.node is enable.node]
-        models = [option for option in found if isinstance(option, Result)]
-        if len(models) < len(found):
-            continue
-        modes = Modes(run, *models)
-        forwards = [call for call in modes.forwards if call.order > enable.order and _trains(run, call)]
-        cause = modes.eval_at(forwards[0]) if forwards and not modes.escapes else None
-        if cause is not None:
+        found = trained_in_eval(run, enable)
+        if found is not None:
             yield Report(
                 enable.node,
                 "this model is in eval mode when it is trained, and transformers checkpoints only in train mode: "
                 "nothing is recomputed and no memory is saved; call `.train()` before the loop",
-                notes=(Remark(cause, "this leaves it in eval mode"), Remark(forwards[0].node, "trained here")),
+                notes=(
+                    Remark(found.cause, "this leaves it in eval mode"),
+                    Remark(found.forward.node, "trained here"),
+                ),
             )
-
-
-def _trains(run: Run, forward: Call) -> bool:
-    """Whether a backward pass follows in the same run of the program."""
-    return not is_gradient_free(forward) and any(
-        call.order > forward.order and call.place.walk == forward.place.walk and not call.place.excludes(forward.place)
-        for call in run.method_calls("backward")
-    )

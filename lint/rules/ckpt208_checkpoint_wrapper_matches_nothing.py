@@ -120,11 +120,12 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Class, Function, Instance, Ref, Result, Value
+from ..facts.values import Class, Function, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
+from ..model.regions.module_tree import module_tree
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
@@ -132,12 +133,15 @@ from ..model.types import bases, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..model.regions.module_tree import ModuleTree
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
 TRIGGERS = ("apply_activation_checkpointing",)
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
-_TORCH_LAYERS = ("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerDecoderLayer")
+#: Modules of torch that are built of others, and classes that others of torch derive from.
+_COMPOSED = ("torch.nn.Transformer", "torch.nn.MultiheadAttention")
+_GENERAL = frozenset(f"torch.nn.{name}" for name in ("Module", "ModuleList", "ModuleDict", "Sequential", "RNNBase"))
 #: A plain text decoder of one family, which holds no layers of another.
 _MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 
@@ -193,7 +197,7 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> tuple[str, ast.AST]
         case _:
             return None
     model = unwrapped(event.model)
-    if asked and (all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(run, model, asked)):
+    if asked and (all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked)):
         return "the model has no module of the class this check asks for", test
     return None
 
@@ -210,24 +214,20 @@ def _is_of_other_family(model: Value, cls: Value) -> bool:
     return not (family.lower().startswith(other.lower()) or other.lower().startswith(family.lower()))
 
 
-def _shows_none(run: Run, model: Value, asked: list[Value]) -> bool:
+def _shows_none(model: Value, asked: list[Value]) -> bool:
     """Whether every module of the model is shown, of torch or of this file, and none is of a class asked for."""
-    region = run.bodies.of(model)
-    holds_others = any(isinstance(module, Result) and _holds_others(module) for module in region.modules)
-    kinds = [module.cls for module in region.modules if isinstance(module, Instance)]
-    if not region.complete or not region.modules or holds_others:
+    tree = module_tree(model)
+    if tree is None or not (tree.own or tree.torch) or any(name.startswith(_COMPOSED) for name in tree.torch):
         return False
-    return all(_is_none_of(kinds, cls) for cls in asked)
+    return all(_is_none_of(tree, cls) for cls in asked)
 
 
-def _holds_others(module: Result) -> bool:
-    return canonical(module.call.name).startswith(("torch.nn.Transformer", "torch.nn.MultiheadAttention"))
-
-
-def _is_none_of(kinds: list[Class], asked: Value) -> bool:
+def _is_none_of(tree: ModuleTree, asked: Value) -> bool:
     match asked:
         case Ref(name):
-            return canonical(name) in _TORCH_LAYERS and not any(canonical(name) in bases(kind) for kind in kinds)
+            name = canonical(name)
+            is_leaf = name.startswith("torch.nn.") and name not in _GENERAL
+            return is_leaf and name not in tree.torch and not any(name in bases(kind) for kind in tree.own)
         case Class():
-            return not any(kind is asked or asked in ancestors(kind) for kind in kinds)
+            return not any(kind is asked or asked in ancestors(kind) for kind in tree.own)
     return False

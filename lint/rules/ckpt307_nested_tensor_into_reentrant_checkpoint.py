@@ -126,7 +126,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint
-from ..model.regions.free_variables import free_names
+from ..model.regions.free_variables import free_names, names_bound_by
 from ..model.regions.resolve import meaning
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import may_be_frozen
@@ -169,17 +169,22 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _hidden(event: Checkpoint) -> Iterator[Result]:
-    """The tensors the segment gets other than as arguments of its own."""
+    """The tensors the segment gets other than as arguments of its own, those of this turn of the loop left out."""
+    renewed = {name for loop in event.place.loops for name in names_bound_by(loop)}
     found: list[Value] = []
-    for value in event.inputs:
-        found += _held(value)
+    for node, value in zip(event.node.args[1:], event.inputs, strict=False):
+        found += _held(value) if renewed.isdisjoint(_names(node)) else []
     for function in options(event.function):
         if isinstance(function, Partial):
             found += [*function.args, *function.kwargs.values()]
             function = function.func
         if isinstance(function, Function):
-            found += [meaning(ast.Name(name), function) for name in _read_with_graph(function)]
+            found += [meaning(ast.Name(name), function) for name in _read_with_graph(function) - renewed]
     return (value for value in found if isinstance(value, Result))
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _held(value: Value) -> list[Value]:

@@ -84,11 +84,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Dict, Result, Seq, equals, is_absent, same
+from ..facts.objects.containers import length_of
+from ..facts.values import Const, equals, is_absent, same
 from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.names import canonical
 from ..model.report import Report
 
 if TYPE_CHECKING:
@@ -135,12 +135,5 @@ def _keywords(event: CheckpointSequential) -> str:
 
 def _length(run: Run, functions: Value) -> int | None:
     """How many modules are run, when the file shows all of them."""
-    match functions:
-        case Seq(_, items, False):
-            return len(items)
-        case Result(call) if canonical(call.name) == "torch.nn.Sequential":
-            grows = any(same(other.receiver, functions) for other in run.method_calls(*_GROWING))
-            plain = call.args and not call.open_args and not any(isinstance(item, Dict | Seq) for item in call.args)
-            named = len(call.args) == 1 and isinstance(call.args[0], Result) and "Dict" in call.args[0].call.name
-            return len(call.args) if plain and not grows and not named else None
-    return None
+    grows = any(same(other.receiver, functions) for other in run.method_calls(*_GROWING))
+    return None if grows else length_of(functions)

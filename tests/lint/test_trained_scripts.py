@@ -68,10 +68,13 @@ AVERAGE = {
 
 
 def codes(**parts: str) -> list[str]:
-    text = SCRIPT
+    return _codes_of(SCRIPT, **parts)
+
+
+def _codes_of(text: str, **parts: str) -> list[str]:
     for name, code in (PARTS | parts).items():
         place = f"{{{name}}}"
-        columns = next(line for line in SCRIPT.splitlines() if place in line).index("{") if name != "arguments" else 0
+        columns = next(line for line in text.splitlines() if place in line).index("{") if name != "arguments" else 0
         text = text.replace(place, textwrap.indent(code, " " * columns).strip())
     return [finding.code for finding in check_source(text, "train.py")]
 
@@ -155,3 +158,54 @@ def test_a_model_that_stays_in_eval_mode_updates_and_drops_nothing(block, use, c
 def test_what_draws_in_eval_mode_too_is_reported():
     assert codes(**ALWAYS, use=UNPRESERVED, prepared="model.eval()") == ["CKPT108"]
     assert codes(**NUMPY, use=USED, prepared="model.eval()") == ["CKPT115"]
+
+
+@pytest.mark.parametrize("function", ["lambda h, m=block: m(h)", "lambda hs, m=block: m(hs[0])"])
+def test_a_module_that_a_lambda_binds_early_is_looked_into(function):
+    given = "[x]" if "hs" in function else "x"
+    assert codes(**NUMPY, use=f"x = checkpoint({function}, {given}, use_reentrant=False)") == ["CKPT115"]
+
+
+COUNTER = {"init": "self.calls = 0", "body": "self.calls += 1\nx = x / self.calls"}
+
+
+def test_a_counter_that_the_result_depends_on_is_state():
+    assert codes(**COUNTER, use=USED) == ["CKPT107"]
+    assert codes(init="self.calls = 0", body="self.calls += 1", use=USED) == []
+
+
+def test_a_counter_is_found_behind_wrappers():
+    wrap = "for i, block in enumerate(model.blocks):\n    model.blocks[i] = checkpoint_wrapper(block)"
+    apply = "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))"
+    assert codes(**COUNTER, prepared=wrap) == codes(**COUNTER, prepared=apply) == ["CKPT107"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("nn.MultiheadAttention", ["CKPT208"]), ("nn.Conv2d", ["CKPT208"]), ("nn.Linear", []), ("nn.Module", [])],
+)
+def test_a_check_for_a_class_that_the_model_does_not_hold(asked, expected):
+    apply = f"apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, {asked}))"
+    assert codes(prepared=apply) == expected
+
+
+REENTRANT = "x = checkpoint(block, {}, use_reentrant=True)"
+
+
+def test_reentrant_inputs_that_need_no_gradient_lose_those_of_the_block():
+    assert codes(use=REENTRANT.format("x.detach()")) == ["CKPT104"]
+    assert codes(use="x = checkpoint(lambda hs, m=block: m(hs[0]), [x], use_reentrant=True)") == ["CKPT104"]
+    assert codes(use=REENTRANT.format("x")) == []
+    text = SCRIPT.replace("self.stem = nn.Linear(dim, dim)", "self.stem = nn.Identity()")
+    assert "CKPT104" in _codes_of(text, use=REENTRANT.format("x"))
+    partly = "for block in model.blocks[:1]:\n    block.requires_grad_(False)"
+    assert "CKPT104" in _codes_of(text, use=REENTRANT.format("x"), prepared=partly)
+    assert "CKPT104" not in _codes_of(text, use=REENTRANT.format("x"), prepared="model.requires_grad_(False)")
+
+
+@pytest.mark.parametrize("functions", ["self.blocks", "list(self.blocks)", "nn.Sequential(*self.blocks)"])
+def test_more_segments_than_modules_raise(functions):
+    text = SCRIPT.replace("for block in self.blocks:\n            {use}", "x = checkpoint_sequential({use})")
+    call = f"{functions}, {{}}, x, use_reentrant=False"
+    assert _codes_of(text, use=call.format(4)) == ["CKPT310"]
+    assert _codes_of(text, use=call.format(3)) == []

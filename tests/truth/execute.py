@@ -37,6 +37,8 @@ class Notes:
 
     def __init__(self) -> None:
         self.steps: list[list[list[float] | None]] = []
+        #: The texts that the program lets a model write.
+        self.written: list[list[int]] = []
         self.modules: list[nn.Module] = []
         self.asked = 0
         #: Modules that ran again, for every backward pass.
@@ -46,6 +48,7 @@ class Notes:
         """Listen to every optimizer, backward pass, module and checkpoint from here on."""
         self._watch_optimizers()
         self._watch_modules()
+        self._watch_generation()
         backward = torch.autograd.backward
 
         def counted(*args: Any, **kwargs: Any) -> None:
@@ -80,6 +83,18 @@ class Notes:
 
         nn.Module.__init__ = made  # type: ignore[method-assign]
         nn.Module.__call__ = called  # type: ignore[method-assign, assignment]
+
+    def _watch_generation(self) -> None:
+        generate = transformers.GenerationMixin.generate
+        notes = self
+
+        def noted(model: Any, *args: Any, **kwargs: Any) -> Any:
+            text = generate(model, *args, **kwargs)
+            if isinstance(text, torch.Tensor):
+                notes.written.append(text.flatten().tolist())
+            return text
+
+        transformers.GenerationMixin.generate = noted
 
     def state(self) -> list[str]:
         """A digest of every buffer that training can change, in the order in which their modules were made."""
@@ -195,6 +210,7 @@ def _become(text: str, folder: str, result: str, prepare: Callable[[Notes], None
         "error": error,
         "line": at,
         "steps": notes.steps,
+        "texts": notes.written,
         "state": notes.state(),
         "asked": notes.asked,
         "replays": notes.replays,

@@ -82,7 +82,7 @@ STEPS = (
     )),
     Choice("generates between", (
         "loss = model(input_ids=ids, labels=ids).loss\n"
-        "if step == 0:\n    model.generate(ids[:, :4], max_new_tokens=2, do_sample=False, pad_token_id=0)\n"
+        "if step == 0:\n    model.generate(ids[:, :4], max_new_tokens=8, do_sample=False, pad_token_id=0)\n"
         "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
     )),
     Choice("loss made to need a gradient", (

@@ -13,7 +13,7 @@ TOLERANCE = 1e-4
 class Effect(StrEnum):
     """What goes wrong because of activation checkpointing, as far as a run shows it."""
 
-    #: Another gradient, none where there should be one, or other running statistics.
+    #: Another gradient, none where there should be one, other running statistics, or another generated text.
     WRONG = "wrong"
     #: The program raises, and does not without its checkpoints.
     RAISES = "raises"
@@ -33,6 +33,8 @@ class Run:
     line: int = 0
     steps: tuple[tuple[tuple[float, ...] | None, ...], ...] = ()
     state: tuple[str, ...] = ()
+    #: What the program let a model generate, as token ids.
+    texts: tuple[list[int], ...] = ()
     asked: int = 0
     replays: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -52,7 +54,7 @@ def effects_of(written: Run, plain: Run) -> frozenset[Effect] | None:
     if written.error:
         return frozenset({Effect.RAISES})
     found = set()
-    if not _same_steps(written, plain) or written.state != plain.state:
+    if not _same_steps(written, plain) or (written.state, written.texts) != (plain.state, plain.texts):
         found.add(Effect.WRONG)
     if written.asked and not all(written.replays):
         found.add(Effect.NO_EFFECT)

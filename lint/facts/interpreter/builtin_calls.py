@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..calls import Call
 from ..objects.attributes import get_attribute, set_item
 from ..objects.children import take_children
-from ..objects.containers import GAP, elements, iterate, matching_field, text_of
+from ..objects.containers import GAP, elements, is_module_list, iterate, length_of, matching_field, text_of
 from ..objects.dicts import merge_into
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from ..values import (
@@ -90,9 +90,12 @@ def _dict(walk: Walk, call: Call) -> Value | None:
 def _list(walk: Walk, call: Call) -> Value | None:
     if not call.args:
         return Seq("list", [], call.open_args, call.node, walk.place)
-    if isinstance(call.args[0], Seq):
-        return Seq("list", list(call.args[0].items), call.args[0].open, call.node, walk.place)
-    return None
+    given = call.args[0]
+    if not isinstance(given, Seq) and not is_module_list(given):
+        return None
+    made = Seq("list", elements(given), not isinstance(given, Seq) or given.open, call.node, walk.place)
+    made.count = length_of(given)
+    return made
 
 
 def _getattr(walk: Walk, call: Call) -> Value | None:

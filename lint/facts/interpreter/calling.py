@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..calls import Call
 from ..objects.children import hold_given
 from ..objects.classes import ancestors
-from ..objects.containers import GAP, elements
+from ..objects.containers import GAP, elements, length_of
 from ..values import (
     UNKNOWN,
     Absent,
@@ -52,7 +52,7 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
 class _Arguments:
     """The arguments of one call expression, evaluated once."""
 
-    __slots__ = ("args", "kwargs", "open_args", "open_kwargs", "spread")
+    __slots__ = ("args", "kwargs", "open_args", "open_kwargs", "spread", "spread_count")
 
     def __init__(self, walk: Walk, node: ast.Call) -> None:
         self.args: list[Value] = []
@@ -60,13 +60,13 @@ class _Arguments:
         self.open_args = False
         self.open_kwargs = False
         self.spread: list[Value] = []
+        self.spread_count: int | None = 0
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 self._add_star(walk.evaluate(argument.value))
             else:
                 value = walk.evaluate(argument)
-                # Behind an unknown `*args` a position means nothing.
-                (self.spread if self.open_args else self.args).append(value)
+                self._add(value)
         for keyword in node.keywords:
             value = walk.evaluate(keyword.value)
             if keyword.arg is None:
@@ -74,12 +74,24 @@ class _Arguments:
             else:
                 self.kwargs[keyword.arg] = value
 
+    def _add(self, value: Value) -> None:
+        if not self.open_args:
+            self.args.append(value)
+            return
+        # Behind an unknown `*args` a position means nothing.
+        self.spread.append(value)
+        self._count(1)
+
+    def _count(self, more: int | None) -> None:
+        self.spread_count = None if more is None or self.spread_count is None else self.spread_count + more
+
     def _add_star(self, value: Value) -> None:
         if isinstance(value, Seq) and not value.open and not self.open_args:
             self.args += value.items
         else:
             self.open_args = True
             self.spread += elements(value)
+            self._count(length_of(value))
 
     def _add_double_star(self, value: Value) -> None:
         choices = [option for option in options(value) if isinstance(option, Dict)]
@@ -92,7 +104,7 @@ def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) 
     call = Call(node, target, walk.place, walk.program.next_order())
     call.args, call.kwargs = arguments.args, arguments.kwargs
     call.open_args, call.open_kwargs = arguments.open_args, arguments.open_kwargs
-    call.spread = arguments.spread
+    call.spread, call.spread_count = arguments.spread, arguments.spread_count
     while isinstance(call.func, Partial):
         _unwrap(call, call.func)
     walk.program.calls.append(call)

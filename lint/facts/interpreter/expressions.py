@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..objects.attributes import get_attribute, get_item
-from ..objects.containers import GAP, elements, is_none, iterate, text_of
+from ..objects.containers import GAP, elements, is_none, iterate, length_of, text_of
 from ..objects.dicts import merge_into
 from ..places import Guard
 from ..scopes import Scope
@@ -208,7 +208,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     outside, place = walk.scope, walk.place
     walk.scope = Scope(node, outside)
     for generator in node.generators:
-        element = iterate(evaluate(walk, generator.iter), generator.iter)
+        passed = evaluate(walk, generator.iter)
+        element = iterate(passed, generator.iter)
         walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
         assign(walk, generator.target, element, generator)
         for condition in generator.ifs:
@@ -218,7 +219,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         evaluate(walk, node.value)
         made: Value = Dict({}, True, node, place)
     else:
-        made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
+        listed = made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
+        listed.count = length_of(passed) if len(node.generators) == 1 and not node.generators[0].ifs else None
     walk.scope, walk.place = outside, place
     return made
 

@@ -145,11 +145,35 @@ def elements(value: Value) -> list[Value]:
     return found
 
 
+def length_of(value: Value) -> int | None:
+    """How many elements ``value`` was made with; None where the file does not decide it."""
+    match value:
+        case Seq(_, items):
+            return value.count if value.open else len(items)
+        case Dict(items, False):
+            return len(items)
+        case Result(call) if call.name in _SAME_ELEMENTS or call.name == "builtins.enumerate":
+            return length_of(call.args[0]) if call.args else None
+        case Result(call) if call.name == "builtins.range":
+            return _turns(call)
+        case Result(call) if container_kind(value) == "Sequential" and not _is_dict(call.args):
+            return None if call.spread_count is None else len(call.args) + call.spread_count
+        case Result(call) if is_module_list(value) and len(call.args) == 1:
+            return length_of(call.args[0])
+    return None
+
+
+def _turns(call: Call) -> int | None:
+    bounds = [value.value for value in call.args if isinstance(value, Const) and isinstance(value.value, int)]
+    known = len(bounds) == len(call.args) in (1, 2) and not call.open_args
+    return len(range(*bounds)) if known else None
+
+
 def fill(held: Result, added: Iterable[Value], node: ast.AST) -> None:
     """``modules.append(block)``: what the container was built with is not all of it."""
     built = held.call
     if built.name.endswith("Sequential"):
-        built.args, built.open_args = [*built.args, *added], True
+        built.args, built.open_args, built.spread_count = [*built.args, *added], True, None
         return
     first = built.args[0] if built.args else Seq("list", [], False, node)
     items = (

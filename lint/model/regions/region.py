@@ -16,8 +16,8 @@ from ...facts.values import (
     Function,
     Instance,
     Method,
+    Param,
     Partial,
-    Ref,
     Result,
     Seq,
     Value,
@@ -53,8 +53,6 @@ class Region(NamedTuple):
     modules: tuple[Value, ...]
     #: The calls made inside, one for each expression.
     calls: tuple[Call, ...]
-    #: False when something runs in there that the file does not show.
-    complete: bool
     #: The conditions under which the region comes to its modules and calls.
     conditions: Mapping[_Key, tuple[Guard, ...]]
 
@@ -121,7 +119,6 @@ class _Search:
         self.modules: dict[_Key, Value] = {}
         self.calls: dict[ast.AST, Call] = {}
         self.conditions: dict[_Key, tuple[Guard, ...]] = {}
-        self.complete = True
         #: The conditions around what is entered now.
         self._under: tuple[Guard, ...] = ()
 
@@ -139,7 +136,7 @@ class _Search:
                     under = (*self._under, *more)
                     heappush(queue, (len(under), next(counter), inner, under))
         found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
-        return Region(*found, self.complete, self.conditions)
+        return Region(*found, self.conditions)
 
     def _enter(self, value: Value) -> Iterable[_Entry]:
         match value:
@@ -156,11 +153,7 @@ class _Search:
             case Result(call):
                 return _always(self._enter_result(value, call))
             case Seq(_, items):
-                self.complete = self.complete and not value.open
                 return _always(items)
-            case Class() | Ref():
-                return []
-        self.complete = False
         return []
 
     def _enter_function(self, function: Function) -> list[_Entry]:
@@ -171,7 +164,8 @@ class _Search:
         for call in calls:
             self.calls[call.node] = call
             self._came_to(call, (*self._under, *own_guards(call.place)))
-        return [(call.func, tuple(own_guards(call.place))) for call in calls if _is_followed(call)]
+        called = ((_meant(call.func), tuple(own_guards(call.place))) for call in calls)
+        return [(value, guards) for value, guards in called if _is_followed(value)]
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
         known = self.conditions.get(_key(part))
@@ -187,7 +181,6 @@ class _Search:
             forward = owner.body.get("forward") or owner.body.get("__call__")
             if forward is not None:
                 return [forward]
-        self.complete = False
         return held_by(instance) if container_kind(instance) == "Sequential" else []
 
     def _enter_result(self, result: Result, call: Call) -> list[Value]:
@@ -196,18 +189,11 @@ class _Search:
             return []
         name = canonical(call.name)
         if is_module_list(result):
-            self.complete = self.complete and not call.open_args and not any(map(_is_open, call.args))
             return given_to(call)
         if name in PASS_THROUGH and call.args:
             return call.args[:1]
         self.modules[_key(result)] = result
-        if not name.startswith("torch.nn."):
-            self.complete = False
         return []
-
-
-def _is_open(value: Value) -> bool:
-    return isinstance(value, Seq) and value.open
 
 
 def _key(part: Value | Call) -> _Key:
@@ -224,9 +210,14 @@ def _always(values: Iterable[Value]) -> list[_Entry]:
     return [(value, ()) for value in values]
 
 
-def _is_followed(call: Call) -> bool:
+def _meant(called: Value) -> Value:
+    """What is called; for a parameter what it is bound to early: `lambda x, block=block: block(x)`."""
+    return called.default if isinstance(called, Param) and called.default is not None else called
+
+
+def _is_followed(called: Value) -> bool:
     """Whether the inside of what is called belongs to the region and can be looked for."""
-    return any(isinstance(option, Function | Method | Instance | Result | Element) for option in options(call.func))
+    return any(isinstance(option, Function | Method | Instance | Result | Element) for option in options(called))
 
 
 def classes_checked(check: Value, regions: Regions) -> list[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
@@ -32,6 +33,16 @@ _KEEP = frozenset(
 _PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
 #: Functions that count.
 _COUNTS = frozenset(("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"))
+#: Modules without weights: what they give needs a gradient exactly when what they get does.
+_WITHOUT_WEIGHTS = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"),
+        *("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "Softmax", "Upsample", "ZeroPad2d"),
+        *("MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "PixelShuffle"),
+        *("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool2d"),
+    )
+)
 _EMBEDDING = "torch.nn.Embedding"
 _LOADER = "torch.utils.data.DataLoader"
 
@@ -63,6 +74,8 @@ def _makes_gradless(run: Run, call: Call, depth: int) -> bool:
         wanted = call.keyword("requires_grad")
         return is_absent(wanted) is True or equals(wanted, False) is True
     module = same_object(call.func)
+    if isinstance(module, Result) and canonical(module.call.name) in _WITHOUT_WEIGHTS:
+        return all(is_gradless(run, argument, depth) for argument in call.args)
     if isinstance(module, Result) and (is_frozen(run, module) or _is_made_frozen(module)):
         embeds = canonical(module.call.name) in (_EMBEDDING, f"{_EMBEDDING}.from_pretrained")
         return embeds or all(is_gradless(run, argument, depth) for argument in call.args)
@@ -111,6 +124,12 @@ class Freeze(NamedTuple):
     off: bool
     place: Place
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether it goes through a slice of the layers only: `for layer in model.layers[:4]`."""
+        loops = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
+        return any(isinstance(node, ast.Slice) for passed in loops for node in ast.walk(passed))
+
 
 def freezes(run: Run) -> Iterator[Freeze]:
     """Every such place of the program."""
@@ -140,9 +159,11 @@ def is_frozen(run: Run, module: Value) -> bool:
 
 
 def may_be_frozen(run: Run, *modules: Value) -> bool:
-    """Whether the program freezes one of ``modules``, or something that may contain them."""
+    """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     return any(
-        it.off and (not isinstance(it.module, Result) or any(same(it.module, module) for module in modules))
+        it.off
+        and not it.is_partial
+        and (not isinstance(it.module, Result) or any(same(it.module, module) for module in modules))
         for it in freezes(run)
     )
 

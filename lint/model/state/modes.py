@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import decorator_names
 from ...facts.values import Absent, Attr, Function, Instance, Method, Ref, Result, Value, equals, options, same
-from ..events import TorchCheckpoint
+from ..events import HfEnable, TorchCheckpoint, TrainerBuild
 from ..names import canonical
 from ..types import bases, class_names, unwrapped
 
@@ -113,6 +113,36 @@ def _turns_on(switch: Call) -> bool | None:
         return False
     mode = switch.argument(0, "mode")
     return True if isinstance(mode, Absent) else equals(mode, True)
+
+
+class TrainedInEval(NamedTuple):
+    """What leaves a model in eval mode, and the forward pass that is trained."""
+
+    cause: ast.AST
+    forward: Call
+
+
+def trained_in_eval(run: Run, enable: HfEnable) -> TrainedInEval | None:
+    """Whether the model that ``enable`` checkpoints is certainly trained in eval mode by a loop of the program."""
+    if any(run.of(TrainerBuild)):
+        return None  # It switches the mode itself.
+    # One event for each way the model may have been built.
+    found = [unwrapped(other.model) for other in run.of(HfEnable) if other.node is enable.node]
+    models = [option for option in found if isinstance(option, Result)]
+    if len(models) < len(found):
+        return None
+    modes = Modes(run, *models)
+    forwards = [call for call in modes.forwards if call.order > enable.order and _is_trained(run, call)]
+    cause = modes.eval_at(forwards[0]) if forwards and not modes.escapes else None
+    return None if cause is None else TrainedInEval(cause, forwards[0])
+
+
+def _is_trained(run: Run, forward: Call) -> bool:
+    """Whether a backward pass follows in the same run of the program."""
+    return not is_gradient_free(forward) and any(
+        call.order > forward.order and call.place.walk == forward.place.walk and not call.place.excludes(forward.place)
+        for call in run.method_calls("backward")
+    )
 
 
 def _always_runs(switch: Call) -> bool:

@@ -1,4 +1,4 @@
-"""Buffers that a forward pass changes and computes with, so that running it again gives something else."""
+"""Buffers and counters that a forward pass changes and computes with, so that running it again gives something else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...facts.values import Const, Instance
 from ..conditions.guards import in_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...facts.values import Class
     from ..regions.region import Region
@@ -28,31 +28,36 @@ _KEEP = frozenset(
 )
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
-#: Buffers and the step at which each was read.
+#: Buffers and counters, and the step at which each was read.
 Reads: TypeAlias = frozenset[tuple[str, int]]
 
 
 class Update(NamedTuple):
-    """One place where the buffer ``self.name`` changes."""
+    """One place where ``self.name`` changes."""
 
     name: str
     node: ast.expr | ast.stmt
     step: int
     #: Whether the new content depends on the old one.
     accumulates: bool
+    #: `buffer` or `counter`.
+    kind: str
 
 
 def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[Update]:
-    """The updates in ``region`` of buffers that its results are computed from, in train or in eval mode.
+    """The updates in ``region`` of buffers and counters that its results are computed from, in train or in eval mode.
 
     A buffer that is overwritten before it is read holds the same in both runs, and an update under a condition may
     happen only once: neither is given.
     """
     bodies: list[tuple[Class, _Body]] = []
     for function in region.functions:
-        buffers = _buffers(run, function.owner) if function.owner is not None else frozenset()
-        if function.owner is not None and buffers and not isinstance(function.node, ast.Lambda):
-            bodies.append((function.owner, _Body(function.node, buffers, training)))
+        owner = function.owner
+        if owner is None or isinstance(function.node, ast.Lambda):
+            continue
+        state = dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
+        if state:
+            bodies.append((owner, _Body(function.node, state, training)))
     for owner, body in bodies:
         elsewhere = {
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
@@ -78,13 +83,25 @@ def _buffers(run: Run, owner: Class) -> frozenset[str]:
     return frozenset(name.value for name in given if isinstance(name, Const) and isinstance(name.value, str))
 
 
+def _counters(owner: Class) -> Iterator[str]:
+    """The attributes that the class, or one of the file that it derives from, counts with: `self.calls += 1`."""
+    for cls in (owner, *ancestors(owner)):
+        for node in ast.walk(cls.node):
+            match node:
+                case ast.AugAssign(
+                    target=ast.Attribute(value=ast.Name(id="self"), attr=name),
+                    value=ast.Constant(value=int() | float()),
+                ):
+                    yield name
+
+
 class _Body:
     """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
     def __init__(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, buffers: frozenset[str], training: bool
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, state: Mapping[str, str], training: bool
     ) -> None:
-        self._buffers = buffers
+        self._state = state
         self._training = training
         arguments = function.args
         #: Names that are the same in both runs.
@@ -102,7 +119,7 @@ class _Body:
 
     @property
     def read(self) -> set[str]:
-        """The buffers that the result is computed from."""
+        """The state that the result is computed from."""
         return {name for name, _ in self.results}
 
     def _block(self, body: Iterable[ast.stmt], certain: bool) -> None:
@@ -139,7 +156,7 @@ class _Body:
         for node in ast.walk(test):
             if isinstance(node, ast.Call):
                 return False
-            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._written | self._buffers:
+            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._written | self._state.keys():
                 return False
             if isinstance(node, ast.Name) and node.id not in self._steady:
                 return False
@@ -199,13 +216,13 @@ class _Body:
             self._update(changed.attr, call, certain, method.attr in _ACCUMULATE or depends)
 
     def _update(self, name: str, node: ast.expr | ast.stmt, certain: bool, accumulates: bool) -> None:
-        if certain and name in self._buffers:
-            self.updates.append(Update(name, node, self._step, accumulates))
+        if certain and name in self._state:
+            self.updates.append(Update(name, node, self._step, accumulates, self._state[name]))
 
     def _reads(self, expression: ast.expr) -> Reads:
         found: set[tuple[str, int]] = set()
         for node in ast.walk(expression):
-            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._buffers:
+            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._state:
                 found.add((node.attr, self._step))
             elif isinstance(node, ast.Name):
                 found |= self._locals.get(node.id, frozenset())

@@ -1,0 +1,59 @@
+"""The kinds of modules that a model is built of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.objects.classes import ancestors
+from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
+from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Value, options
+from ..names import canonical
+from ..types import bases, same_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Class
+
+
+class ModuleTree(NamedTuple):
+    """What a model holds: classes of the file, and classes of `torch.nn` by their canonical names."""
+
+    own: tuple[Class, ...]
+    torch: frozenset[str]
+
+
+def module_tree(model: Value) -> ModuleTree | None:
+    """The kinds of modules in ``model``; None when something in it is not shown."""
+    own: dict[int, Class] = {}
+    torch: set[str] = set()
+    waiting = [model]
+    while waiting:
+        for value in options(same_object(waiting.pop())):
+            match value:
+                case Instance(cls) if id(cls) not in own:
+                    own[id(cls)] = cls
+                    waiting += _fields(value, cls)
+                case Result(call) if is_module_list(value):
+                    waiting += given_to(call)
+                case Result(call) if canonical(call.name).startswith("torch."):
+                    torch.add(canonical(call.name))
+                case Result(call) if call.method == "manual_seed":
+                    waiting.append(call.receiver)
+                case Seq(_, items):
+                    waiting += items
+                case Dict(items):
+                    waiting += items.values()
+                case Const() | Template() | Function() | Ref() | Instance():
+                    pass
+                case _:
+                    return None
+    known = all(name.startswith("torch.nn.") for cls in own.values() for name in bases(cls))
+    return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None
+
+
+def _fields(instance: Instance, cls: Class) -> Iterator[Value]:
+    if container_kind(instance):
+        yield from held_by(instance)
+    for owner in (cls, *ancestors(cls)):
+        yield from owner.fields.values()
