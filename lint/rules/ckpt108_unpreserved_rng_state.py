@@ -173,8 +173,14 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(setting.kwargs)
         unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)
         if unpreserved and not (isinstance(setting, HfEnable) and _has_no_effect(run, setting)):
-            draws = (adapter_dropout(run, model) or config_dropout(model) for model in _models(run, setting))
-            yield from (_report(setting.node, draw) for draw in list(filter(None, draws))[:1])
+            yield from (_report(setting.node, draw) for draw in list(_dropouts(run, setting))[:1])
+
+
+def _dropouts(run: Run, setting: HfSetting) -> Iterator[Draw]:
+    for model in _models(run, setting):
+        draw = adapter_dropout(run, model) or config_dropout(model)
+        if draw is not None:
+            yield draw
 
 
 def _has_no_effect(run: Run, enable: HfEnable) -> bool:
