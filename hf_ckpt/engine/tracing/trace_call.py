@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+import torch._dynamo.config
 import torch._functorch.config
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -80,7 +81,7 @@ def _record(
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
     slots = slots_of(call.layer)
-    mode = FakeTensorMode(shape_env=_shape_env() if symbolic else None)
+    mode = _symbolic_mode() if symbolic else FakeTensorMode()
     scopes: list[tuple[str, torch.nn.Module]] = []
     stand_in, parameters = stand_in_of(
         call.layer, slots, mode, lambda name, module: scopes.append((name, module)), device
@@ -112,9 +113,13 @@ def _record(
     return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
 
 
-def _shape_env() -> ShapeEnv:
+def _symbolic_mode() -> FakeTensorMode:
     """Every dimension its own symbol; a size or number that depends on data is an error."""
-    return ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    # An answer from the dispatch cache sets every symbolic size, stride and storage again, which costs more than the
+    # fake kernel itself: 2.5 times as long a trace (FakeTensorMode._cached_dispatch_impl, fake_tensor.py).
+    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+        return FakeTensorMode(shape_env=env)
 
 
 def _op_of(error: Exception) -> str:

@@ -175,7 +175,7 @@ def test_without_kept_choices_the_noise_would_change_the_experts(noise: Noise, m
 
 
 def test_a_maximum_that_only_steadies_a_softmax_is_no_choice() -> None:
-    from .stacks import PlainLayer, Stack, gradients
+    from ..stacks import PlainLayer, Stack, gradients
 
     class Steadies(PlainLayer):
         def forward(self, hidden: torch.Tensor) -> torch.Tensor:
