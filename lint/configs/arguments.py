@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import options
 from ..model.events import TrainerArgs, TrainerBuild
-from ..model.extract import events_of
+from ..model.events.extract import events_of
 from ..model.libraries.trainer import args_of
 
 if TYPE_CHECKING:

@@ -21,12 +21,11 @@ from .wording import Asked, asked, code, condition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..facts.calls import Call
     from ..facts.imported.local import FindModule
     from ..facts.values import Value
     from ..facts.walk import Program
 
-_FSDP_PLUGIN = "accelerate.FullyShardedDataParallelPlugin"
+
 _ASKS = "asks the Trainer for: "
 _WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
@@ -46,22 +45,12 @@ def explain_program(program: Program, versions: Mapping[str, str]) -> Explanatio
     """The same for a script that was read already, together with the configurations it runs with."""
     run = Run(program, Versions(versions))
     story = _Story(run)
-    for order, event in sorted(_moments(run), key=lambda moment: moment[0]):
-        story.tell(order, event)
+    for event in run.events:
+        story.tell(event)
     steps = [*story.steps, *_writes(run)]
     unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
     verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
     return Explanation(program.filename, tuple(unique), verdicts)
-
-
-def _moments(run: Run) -> Iterator[tuple[int, e.Event | Call]]:
-    """What happens in the run, by its order: events, and the calls of accelerate that wrap layers."""
-    yield from ((event.order, event) for event in run.events)
-    wrapping = [call for call in run.calls_to(_FSDP_PLUGIN) if _checkpoints(call.keyword("activation_checkpointing"))]
-    for call in run.method_calls("prepare") if wrapping else ():
-        if "accelerate.Accelerator" in class_names(call.receiver):
-            yield call.order, call
-    yield from ((call.order, call) for call in wrapping)
 
 
 def _checkpoints(switch: Value) -> bool:
@@ -75,15 +64,17 @@ class _Story:
         self.run = run
         self.models: list[Model] = []
         self.steps: list[tuple[int, Step]] = []
+        #: The plugin of accelerate that was built last, and whether one asks for checkpointed layers at all.
         self._plugin: ast.AST | None = None
+        self._wraps_layers = any(plugin.checkpoints for plugin in run.of(e.FsdpPlugin))
 
-    def tell(self, order: int, event: e.Event | Call) -> None:
+    def tell(self, event: e.Event) -> None:
         """Note what ``event`` does."""
         effect = self._effect(event)
         if effect:
-            self.steps.append((order, _step(event.node, effect)))
+            self.steps.append((event.order, _step(event.node, effect)))
 
-    def _effect(self, event: e.Event | Call) -> str:
+    def _effect(self, event: e.Event) -> str:
         place, when = _where(event.node), condition(event.place)
         match event:
             case e.HfEnable():
@@ -104,17 +95,17 @@ class _Story:
                 return _under(when, f"wraps a module, {variant(event.reentrant)}")
             case e.Checkpointing():
                 return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
-            case e.Event():
-                return ""
-        return self._accelerate(event, when)
+            case e.FsdpPlugin(checkpoints=True):
+                self._plugin = event.node
+                return _under(when, f"asks accelerate for: {_WRAPPED}")
+            case e.AcceleratePrepare() if self._wraps_layers:
+                return self._prepare(event, when)
+        return ""
 
-    def _accelerate(self, call: Call, when: str) -> str:
-        if call.method != "prepare":
-            self._plugin = call.node
-            return _under(when, f"asks accelerate for: {_WRAPPED}")
-        models = [value for value in call.args if _is_model(value)]
+    def _prepare(self, prepare: e.AcceleratePrepare, when: str) -> str:
+        models = [value for value in prepare.objects if _is_model(value)]
         for value in models:
-            self._model(value, call.node).change(_where(self._plugin or call.node), State(True, False), when)
+            self._model(value, prepare.node).change(_where(self._plugin or prepare.node), State(True, False), when)
         return _WRAPPED if models else ""
 
     def _train(self, trainer: e.TrainerBuild, when: str) -> str:
@@ -177,8 +168,8 @@ def _caveat(run: Run, model: Model) -> str:
     value = model.value
     if not isinstance(value, Result) or not value.call.name.endswith(".from_pretrained"):
         return ""
-    trains_itself = any(run.method_calls("backward")) and not any(run.of(e.TrainerBuild))
-    switched = any(run.method_calls("train")) or Modes(run, value).escapes
+    trains_itself = any(run.of(e.Backward)) and not any(run.of(e.TrainerBuild))
+    switched = any(run.of(e.TrainSwitch)) or Modes(run, value).escapes
     return _EVAL if trains_itself and not switched else ""
 
 

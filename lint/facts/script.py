@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .nodes import all_nodes
 from .origin import origin
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from .calls import Call
     from .values import Instance
-    from .walk import Program
 
 #: Libraries that leave the attributes of a user's class as its `__init__` set them.
 _PLAIN_BASES = ("torch.nn.", "builtins.object", "lightning.", "pytorch_lightning.")
@@ -24,8 +22,7 @@ _ASKING = frozenset(("isinstance", "issubclass", "super"))
 _TRAINING = frozenset(("backward", "fit"))
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """A program that builds a model and trains it, from its first line on."""
 
     #: The classes whose objects it shows all of.
@@ -38,11 +35,11 @@ class Script:
         return instance.cls.node in self.built and name not in self.rebound
 
 
-def whole_script(program: Program) -> Script | None:
-    """``program`` as a script, once it was walked from its first line; None when it trains nothing by itself."""
-    run = [call for call in program.calls if call.place.walk == 0]
-    rebound = _rebound(program.tree) if any(map(_trains, run)) else None
-    return None if rebound is None else Script(frozenset(_built(program.tree, run)), rebound)
+def whole_script(tree: ast.Module, calls: list[Call]) -> Script | None:
+    """A program of these ``calls``, once it was walked from its first line; None when it trains nothing by itself."""
+    run = [call for call in calls if call.place.walk == 0]
+    rebound = _rebound(tree) if any(map(_trains, run)) else None
+    return None if rebound is None else Script(frozenset(_built(tree, run)), rebound)
 
 
 def _trains(call: Call) -> bool:

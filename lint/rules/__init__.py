@@ -1,6 +1,6 @@
 """The rules, one a file. A new file in this folder is a new rule: there is no list to add it to.
 
-A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``TRIGGERS`` and ``check(run)``, may define ``VERSIONS`` and
+A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(run)``, may define ``VERSIONS`` and
 ``DEFAULT``, and its docstring is its page. A file that does not fit fails when the rules are loaded.
 """
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
+    from ..model.events import Trigger
+    from ..model.needs import Needs
     from ..model.report import Report
     from ..model.run import Run
 
-_REQUIRED = ("CODE", "NAME", "SEVERITY", "TRIGGERS", "check")
+_REQUIRED = ("CODE", "NAME", "SEVERITY", "NEEDS", "check")
 
 
 class Rule(NamedTuple):
@@ -29,12 +31,19 @@ class Rule(NamedTuple):
     code: str
     name: str
     severity: Severity
-    #: Texts of which at least one stands in every file the rule can report on; a tuple stands for all of its texts.
-    triggers: tuple[str | tuple[str, ...], ...]
+    #: What at least one of is in every file the rule can report on: events, and words of its own.
+    needs: tuple[Needs, ...]
     check: Callable[[Run], Iterable[Report]]
     #: The library versions the claim holds for: {"transformers": ">=5.23,<6"}.
     versions: Mapping[str, str]
     default: bool
+
+    @property
+    def triggers(self) -> tuple[Trigger, ...]:
+        """Texts of which at least one is in every file the rule can report on; a tuple stands for all of its texts."""
+        from ..model.needs import triggers  # start-up: the prefilter's generated table has them
+
+        return triggers(self.needs)
 
 
 class RuleError(Exception):
@@ -66,13 +75,13 @@ def _rule(module: ModuleType, file: str) -> Rule:
         raise RuleError(f"lint/rules/{file}.py {problem}")
     if f"CKPT{file[4:7]}" != module.CODE or not _is_rule_name(module.NAME):
         raise RuleError(f"lint/rules/{file}.py: code {module.CODE!r} or name {module.NAME!r} does not fit")
-    if not module.__doc__ or not isinstance(module.TRIGGERS, tuple):
-        raise RuleError(f"lint/rules/{file}.py: the docstring is the rule's page, TRIGGERS is a tuple of texts")
+    if not module.__doc__ or not isinstance(module.NEEDS, tuple):
+        raise RuleError(f"lint/rules/{file}.py: the docstring is the rule's page, NEEDS is a tuple of events and texts")
     return Rule(
         module.CODE,
         module.NAME,
         Severity(module.SEVERITY),
-        module.TRIGGERS,
+        module.NEEDS,
         module.check,
         getattr(module, "VERSIONS", {}),
         getattr(module, "DEFAULT", True),

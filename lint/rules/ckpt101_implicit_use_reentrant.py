@@ -104,7 +104,6 @@ from ..model.conditions.older_versions import may_be_for_older_torch
 from ..model.events import CheckpointPartial, TorchCheckpoint
 from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +111,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT101", "implicit-use-reentrant", Severity.WARNING
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 VERSIONS = {"torch": ">=1.11"}
 
 

@@ -145,9 +145,9 @@ from ..model.libraries.trainer import (
     overriding_trainer,
     trainer_kwargs,
 )
+from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
-from ..model.words import ARGUMENTS, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT102", "checkpointing-kwargs-without-use-reentrant", Severity.WARNING
-TRIGGERS = (ENABLE, *together("checkpointing_kwargs", ARGUMENTS))
+NEEDS = (HfEnable, *together("checkpointing_kwargs", TrainerArgs))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -120,7 +120,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals, options, same
 from ..finding import Applicability, Severity
-from ..model.events import KbitPrepare, TrainerBuild
+from ..model.events import Backward, KbitPrepare, TrainerBuild
 from ..model.libraries.quantized import is_quantized
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainers_of
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT103", "reentrant-kbit-preparation", Severity.WARNING
-TRIGGERS = ("prepare_model_for_kbit_training",)
+NEEDS = (KbitPrepare,)
 _KEYWORD = "gradient_checkpointing_kwargs"
 _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
 
@@ -212,7 +212,7 @@ def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
 
 def _is_trained(run: Run, prepare: KbitPrepare) -> bool:
     """Whether a loop of this file, or the `training_step` of a class for Lightning, runs the model."""
-    trains = any(run.method_calls("backward")) or any(
+    trains = any(run.of(Backward)) or any(
         function.name == "training_step" for function in run.program.functions.values()
     )
     return trains and any(_is_model(call.func, prepare) for call in run.program.calls)

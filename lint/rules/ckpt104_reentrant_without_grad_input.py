@@ -202,6 +202,7 @@ from ..facts.values import Absent, Attr, Const, Dict, Result, Seq, equals, optio
 from ..finding import Applicability, Severity
 from ..model.events import (
     AdapterAttach,
+    Backward,
     Checkpoint,
     CheckpointSequential,
     HfEnable,
@@ -211,11 +212,11 @@ from ..model.events import (
 )
 from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.names import canonical
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import is_gradless, may_be_frozen
 from ..model.state.modes import is_gradient_free
 from ..model.types import is_hf_model, same_object, unwrapped
-from ..model.words import CHECKPOINT, ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,11 +225,11 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
-TRIGGERS = (
-    CHECKPOINT,
+NEEDS = (
+    TorchCheckpoint,
     ("ForImageClassification", "peft"),
-    ("get_peft_model", ENABLE),
-    *together("get_peft_model", SWITCHED_ON),
+    (AdapterAttach, HfEnable),
+    *together(AdapterAttach, SWITCHED_ON),
 )
 #: Releases that leave the gradients of the embeddings' output to the user (4.44.2 and 4.57.1 were run, and 5.23).
 _WITHOUT_INPUT_GRADS = "<5.0"
@@ -293,7 +294,7 @@ def _has_weights(run: Run, event: TorchCheckpoint) -> bool:
     region = run.region(event)
     weights = list(region.modules_of(*_PARAMETRIC))
     trains = event.place.function is not None and event.place.function.name == "forward"
-    if not weights or not (trains or any(run.method_calls("backward"))):
+    if not weights or not (trains or any(run.of(Backward))):
         return False
     entered = event.functions if isinstance(event, CheckpointSequential) else event.call.argument(0, "function")
     return not may_be_frozen(run, entered, *region.modules)

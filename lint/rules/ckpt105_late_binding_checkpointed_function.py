@@ -165,24 +165,20 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint
+from ..model.events import AutogradGrad, Backward, Checkpoint, TorchCheckpoint
 from ..model.regions.free_variables import free_names, names_bound_by
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.state.modes import is_gradient_free
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..facts.places import Loop
     from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
-#: Calls, by the last part of their name, that run the backward pass.
-_BACKWARD = ("backward", "manual_backward")
+NEEDS = (TorchCheckpoint,)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -211,16 +207,11 @@ def _changing(run: Run, function: Function, event: Checkpoint) -> tuple[str, ...
 
 def _ends_in_turn(run: Run, event: Checkpoint, loop: Loop) -> bool:
     """Whether the backward pass runs in the same turn of ``loop``, there or in a function called there."""
-    backward = [call for call in run.program.calls if _is_backward(call)]
-    if any(loop in call.place.loops and call.place.function is event.place.function for call in backward):
+    backward = list(run.of(Backward, AutogradGrad))
+    if any(loop in it.place.loops and it.place.function is event.place.function for it in backward):
         return True
-    followed = {node for call in backward for node in call.place.stack}
+    followed = {node for it in backward for node in it.place.stack}
     return bool(followed) and any(node in followed for node in ast.walk(loop))
-
-
-def _is_backward(call: Call) -> bool:
-    name = call.method or call.name.rpartition(".")[2]
-    return name in _BACKWARD or call.name == "torch.autograd.grad"
 
 
 def _is_last_turn(loop: Loop, node: ast.AST) -> bool:

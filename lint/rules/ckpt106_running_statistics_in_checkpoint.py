@@ -219,22 +219,21 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, equals
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
-from ..model.events import Compile, TorchCheckpoint
+from ..model.events import Checkpointing, Compile, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.frozen_statistics import may_keep_statistics
 from ..model.state.modes import is_gradient_free
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Result
-    from ..model.events import Checkpointing
     from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
-TRIGGERS = together(("BatchNorm", "InstanceNorm"), REGION)
+NEEDS = together(("BatchNorm", "InstanceNorm"), Checkpointing)
 
 _BATCH_NORMS = (
     *(f"torch.nn.{lazy}BatchNorm{size}d" for lazy in ("", "Lazy") for size in (1, 2, 3)),

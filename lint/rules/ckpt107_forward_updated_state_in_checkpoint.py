@@ -232,10 +232,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import TorchCheckpoint
+from ..model.events import Checkpointing, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.updates import state_updates
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     import ast
@@ -244,7 +244,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT107", "forward-updated-state-in-checkpoint", Severity.ERROR
-TRIGGERS = together(("spectral_norm", "register_buffer", "+= "), REGION)
+NEEDS = together(("spectral_norm", "register_buffer", "+= "), Checkpointing)
 
 _SPECTRAL = ("torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.spectral_norm")
 

@@ -157,7 +157,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT108", "unpreserved-rng-state", Severity.ERROR
-TRIGGERS = ("preserve_rng_state",)
+NEEDS = ("preserve_rng_state",)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -114,14 +114,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Result, Value, equals, options, same, truth
+from ..facts.values import Absent, Const, Dict, Value, equals, options, truth
 from ..finding import Severity
-from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.events import FsdpPlugin, HfEnable, TrainerArgs, TrainerBuild
+from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.trainer import args_of, is_enabled, object_of, where
+from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout
 from ..model.variant import from_json
-from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     import ast
@@ -130,9 +131,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.ERROR
-TRIGGERS = (
-    *together("activation_checkpointing", "fsdp_config", ARGUMENTS),
-    ("activation_checkpointing", "FullyShardedDataParallelPlugin"),
+NEEDS = (
+    *together("activation_checkpointing", "fsdp_config", TrainerArgs),
+    ("activation_checkpointing", FsdpPlugin),
 )
 VERSIONS = {"accelerate": ">=1.13"}
 
@@ -183,18 +184,9 @@ def _key(config: Dict, name: str) -> Value:
 
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
-    plugins = [
-        call
-        for call in run.calls_to("accelerate.FullyShardedDataParallelPlugin")
-        if equals(call.keyword("fsdp_version"), 2) and equals(call.keyword("activation_checkpointing"), True)
-    ]
-    for accelerator in run.calls_to("accelerate.Accelerator"):
-        used = [option for option in options(accelerator.keyword("fsdp_plugin")) if isinstance(option, Result)]
-        made = Result(accelerator)
-        prepared = [call for call in run.method_calls("prepare", "prepare_model") if same(call.receiver, made)]
-        for plugin in plugins:
-            if any(same(option, Result(plugin)) for option in used):
-                yield plugin.node, [value for call in prepared for value in call.args]
+    for plugin, prepare in prepared_with(run):
+        if plugin.checkpoints and equals(plugin.version, 2):
+            yield plugin.node, prepare.objects
 
 
 def _dropout(run: Run, model: Value) -> Draw | None:

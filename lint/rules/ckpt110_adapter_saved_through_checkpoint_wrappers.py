@@ -95,7 +95,14 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Dict, Value, equals, options
 from ..finding import Severity
-from ..model.events import AdapterAttach, TrainerArgs, TrainerBuild, WrapperCheckpointing
+from ..model.events import (
+    AdapterAttach,
+    ApplyCheckpointing,
+    CheckpointWrap,
+    TrainerArgs,
+    TrainerBuild,
+    WrapperCheckpointing,
+)
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import args_of, where
 from ..model.report import Remark, Report
@@ -107,9 +114,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT110", "adapter-saved-through-checkpoint-wrappers", Severity.ERROR
-TRIGGERS = (
-    ("peft", "checkpoint_wrapper"),
-    ("peft", "apply_activation_checkpointing"),
+NEEDS = (
+    ("peft", CheckpointWrap),
+    ("peft", ApplyCheckpointing),
     ("peft", "activation_checkpointing"),
 )
 VERSIONS = {"peft": ">=0.21"}

@@ -160,10 +160,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Ref, Result, Value, equals, options, same
+from ..facts.values import Absent, Ref, Result, Value, options, same
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, CheckpointWrap, HfEnable, TrainerBuild
+from ..model.events import (
+    ApplyCheckpointing,
+    Backward,
+    CheckpointWrap,
+    FsdpPlugin,
+    HfEnable,
+    TrainerBuild,
+)
 from ..model.flow.mentions import mentions
+from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.regions.region import classes_checked
@@ -179,10 +187,10 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT111", "kv-cache-in-checkpoint", Severity.ERROR
-TRIGGERS = (
-    ("apply_activation_checkpointing", "transformers"),
-    ("checkpoint_wrapper", "transformers"),
-    ("FullyShardedDataParallelPlugin", "transformers"),
+NEEDS = (
+    (ApplyCheckpointing, "transformers"),
+    (CheckpointWrap, "transformers"),
+    (FsdpPlugin, "transformers"),
 )
 
 #: How the classes that call the attention end; `LlamaMLP` and the norms touch no cache.
@@ -223,13 +231,10 @@ def _attends(kind: Value) -> bool:
 
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
-    for accelerator in run.calls_to("accelerate.Accelerator"):
-        for plugin in options(accelerator.keyword("fsdp_plugin")):
-            is_on = isinstance(plugin, Result) and equals(plugin.call.keyword("activation_checkpointing"), True)
-            for call in run.method_calls("prepare", "prepare_model") if is_on else ():
-                if plugin.node is not None and same(call.receiver, Result(accelerator)):
-                    for value in call.args:
-                        yield plugin.node, unwrapped(value), False
+    for plugin, prepare in prepared_with(run):
+        if plugin.checkpoints:
+            for value in prepare.objects:
+                yield plugin.node, unwrapped(value), False
 
 
 def _is_trained_language_model(run: Run, model: Value) -> bool:
@@ -240,7 +245,7 @@ def _is_trained_language_model(run: Run, model: Value) -> bool:
         return False
     if not _has_default_cache(model.call, name):
         return False
-    trains = any(run.method_calls("backward"))
+    trains = any(run.of(Backward))
     return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)
 
 

@@ -144,14 +144,14 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Value, equals, is_absent, options, same
 from ..finding import Severity
-from ..model.events import HfDisable, HfEnable, TrainerBuild
+from ..model.events import Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.flow.mentions import mentions
 from ..model.flow.ordering import surely_before
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
-from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     import ast
@@ -162,9 +162,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
-TRIGGERS = (
-    (".generate(", ENABLE),
-    *together(".generate(", "Trainer(", SWITCHED_ON),
+NEEDS = (
+    (Generate, HfEnable),
+    *together(Generate, TrainerBuild, SWITCHED_ON),
 )
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
@@ -177,7 +177,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report generation with layers that drop the cache."""
     if any(call.name.startswith("unsloth.") for call in run.program.calls):
         return  # Its models switch to inference in `generate` themselves.
-    for call in run.method_calls("generate"):
+    for event in run.of(Generate):
+        call = event.call
         cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
         if cause is not None and _uses_cache(run, call):
             yield Report(
@@ -204,18 +205,18 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
     is_on = any(surely_before(call, generate) for call in enables)
     owners = [Result(trainer.call) for trainer in run.of(TrainerBuild) if same(_model(run, trainer.model), model)]
     modes = [
-        call
-        for call in run.method_calls("train", "eval", "evaluate", "predict")
-        if same(_model(run, call.receiver), model) or any(same(call.receiver, owner) for owner in owners)
+        event
+        for event in run.of(ModeChange)
+        if same(_model(run, event.receiver), model) or any(same(event.receiver, owner) for owner in owners)
     ]
-    modes = [call for call in modes if call.order < generate.order and not call.place.excludes(generate.place)]
+    modes = [event for event in modes if event.order < generate.order and not event.place.excludes(generate.place)]
     if not is_on or not modes or any(run.of(HfDisable)):
         return None
     last = modes[-1]
     if any(same(last.receiver, owner) for owner in owners):
         return None  # What a Trainer leaves behind depends on its arguments.
-    on = last.method == "train" and not last.args and not last.kwargs and surely_before(last, generate)
-    return last.node if on and not _is_handed_over(run, model, last, generate) else None
+    on = isinstance(last, TrainSwitch) and last.on is True and surely_before(last.call, generate)
+    return last.node if on and not _is_handed_over(run, model, last.call, generate) else None
 
 
 def _after_trainer(run: Run, generate: Call) -> ast.AST | None:
@@ -227,13 +228,14 @@ def _after_trainer(run: Run, generate: Call) -> ast.AST | None:
         if not (is_own or same(_model(run, trainer.model), used)) or not _leaves_on(run, trainer):
             continue
         modes = [
-            call
-            for call in run.method_calls("train", "eval", "evaluate", "predict")
-            if call.order < generate.order and (same(call.receiver, made) or same(_model(run, call.receiver), used))
+            event
+            for event in run.of(ModeChange)
+            if event.order < generate.order and (same(event.receiver, made) or same(_model(run, event.receiver), used))
         ]
         last = modes[-1] if modes else None
-        if last is not None and last.method == "train" and same(last.receiver, made) and surely_before(last, generate):
-            return None if _is_handed_over(run, used, last, generate) else last.node
+        trains = isinstance(last, TrainSwitch) and same(last.receiver, made)
+        if last is not None and trains and surely_before(last.call, generate):
+            return None if _is_handed_over(run, used, last.call, generate) else last.node
     return None
 
 
@@ -268,7 +270,7 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
         return None
     if not isinstance(model, Param) or model.name != "model" or model.function is not function:
         return None
-    switched = any(same(call.receiver, model) for call in run.method_calls("eval", "train"))
+    switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
     if switched or "transformers.TrainerCallback" not in bases(function.owner):
         return None
     for trainer in run.of(TrainerBuild):

@@ -196,10 +196,10 @@ from ..finding import Applicability, Severity
 from ..model.events import TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
+from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import carries_gradient
 from ..model.types import is_hf_model, unwrapped
-from ..model.words import CHECKPOINT, CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +211,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT, *together("output_router_logits", CHECKPOINTS))
+NEEDS = (TorchCheckpoint, *together("output_router_logits", CHECKPOINTS))
 
 
 def check(run: Run) -> Iterator[Report]:

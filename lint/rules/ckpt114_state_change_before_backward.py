@@ -204,14 +204,14 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Result, Value, equals, options, same
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
 from ..model.flow.loss import feeds
 from ..model.libraries.enabled import checkpoints_in, is_checkpointed
+from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.modes import is_gradient_free
 from ..model.state.randomness import adapter_dropout, config_dropout, torch_draws
 from ..model.types import is_hf_model, unwrapped
-from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,12 +220,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR
-TRIGGERS = together(".backward(", (CHECKPOINT, APPLY, ENABLE))
+NEEDS = together(Backward, (TorchCheckpoint, ApplyCheckpointing, HfEnable))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report changes that the recomputation sees and the forward pass did not."""
-    backwards = list(run.method_calls("backward"))
+    backwards = [event.call for event in run.of(Backward)]
     for forward, model in _forwards(run):
         ends = [call for call in backwards if _follows(call, forward) and feeds(run.program.tree, forward, call)]
         for change in _changes(run, model, forward, ends[0]) if ends else ():

@@ -155,10 +155,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent
 from ..finding import Severity
-from ..model.events import TorchCheckpoint
+from ..model.events import Checkpointing, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.randomness import foreign_draws
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT115", "foreign-randomness-in-checkpoint", Severity.ERROR
-TRIGGERS = together(("random", "secrets", "generator="), REGION)
+NEEDS = together(("random", "secrets", "generator="), Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -148,12 +148,11 @@ from typing import TYPE_CHECKING
 from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import carries_gradient
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +161,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -224,7 +224,6 @@ from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 from ..model.state.in_place import changes, is_in_place_activation
 from ..model.state.modes import is_gradient_free
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     import ast
@@ -233,7 +232,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT117", "in-place-change-of-checkpoint-input", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 
 
 def check(run: Run) -> Iterator[Report]:

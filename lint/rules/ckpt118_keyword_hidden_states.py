@@ -165,7 +165,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR
-TRIGGERS = ("GradientCheckpointingLayer",)
+NEEDS = ("GradientCheckpointingLayer",)
 
 _REENTRANT_BY_DEFAULT = "<5.0"
 #: By its full name, or relative to a package of transformers itself.

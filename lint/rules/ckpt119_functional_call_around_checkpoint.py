@@ -123,12 +123,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Seq, Value, options
 from ..finding import Severity
-from ..model.events import TorchCheckpoint
+from ..model.events import ApplyCheckpointing, AutogradGrad, Backward, HfEnable, TorchCheckpoint
 from ..model.libraries.enabled import is_checkpointed
+from ..model.needs import together
 from ..model.report import Report
 from ..model.state.modes import is_gradient_free
 from ..model.types import is_hf_model, unwrapped
-from ..model.words import APPLY, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,12 +137,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT119", "functional-call-around-checkpoint", Severity.ERROR
-TRIGGERS = together("functional_call", (CHECKPOINT, APPLY, ENABLE))
+NEEDS = together("functional_call", (TorchCheckpoint, ApplyCheckpointing, HfEnable))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report parameters that are gone when the recomputation needs them."""
-    trains = any(run.method_calls("backward")) or any(run.calls_to("torch.autograd.grad"))
+    trains = any(run.of(Backward, AutogradGrad))
     for call in run.calls_to("torch.func.functional_call", "torch.nn.utils.stateless.functional_call"):
         model = unwrapped(call.argument(0, "module"))
         known = isinstance(model, Instance) or is_hf_model(model)

@@ -101,11 +101,11 @@ from typing import TYPE_CHECKING
 from ..facts.values import Element, Result, Seq, Value, is_absent
 from ..finding import Severity
 from ..model.conditions.guards import own_guards, tests_training
-from ..model.events import TorchCheckpoint
+from ..model.events import Backward, TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
+from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,12 +114,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT120", "backward-inputs-with-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = together("backward(", "inputs=", CHECKPOINTS)
+NEEDS = together(Backward, "inputs=", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report backward passes that stop in front of what they name."""
-    for call in (*run.method_calls("backward"), *run.calls_to("torch.autograd.backward")):
+    for backward in run.of(Backward):
+        call = backward.call
         model = _owner(call.keyword("inputs")) if call.written("inputs") else None
         setting = next(_always(run, model), None) if model is not None else None
         if setting is not None:

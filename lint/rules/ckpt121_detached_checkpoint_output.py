@@ -117,11 +117,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Instance, Param, Result, options
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import Backward, Checkpoint, TorchCheckpoint
+from ..model.needs import together
 from ..model.regions.free_variables import names_bound_by
 from ..model.report import Remark, Report
 from ..model.state.modes import is_gradient_free
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
-TRIGGERS = together("detach", CHECKPOINT)
+NEEDS = together("detach", TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -160,7 +160,7 @@ def _is_recurrent(event: Checkpoint) -> bool:
 
 
 def _ends_in_backward(run: Run, cut: Call) -> bool:
-    return any(call.place.function is cut.place.function for call in run.method_calls("backward"))
+    return any(event.place.function is cut.place.function for event in run.of(Backward))
 
 
 def _feeds(cut: Call, event: Checkpoint) -> bool:

@@ -115,8 +115,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Const, Instance, Result, options
 from ..finding import Severity
+from ..model.events import Checkpointing
+from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT122", "seed-inside-checkpoint", Severity.ERROR
-TRIGGERS = together("seed", REGION)
+NEEDS = together("seed", Checkpointing)
 _SEEDS = (
     "torch.manual_seed",
     "torch.random.manual_seed",

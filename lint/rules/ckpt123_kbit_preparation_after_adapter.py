@@ -106,7 +106,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Unknown, options, same
 from ..finding import Severity
-from ..model.events import AdapterAttach, KbitPrepare, TrainerBuild
+from ..model.events import AdapterAttach, GradientSwitch, KbitPrepare, TrainerBuild
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.types import unwrapped
@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT123", "kbit-preparation-after-adapter", Severity.ERROR
-TRIGGERS = (("prepare_model_for_kbit_training", "get_peft_model"),)
+NEEDS = ((KbitPrepare, AdapterAttach),)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -146,8 +146,7 @@ def _attached_before(run: Run, prepare: KbitPrepare) -> AdapterAttach | None:
 
 def _thaws(run: Run, prepare: KbitPrepare) -> bool:
     """Whether something behind the preparation makes parameters trainable."""
-    later = [call.order for call in run.method_calls("set_adapter", "requires_grad_", "add_adapter", "enable_adapters")]
-    later += [write.order for write in run.writes if write.field == "requires_grad"]
-    later += [event.order for event in run.of(AdapterAttach)]
+    later = [call.order for call in run.method_calls("set_adapter", "add_adapter", "enable_adapters")]
+    later += [event.order for event in run.of(GradientSwitch, AdapterAttach)]
     later += [event.order for event in run.of(TrainerBuild) if event.call.written("peft_config")]
     return any(order > prepare.order for order in later)

@@ -88,7 +88,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import ABSENT, Dict, Value, equals
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, CheckpointPartial, CheckpointWrap, Event, HfEnable, KbitPrepare, TrainerArgs
+from ..model.events import CallEvent, Checkpoint, CheckpointPartial, CheckpointWrap, HfEnable, KbitPrepare, TrainerArgs
 from ..model.report import DropKeyword, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
 
@@ -98,13 +98,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT124", "disabled-determinism-check", Severity.WARNING
-TRIGGERS = ("determinism_check",)
+NEEDS = ("determinism_check",)
 _KEY = "determinism_check"
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report checkpoints that do not compare the recomputation with the forward pass."""
-    for event in run.of(Event):
+    for event in run.of(CallEvent):
         if equals(_setting(event), "none"):
             yield Report(
                 event.node,
@@ -114,7 +114,7 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _setting(event: Event) -> Value:
+def _setting(event: CallEvent) -> Value:
     match event:
         case Checkpoint() | CheckpointWrap() if event.reentrant is not True and not event.call.via:
             return event.call.keyword(_KEY)
@@ -126,7 +126,7 @@ def _setting(event: Event) -> Value:
     return ABSENT
 
 
-def _drop(event: Event) -> Rewrite | None:
+def _drop(event: CallEvent) -> Rewrite | None:
     if not event.call.written(_KEY):
         return None
     return Rewrite(Applicability.UNSAFE, f"Remove `{_KEY}`", (DropKeyword(event.node, _KEY),))

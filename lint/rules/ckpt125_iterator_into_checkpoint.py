@@ -151,11 +151,10 @@ from typing import TYPE_CHECKING
 from ..facts.scopes import bound_names
 from ..facts.values import Function, Result, Seq, Unknown, Value, options
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +162,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT125", "iterator-into-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 _ITERATORS = tuple(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed"))
 
 

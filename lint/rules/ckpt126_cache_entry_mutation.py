@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT126", "cache-entry-mutation", Severity.ERROR
-TRIGGERS = ("create_selective_checkpoint_contexts",)
+NEEDS = ("create_selective_checkpoint_contexts",)
 _CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 _FLAG = "allow_cache_entry_mutation"
 

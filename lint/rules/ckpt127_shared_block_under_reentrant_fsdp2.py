@@ -130,10 +130,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Instance, Result, Value, options, same
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Fsdp2Shard
+from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
+from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT127", "shared-block-under-reentrant-fsdp2", Severity.ERROR
-TRIGGERS = together("fully_shard", CHECKPOINT)
+NEEDS = together(Fsdp2Shard, TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -116,9 +116,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.values import Attr, Unknown, Value, same
 from ..finding import Severity
 from ..model.conditions.arguments import Argument, effect_of_lack
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +126,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT128", "diverging-checkpoint-branch", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 #: What a checkpointed branch leaves out on purpose.
 _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
 

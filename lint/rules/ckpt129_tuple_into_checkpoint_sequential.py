@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT129", "tuple-into-checkpoint-sequential", Severity.ERROR
-TRIGGERS = ("checkpoint_sequential",)
+NEEDS = (CheckpointSequential,)
 
 
 def check(run: Run) -> Iterator[Report]:

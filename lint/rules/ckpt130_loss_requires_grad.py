@@ -100,9 +100,18 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Attr, Choice, Const, Result, Unknown, Value, equals, options
 from ..finding import Severity
-from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
+from ..model.events import (
+    Backward,
+    Checkpointing,
+    GradientSwitch,
+    GradientSwitchCall,
+    GradientSwitchWrite,
+    HfEnable,
+    KbitPrepare,
+    TrainerArgs,
+)
+from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +121,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
-TRIGGERS = together((".requires_grad_(", ".requires_grad =", ".requires_grad="), ".backward(", "oss", CHECKPOINTS)
+NEEDS = together(GradientSwitch, Backward, "oss", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -132,15 +141,22 @@ def check(run: Run) -> Iterator[Report]:
 
 def _forced(run: Run) -> Iterator[tuple[str, Value, ast.AST, Place]]:
     """Every ``x.requires_grad_()`` and ``x.requires_grad = True``: the text of x, its value, the node, the place."""
-    for call in run.method_calls("requires_grad_"):
-        given = call.argument(0, "requires_grad")
-        is_on = isinstance(given, Absent) or equals(given, True)
-        if is_on and call.discarded and isinstance(call.node.func, ast.Attribute):
-            yield ast.unparse(call.node.func.value), call.receiver, call.node, call.place
-    for write in run.writes:
-        match write.node:
-            case ast.Assign(targets=[ast.Attribute(value=target, attr="requires_grad")]) if equals(write.value, True):
-                yield ast.unparse(target), write.obj, write.node, write.place
+    for switch in run.of(GradientSwitch):
+        written = _written(switch)
+        if written is not None and (isinstance(switch.value, Absent) or equals(switch.value, True)):
+            yield ast.unparse(written), switch.target, switch.node, switch.place
+
+
+def _written(switch: GradientSwitch) -> ast.expr | None:
+    """The expression of the tensor, where the statement does nothing else."""
+    match switch:
+        case GradientSwitchCall(call) if call.discarded and isinstance(call.node.func, ast.Attribute):
+            return call.node.func.value
+        case GradientSwitchWrite(write):
+            match write.node:
+                case ast.Assign(targets=[ast.Attribute(value=target)]):
+                    return target
+    return None
 
 
 def _is_computed(value: Value) -> bool:
@@ -160,7 +176,8 @@ def _is_computed(value: Value) -> bool:
 
 def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None:
     """The backward pass from the tensor written ``target``, in the same function behind ``node``."""
-    for call in run.method_calls("backward"):
+    for event in run.of(Backward):
+        call = event.call
         written = [*(call.node.func.value for _ in (0,) if isinstance(call.node.func, ast.Attribute)), *call.node.args]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
         if follows and any(ast.unparse(expression) == target for expression in written):

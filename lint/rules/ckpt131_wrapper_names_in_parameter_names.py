@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
-TRIGGERS = ("apply_activation_checkpointing",)
+NEEDS = (ApplyCheckpointing,)
 
 _WRAPPED = "_checkpoint_wrapped_module."
 #: Names of parameters as real models have them, cut where a wrapped layer begins.

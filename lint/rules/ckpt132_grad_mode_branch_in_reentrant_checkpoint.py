@@ -139,8 +139,8 @@ from typing import TYPE_CHECKING
 from ..finding import Applicability, Severity
 from ..model.conditions.branches import branches, computes_the_same, only_acts, same_value
 from ..model.events import Checkpointing, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = together("is_grad_enabled", REGION)
+NEEDS = together("is_grad_enabled", Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:

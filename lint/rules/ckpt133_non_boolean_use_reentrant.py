@@ -99,8 +99,8 @@ from ..facts.objects.parsers import Given
 from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
 from ..model.events import HfSetting, TorchCheckpoint
+from ..model.needs import CHECKPOINTS, together
 from ..model.report import Replace, Report, Rewrite
-from ..model.words import CHECKPOINTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT133", "non-boolean-use-reentrant", Severity.ERROR
-TRIGGERS = together("use_reentrant", CHECKPOINTS)
+NEEDS = together("use_reentrant", CHECKPOINTS)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT134", "sequential-subclass-in-checkpoint-sequential", Severity.ERROR
-TRIGGERS = (("checkpoint_sequential", "Sequential"),)
+NEEDS = ((CheckpointSequential, "Sequential"),)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -124,10 +124,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Function, Method, Partial, Value
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
-TRIGGERS = together("register_post_accumulate_grad_hook", CHECKPOINT)
+NEEDS = together("register_post_accumulate_grad_hook", TorchCheckpoint)
 _CHANGES = ("step", "add_", "sub_", "mul_", "copy_", "addcmul_", "addcdiv_", "lerp_")
 
 

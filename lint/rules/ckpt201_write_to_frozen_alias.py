@@ -118,13 +118,13 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, Super, equals, options, same, truth
 from ..finding import Applicability, Severity
-from ..model.events import TrainerBuild
+from ..model.events import Backward, TrainerArgs, TrainerBuild
 from ..model.flow.attribute_reads import is_read, is_read_after
 from ..model.libraries.trainer import args_of, default_switch, is_args, trainer_kwargs
 from ..model.names import canonical
+from ..model.needs import together
 from ..model.report import Remark, RenameAttribute, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
-from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,8 +133,8 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT201", "write-to-frozen-alias", Severity.ERROR
-TRIGGERS = together(
-    (".gradient_checkpointing", ("setattr", "gradient_checkpointing"), ("vars(", "gradient_checkpointing")), ARGUMENTS
+NEEDS = together(
+    (".gradient_checkpointing", ("setattr", "gradient_checkpointing"), ("vars(", "gradient_checkpointing")), TrainerArgs
 )
 VERSIONS = {"transformers": ">=5.23,<6"}
 _NEW = {
@@ -158,7 +158,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _trains_by_hand(run: Run) -> bool:
-    return not any(run.of(TrainerBuild)) and any(run.method_calls("backward"))
+    return not any(run.of(TrainerBuild)) and any(run.of(Backward))
 
 
 def _is_rebuilt(run: Run, write: Write) -> bool:

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT202", "trainer-overrides-model-checkpointing", Severity.WARNING
-TRIGGERS = ("checkpointing_enable",)
+NEEDS = (HfEnable,)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -143,7 +143,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import HfEnable
+from ..model.events import Backward, HfEnable
 from ..model.report import Remark, Report
 from ..model.state.modes import trained_in_eval
 
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT203", "checkpointing-in-eval-mode", Severity.WARNING
-TRIGGERS = (("checkpointing_enable", "backward"),)
+NEEDS = ((HfEnable, Backward),)
 
 
 def check(run: Run) -> Iterator[Report]:

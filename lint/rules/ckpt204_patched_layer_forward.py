@@ -143,10 +143,10 @@ from ..finding import Severity
 from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
 from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
+from ..model.needs import together, whole
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model
-from ..model.words import ENABLE, together, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,12 +156,12 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 _LISTS = ("layers", "h", "layer", "blocks", "block")
-TRIGGERS = (
+NEEDS = (
     # The class itself, perhaps by another name, or an element of what `_LISTS` names.
     *together(
         (".forward =", ".forward="),
         ("Layer.forward", "Block.forward", "Layer as ", "Block as ", *(whole(f".{name}") for name in _LISTS)),
-        ("transformers", ENABLE),
+        ("transformers", HfEnable),
     ),
     *together("transformers", "setattr", ('"forward"', "'forward'")),
 )

@@ -116,11 +116,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Instance, Value, equals, same
 from ..finding import Applicability, Severity
-from ..model.events import TrainerBuild
+from ..model.events import HfEnable, TrainerBuild
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model
-from ..model.words import ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +128,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
-TRIGGERS = (ENABLE, ".gradient_checkpointing =", ".gradient_checkpointing=", ("setattr", "gradient_checkpointing"))
+NEEDS = (HfEnable, ".gradient_checkpointing =", ".gradient_checkpointing=", ("setattr", "gradient_checkpointing"))
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 

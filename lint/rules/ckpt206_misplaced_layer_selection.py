@@ -107,9 +107,9 @@ from ..facts.values import Dict, Value, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerArgs
 from ..model.names import canonical
+from ..model.needs import together
 from ..model.report import Replace, Report, Rewrite, SetKeyword
 from ..model.variant import from_json
-from ..model.words import ARGUMENTS, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT206", "misplaced-layer-selection", Severity.WARNING
-TRIGGERS = together(("every_n_layers", "offload"), (ENABLE, *together("checkpointing_kwargs", ARGUMENTS)))
+NEEDS = together(("every_n_layers", "offload"), (HfEnable, *together("checkpointing_kwargs", TrainerArgs)))
 VERSIONS = {"transformers": ">=5.16"}
 _KEYS = ("every_n_layers", "offload")
 _ENABLE_AGAIN = frozenset(f"trl.{kind}Config" for kind in ("DPO", "KTO", "GRPO", "RLOO"))

@@ -82,8 +82,8 @@ from ..facts.values import Absent, Dict, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
 from ..model.libraries.trainer import SWITCHES, default_switch, where
+from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
-TRIGGERS = together("deepspeed", "activation_checkpointing", ARGUMENTS)
+NEEDS = together("deepspeed", "activation_checkpointing", TrainerArgs)
 _SECTION = "activation_checkpointing"
 
 

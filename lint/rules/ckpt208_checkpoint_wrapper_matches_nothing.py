@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
-TRIGGERS = ("apply_activation_checkpointing",)
+NEEDS = (ApplyCheckpointing,)
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
 #: Modules of torch that are built of others, and classes that others of torch derive from.
 _COMPOSED = ("torch.nn.Transformer", "torch.nn.MultiheadAttention")

@@ -155,10 +155,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Function
 from ..finding import Severity
-from ..model.events import Checkpoint, CheckpointWrap, names_wrapper
+from ..model.events import Checkpoint, CheckpointWrap, TorchCheckpoint, names_wrapper
 from ..model.regions.dropped import is_dropped
 from ..model.report import Report
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,7 +166,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT209", "discarded-checkpoint-result", Severity.ERROR
-TRIGGERS = (CHECKPOINT, "checkpoint_wrapper")
+NEEDS = (TorchCheckpoint, CheckpointWrap)
 
 
 def check(run: Run) -> Iterator[Report]:

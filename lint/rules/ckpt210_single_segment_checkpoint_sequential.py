@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT210", "single-segment-checkpoint-sequential", Severity.WARNING
-TRIGGERS = ("checkpoint_sequential",)
+NEEDS = (CheckpointSequential,)
 
 
 def check(run: Run) -> Iterator[Report]:

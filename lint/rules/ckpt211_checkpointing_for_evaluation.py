@@ -107,7 +107,7 @@ from typing import TYPE_CHECKING
 from ..facts.calls import Call
 from ..facts.values import Dict, Instance, Seq, options, same
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerBuild
+from ..model.events import AutogradGrad, Backward, EvalSwitch, HfEnable, TrainerBuild, TrainSwitch
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
 from ..model.types import unwrapped
 
@@ -118,17 +118,17 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT211", "checkpointing-for-evaluation", Severity.WARNING
-TRIGGERS = (("checkpointing_enable", ".eval("),)
-_TRAINS = ("backward", "train", "training_step", "fit", "manual_backward", "step")
+NEEDS = ((HfEnable, EvalSwitch),)
+_TRAINS = ("training_step", "fit", "step")
 _HARMLESS = ("builtins.", "torch.compile", "transformers.")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report switches that nothing can make use of."""
-    if any(run.method_calls(*_TRAINS)) or any(run.of(TrainerBuild)) or any(run.calls_to("torch.autograd.grad")):
+    if any(run.of(Backward, AutogradGrad, TrainSwitch, TrainerBuild)) or any(run.method_calls(*_TRAINS)):
         return
     for enable in run.of(HfEnable):
-        evaluated = next((call for call in run.method_calls("eval") if _follows(call, enable)), None)
+        evaluated = next((event for event in run.of(EvalSwitch) if _follows(event, enable)), None)
         if evaluated is not None and not _is_handed_on(run, enable.model):
             yield Report(
                 enable.node,
@@ -138,9 +138,9 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _follows(call: Call, enable: HfEnable) -> bool:
-    same_model = same(unwrapped(call.receiver), unwrapped(enable.model))
-    return same_model and call.order > enable.order and not call.place.excludes(enable.place)
+def _follows(switch: EvalSwitch, enable: HfEnable) -> bool:
+    same_model = same(unwrapped(switch.receiver), unwrapped(enable.model))
+    return same_model and switch.order > enable.order and not switch.place.excludes(enable.place)
 
 
 def _is_handed_on(run: Run, model: Value) -> bool:

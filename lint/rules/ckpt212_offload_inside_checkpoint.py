@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT212", "offload-inside-checkpoint", Severity.ERROR
-TRIGGERS = ("offload_wrapper", ("save_on_cpu", "checkpoint"))
+NEEDS = ("offload_wrapper", ("save_on_cpu", "checkpoint"))
 _OFFLOAD = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.offload_wrapper"
 
 

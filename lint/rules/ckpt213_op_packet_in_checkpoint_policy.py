@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT213", "op-packet-in-checkpoint-policy", Severity.WARNING
-TRIGGERS = ("create_selective_checkpoint_contexts",)
+NEEDS = ("create_selective_checkpoint_contexts",)
 _CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 
 

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT214", "swallowed-checkpointing-error", Severity.WARNING
-TRIGGERS = ("checkpointing_enable",)
+NEEDS = (HfEnable,)
 #: Arguments of torch's checkpoint, which belong into the dict.
 _MISPLACED = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop")
 _CATCHES = frozenset(("TypeError", "Exception", "BaseException"))

@@ -108,9 +108,9 @@ from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, KbitPrepare, TrainerArgs
 from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch
+from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKeyword
 from ..model.variant import from_json
-from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
-TRIGGERS = together("checkpointing_kwargs", ARGUMENTS)
+NEEDS = together("checkpointing_kwargs", TrainerArgs)
 _COPIES = ("dataclasses.replace", "copy.replace")
 
 

@@ -68,9 +68,8 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import is_absent
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Report, Rewrite, SetKeyword
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -177,12 +177,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, HfEnable
+from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable, TorchCheckpoint
 from ..model.libraries.launchers import trained_region, whole_units
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
+from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.words import CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +192,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR
-TRIGGERS = together(("FullyShardedDataParallel", "FSDPStrategy", "strategy"), (CHECKPOINT, ENABLE))
+NEEDS = together((Fsdp1Wrap, "FSDPStrategy", "strategy"), (TorchCheckpoint, HfEnable))
 
 
 def check(run: Run) -> Iterator[Report]:

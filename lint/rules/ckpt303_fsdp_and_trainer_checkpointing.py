@@ -160,8 +160,8 @@ from ..facts.values import Const, Dict, Ref, equals, is_absent, truth
 from ..finding import Applicability, Severity
 from ..model.events import TrainerArgs
 from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, where
+from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import ARGUMENTS, together
 
 if TYPE_CHECKING:
     import ast
@@ -171,9 +171,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
-TRIGGERS = (
-    *together("fsdp_config", "activation_checkpointing", ARGUMENTS),
-    *together("FSDP_ACTIVATION_CHECKPOINTING", ARGUMENTS),
+NEEDS = (
+    *together("fsdp_config", "activation_checkpointing", TrainerArgs),
+    *together("FSDP_ACTIVATION_CHECKPOINTING", TrainerArgs),
     ("fsdp_config", "base_model"),
 )
 

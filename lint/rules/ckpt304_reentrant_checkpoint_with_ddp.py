@@ -298,7 +298,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import UNKNOWN, Dict, Result, equals, options, same
 from ..finding import Applicability, Severity
-from ..model.events import AdapterAttach, Checkpoint, HfEnable, TrainerArgs, TrainerBuild
+from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TorchCheckpoint, TrainerArgs, TrainerBuild
 from ..model.libraries.launchers import data_parallel, trained_region
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import (
@@ -309,9 +309,9 @@ from ..model.libraries.trainer import (
     object_of,
     trainer_reentrant,
 )
+from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.words import ARGUMENTS, CHECKPOINT, ENABLE, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -321,9 +321,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
-TRIGGERS = (
-    *together(("DistributedDataParallel", "DDPStrategy", "ddp_find", "strategy"), (CHECKPOINT, ENABLE)),
-    *together("ddp_", ("use_reentrant", "checkpointing"), ARGUMENTS),
+NEEDS = (
+    *together((DdpWrap, "DDPStrategy", "ddp_find", "strategy"), (TorchCheckpoint, HfEnable)),
+    *together("ddp_", ("use_reentrant", "checkpointing"), TrainerArgs),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
 )

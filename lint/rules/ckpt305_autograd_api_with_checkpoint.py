@@ -128,11 +128,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import equals
 from ..finding import Severity
-from ..model.events import TorchCheckpoint
+from ..model.events import AutogradGrad, Backward, TorchCheckpoint
 from ..model.libraries.trainer import default_versions
+from ..model.needs import RECOMPUTES, together
 from ..model.regions.outputs import Derived, forwards
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINT, RECOMPUTES, together
 
 if TYPE_CHECKING:
     import ast
@@ -143,9 +143,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR
-TRIGGERS = (
+NEEDS = (
     *together((("autograd", "grad"), "create_graph"), RECOMPUTES),
-    *together("func", ("grad", "vjp", "jac", "hessian", "linearize"), CHECKPOINT),
+    *together("func", ("grad", "vjp", "jac", "hessian", "linearize"), TorchCheckpoint),
 )
 _TRANSFORMS = tuple(
     f"torch.func.{name}" for name in ("grad", "grad_and_value", "vjp", "jacrev", "hessian", "linearize")
@@ -181,12 +181,13 @@ def check(run: Run) -> Iterator[Report]:
 
 def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask for more than a plain backward pass, with what they differentiate."""
-    for call in run.calls_to("torch.autograd.grad"):
-        if call.node.args:
+    for event in run.of(AutogradGrad, Backward):
+        call = event.call
+        if isinstance(event, Backward):
+            if call.method and equals(call.keyword("create_graph"), True) is True:
+                yield call, call.node.func
+        elif call.node.args:
             yield call, call.node.args[0]
-    for call in run.method_calls("backward"):
-        if equals(call.keyword("create_graph"), True) is True:
-            yield call, call.node.func
 
 
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:

@@ -118,9 +118,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Fsdp2Shard
+from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Replace, Report, Rewrite
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
-TRIGGERS = together(".forward", CHECKPOINT)
+NEEDS = together(".forward", TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -125,13 +125,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.free_variables import free_names, names_bound_by
 from ..model.regions.resolve import meaning
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import may_be_frozen
 from ..model.state.modes import is_gradient_free
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +139,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT307", "nested-tensor-into-reentrant-checkpoint", Severity.ERROR
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 _WITH_WEIGHTS = tuple(
     f"torch.nn.{kind}"
     for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")

@@ -201,13 +201,13 @@ from typing import TYPE_CHECKING
 from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, HfEnable, TrainerBuild, names_wrapper
+from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
-from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,12 +217,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
-TRIGGERS = (
-    ENABLE,
+NEEDS = (
+    HfEnable,
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
-    *together("Trainer", "Module", SWITCHED_ON),
-    *("checkpoint_wrapper", "create_selective_checkpoint_contexts", "apply_activation_checkpointing"),
+    *together(TrainerBuild, "Module", SWITCHED_ON),
+    *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", (".from_pretrained", ".from_config"), "checkpointing"),
 )
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")

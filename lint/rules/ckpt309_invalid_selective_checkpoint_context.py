@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
-TRIGGERS = ("context_fn",)
+NEEDS = ("context_fn",)
 _LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
 _CREATE = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 

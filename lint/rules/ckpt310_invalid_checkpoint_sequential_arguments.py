@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT310", "invalid-checkpoint-sequential-arguments", Severity.ERROR
-TRIGGERS = ("checkpoint_sequential",)
+NEEDS = (CheckpointSequential,)
 _TAKEN = ("functions", "segments", "input", "use_reentrant", "preserve_rng_state")
 _GROWING = ("append", "extend", "insert", "add_module", "register_module")
 

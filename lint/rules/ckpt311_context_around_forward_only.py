@@ -123,12 +123,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
-from ..model.events import HfEnable
+from ..model.events import Backward, HfEnable
 from ..model.libraries.sharding import root
 from ..model.names import canonical
+from ..model.needs import RECOMPUTES, together
 from ..model.regions.outputs import Derived, forwards
 from ..model.report import Remark, Report
-from ..model.words import RECOMPUTES, together
 
 if TYPE_CHECKING:
     import ast
@@ -140,7 +140,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR
-TRIGGERS = together("sdpa_kernel", RECOMPUTES)
+NEEDS = together("sdpa_kernel", RECOMPUTES)
 _MATH = "torch.nn.attention.SDPBackend.MATH"
 
 
@@ -150,7 +150,7 @@ def check(run: Run) -> Iterator[Report]:
         context = _plain_kernel(forward.call)
         if context is None or not _attends(run, forward):
             continue
-        backward = next((call for call in run.method_calls("backward") if _is_outside(run, forward.call, call)), None)
+        backward = next((it for it in run.of(Backward) if _is_outside(run, forward.call, it.call)), None)
         if backward is not None:
             yield Report(
                 forward.call.node,

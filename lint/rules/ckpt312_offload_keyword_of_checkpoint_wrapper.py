@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT312", "offload-keyword-of-checkpoint-wrapper", Severity.ERROR
-TRIGGERS = ("offload_to_cpu",)
+NEEDS = ("offload_to_cpu",)
 VERSIONS = {"torch": ">=2.1"}
 _KEYWORD = "offload_to_cpu"
 

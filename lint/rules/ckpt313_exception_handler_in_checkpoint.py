@@ -168,18 +168,18 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const
 from ..finding import Severity
+from ..model.events import Checkpointing
+from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.words import REGION, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Function
-    from ..model.events import Checkpointing
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
-TRIGGERS = together("except", REGION)
+NEEDS = together("except", Checkpointing)
 _EVERYTHING = ("Exception", "BaseException")
 #: Operators whose backward pass needs what they got, so that they save tensors.
 _SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)

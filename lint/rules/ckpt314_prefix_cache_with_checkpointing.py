@@ -111,8 +111,8 @@ from ..model.events import AdapterAttach, HfDisable, HfEnable, TrainerBuild
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.words import ENABLE, SWITCHED_ON, together
 
 if TYPE_CHECKING:
     import ast
@@ -122,9 +122,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT314", "prefix-cache-with-checkpointing", Severity.ERROR
-TRIGGERS = (
-    ("PrefixTuningConfig", ENABLE),
-    *together("PrefixTuningConfig", "Trainer", SWITCHED_ON),
+NEEDS = (
+    ("PrefixTuningConfig", HfEnable),
+    *together("PrefixTuningConfig", TrainerBuild, SWITCHED_ON),
 )
 
 

@@ -147,8 +147,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Instance, equals
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT315", "compiled-checkpoint-side-effect", Severity.ERROR
-TRIGGERS = together("fullgraph", CHECKPOINT)
+NEEDS = together("fullgraph", TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -115,9 +115,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Value, equals, is_absent, truth
 from ..finding import Applicability, Severity
+from ..model.events import FsdpPlugin
 from ..model.libraries.trainer import where
+from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKeyword
-from ..model.words import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT316", "offloading-without-checkpointing", Severity.ERROR
-TRIGGERS = ("activation_checkpointing_offload", *together("activation_offloading", ("axolotl", "torchtune")))
+NEEDS = ("activation_checkpointing_offload", *together("activation_offloading", ("axolotl", "torchtune")))
 _ACCELERATE = {"accelerate": ">=1.15"}
 #: By what is called: the argument that offloads, and the one that checkpoints.
 _ARGUMENTS = {
@@ -141,14 +142,14 @@ def check(run: Run) -> Iterator[Report]:
         offloads, checkpoints = _ARGUMENTS[call.name]
         if truth(call.keyword(offloads)) and _is_off(call.keyword(checkpoints)):
             yield _report(call, offloads, checkpoints, "True")
-    for call in run.calls_to("accelerate.FullyShardedDataParallelPlugin"):
-        wanted = "activation_checkpointing_offload"
+    for plugin in run.of(FsdpPlugin):
+        call, wanted = plugin.call, "activation_checkpointing_offload"
         if not run.versions.admit(_ACCELERATE) or equals(call.keyword(wanted), True) is not True:
             continue
         # The environment gives what the call does not.
         if equals(call.keyword("activation_checkpointing"), False):
             yield _report(call, wanted, "activation_checkpointing", "True")._replace(versions="accelerate>=1.15")
-        elif equals(call.keyword("fsdp_version"), 1):
+        elif equals(plugin.version, 1):
             yield _report(call, wanted, "fsdp_version", "2")._replace(versions="accelerate>=1.15")
 
 

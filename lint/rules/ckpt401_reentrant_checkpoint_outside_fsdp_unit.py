@@ -132,11 +132,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Result, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap
+from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint
 from ..model.libraries.sharding import class_of, same_class, unit_classes
 from ..model.names import canonical
+from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +145,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT401", "reentrant-checkpoint-outside-fsdp-unit", Severity.WARNING
-TRIGGERS = together("FullyShardedDataParallel", (CHECKPOINT, "checkpoint_wrapper"))
+NEEDS = together(Fsdp1Wrap, (TorchCheckpoint, CheckpointWrap))
 _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 
 

@@ -207,7 +207,6 @@ from ..model.names import canonical
 from ..model.regions.nested import inner_checkpoint
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
-from ..model.words import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +215,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT402", "double-checkpointing", Severity.WARNING
-TRIGGERS = REGION
+NEEDS = (Checkpointing,)
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
 
 

@@ -92,12 +92,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Class, Result
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import Backward, Checkpoint, TorchCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.types import bases, is_hf_model
-from ..model.words import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
-TRIGGERS = (CHECKPOINT,)
+NEEDS = (TorchCheckpoint,)
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
 
 
@@ -144,9 +143,6 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
     )
-    trains = {
-        call.method
-        for call in run.method_calls("backward", "step")
-        if call.place.function is function and call.place.loops == here.loops
-    }
-    return trains == {"backward", "step"} and not any(others)
+    calls = [event.call for event in run.of(Backward)], list(run.method_calls("step"))
+    trains = all(any(it.place.function is function and it.place.loops == here.loops for it in made) for made in calls)
+    return trains and not any(others)

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT404", "checkpoint-everything", Severity.WARNING
-TRIGGERS = ("apply_activation_checkpointing",)
+NEEDS = (ApplyCheckpointing,)
 
 
 def check(run: Run) -> Iterator[Report]:

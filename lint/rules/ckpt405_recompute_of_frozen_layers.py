@@ -93,9 +93,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Element, Result, Value, equals
+from ..facts.values import Attr, Element, Value
 from ..finding import Severity
-from ..model.events import AdapterAttach, HfEnable
+from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable
 from ..model.libraries.sharding import root
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model, unwrapped
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
-TRIGGERS = (("checkpointing_enable", "requires_grad"),)
+NEEDS = ((HfEnable, GradientSwitch),)
 VERSIONS = {"transformers": ">=5.0"}
 #: The attributes under which models of transformers keep everything but the head.
 _BACKBONES = frozenset(
@@ -134,26 +134,20 @@ def check(run: Run) -> Iterator[Report]:
 
 def _changes(run: Run) -> Iterator[tuple[Value, bool, ast.AST]]:
     """Every change of `requires_grad`: of what, whether it certainly freezes, and where."""
-    for call in run.method_calls("requires_grad_"):
-        yield call.receiver, equals(call.argument(0, "requires_grad"), False) is True, call.node
-    for write in run.writes:
-        if write.field == "requires_grad":
-            target = write.obj.of if isinstance(write.obj, Element) else write.obj
-            yield target, equals(write.value, False) is True and not write.place.guards, write.node
+    for switch in run.of(GradientSwitch):
+        # A condition in a loop over parameters chooses some of them.
+        certain = not (isinstance(switch, GradientSwitchWrite) and switch.place.guards)
+        yield _without_elements(switch.module), switch.freezes and certain, switch.node
 
 
-def _parameters_of(target: Value) -> Value:
-    """The module whose parameters a loop goes over."""
-    match target:
-        case Result(call) if call.method in ("parameters", "named_parameters"):
-            return call.receiver
-        case Element(of=inner):
-            return _parameters_of(inner)
-    return target
+def _without_elements(value: Value) -> Value:
+    while isinstance(value, Element):
+        value = value.of
+    return value
 
 
 def _is_backbone(target: Value, model: Value) -> bool:
-    match _parameters_of(target):
+    match target:
         case Attr(base=base, name=name) if name in _BACKBONES:
             return unwrapped(base) is unwrapped(model) and is_hf_model(base)
     return False
@@ -161,7 +155,6 @@ def _is_backbone(target: Value, model: Value) -> bool:
 
 def _reaches_backbone(target: Value, model: Value) -> bool:
     """Whether a change may touch the backbone: anything of this model but a named head, or something unknown."""
-    module = _parameters_of(target)
-    if isinstance(module, Attr) and unwrapped(module.base) is unwrapped(model):
-        return module.name in _BACKBONES
-    return root(module) is root(model) or not isinstance(module, Attr)
+    if isinstance(target, Attr) and unwrapped(target.base) is unwrapped(model):
+        return target.name in _BACKBONES
+    return root(target) is root(model) or not isinstance(target, Attr)

@@ -123,7 +123,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, Result, Value, same
 from ..finding import Severity
-from ..model.events import CheckpointWrap, Compile, Fsdp2Shard
+from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.report import Remark, Report
@@ -134,7 +134,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING
-TRIGGERS = (("compile", "checkpoint_wrapper"), ("compile", "apply_activation_checkpointing"))
+NEEDS = ((Compile, CheckpointWrap), (Compile, ApplyCheckpointing))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT407", "checkpoint-before-fsdp1", Severity.NOTE
-TRIGGERS = (("apply_activation_checkpointing", "fsdp"),)
+NEEDS = ((ApplyCheckpointing, "fsdp"),)
 DEFAULT = False
 
 

@@ -81,9 +81,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.words import CHECKPOINT, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT408", "every-kth-layer-as-sqrt", Severity.NOTE
-TRIGGERS = together(("sqrt", "** 0.5", "**0.5"), CHECKPOINT)
+NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:

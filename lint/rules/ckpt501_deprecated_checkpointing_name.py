@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT501", "deprecated-checkpointing-name", Severity.NOTE
-TRIGGERS = ("gradient_checkpointing",)
+NEEDS = ("gradient_checkpointing",)
 VERSIONS = {"transformers": ">=5.23,<6"}
 DEFAULT = False
 _OLD = ("gradient_checkpointing", "gradient_checkpointing_kwargs")

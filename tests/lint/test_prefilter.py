@@ -6,7 +6,21 @@ from importlib.util import find_spec
 import pytest
 from hf_ckpt.lint.analysis import check_text as core
 from hf_ckpt.lint.catalogue.rules import all_rules
+from hf_ckpt.lint.facts.interpreter.program import read_program
+from hf_ckpt.lint.model.conditions.versions import Versions
+from hf_ckpt.lint.model.events import (
+    AcceleratePrepare,
+    Backward,
+    Checkpointing,
+    FsdpPlugin,
+    GradientSwitchCall,
+    GradientSwitchWrite,
+    TrainerArgs,
+)
+from hf_ckpt.lint.model.needs import together, triggers
+from hf_ckpt.lint.model.run import Run
 from hf_ckpt.lint.prefilter.file_gate import gate, may_have_findings
+from hf_ckpt.lint.prefilter.words import Words
 from hf_ckpt.lint.project.settings import Settings
 from hf_ckpt.lint.rules import load_rules
 
@@ -119,3 +133,29 @@ def test_a_configuration_stands_for_a_program_with_arguments(tmp_path):
     settings = Settings(root=str(tmp_path))
     assert gate("args.yaml", text, settings).needed
     assert not gate("args.py", text, settings).needed
+
+
+def _has_words(text, event):
+    return any(Words(text).contains(trigger) for trigger in triggers([type(event)]))
+
+
+def test_what_happens_in_a_file_is_in_its_words():
+    happened = set()
+    for text in examples():
+        try:
+            run = Run(read_program(text, "example.py"), Versions({}))
+        except SyntaxError:
+            continue
+        missed = [event for event in run.events if not _has_words(text, event)]
+        assert not [event for event in missed if type(event).words], text
+        happened |= {type(event) for event in run.events}
+    assert {Backward, GradientSwitchCall, GradientSwitchWrite, AcceleratePrepare, FsdpPlugin, TrainerArgs} <= happened
+
+
+def test_an_event_without_words_of_its_own_has_those_of_its_kinds():
+    assert set(triggers([Checkpointing])) == {
+        "utils.checkpoint",
+        "checkpoint_wrapper",
+        "apply_activation_checkpointing",
+    }
+    assert triggers(together("offload", Checkpointing))[0] == ("offload", "utils.checkpoint")

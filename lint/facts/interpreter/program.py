@@ -58,7 +58,7 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
     program = Program(filename, text, tree, find_module)
     scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)
-    program.script = whole_script(program)
+    program.script = whole_script(program.tree, program.calls)
     _walk_uncalled(program)
     return program
 

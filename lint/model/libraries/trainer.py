@@ -22,7 +22,7 @@ from ...facts.values import (
     truth,
 )
 from ..events import HfEnable, TrainerArgs, TrainerBuild
-from ..extract import events_of, is_trainer_args
+from ..events.extract import events_of, is_trainer_args
 from ..names import canonical
 from ..types import bases, unwrapped
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant

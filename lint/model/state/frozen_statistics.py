@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
 from ...facts.values import (
-    Absent,
     Const,
     Element,
     Function,
@@ -22,6 +21,7 @@ from ...facts.values import (
     options,
     same,
 )
+from ..events import ModeSwitch, TrainSwitch
 from ..names import canonical
 from ..types import PASS_THROUGH
 
@@ -50,28 +50,21 @@ def may_keep_statistics(run: Run, norm: Result) -> bool:
 
 
 def _is_in_eval_mode(run: Run, norm: Result) -> bool:
-    switched_on = [call.receiver for call in run.method_calls("train") if _mode(call) is True]
-    for call in run.method_calls("eval", "train"):
-        if not _switches_off(call):
+    switched_on = [switch.receiver for switch in run.of(TrainSwitch) if switch.on is True]
+    for switch in run.of(ModeSwitch):
+        if not _switches_off(switch):
             continue
-        if any(_is_or_walked(option, norm) for option in options(call.receiver)) or _is_about_norms(call.place):
+        if any(_is_or_walked(option, norm) for option in options(switch.receiver)) or _is_about_norms(switch.place):
             return True
-        if _holds(call.receiver, norm) and not any(same(call.receiver, other) for other in switched_on):
+        if _holds(switch.receiver, norm) and not any(same(switch.receiver, other) for other in switched_on):
             return True
     return False
 
 
-def _mode(call: Call) -> bool | None:
-    if call.method == "eval":
-        return False
-    mode = call.argument(0, "mode")
-    return True if isinstance(mode, Absent) else equals(mode, True)
-
-
-def _switches_off(call: Call) -> bool:
-    """Whether the call is `eval()`, `train(False)`, or in a method, where modules are frozen, `train(...)`."""
-    mode = _mode(call)
-    return mode is False or (mode is None and call.place.function is not None and call.place.function.owner is not None)
+def _switches_off(switch: ModeSwitch) -> bool:
+    """Whether it is `eval()`, `train(False)`, or in a method, where modules are frozen, `train(...)`."""
+    function = switch.place.function
+    return switch.on is False or (switch.on is None and function is not None and function.owner is not None)
 
 
 def _is_or_walked(value: Value, norm: Result) -> bool:

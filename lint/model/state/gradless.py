@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
 from ..conditions.guards import own_guards
+from ..events import GradientSwitch
 from ..names import canonical
 from ..types import same_object
 from .modes import is_gradient_free
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.calls import Call
-    from ...facts.places import Place
     from ..run import Run
 
 _FACTORIES = frozenset(
@@ -113,58 +112,25 @@ def _given_by_callers(run: Run, param: Param) -> Iterator[Value]:
 
 def _is_switched_on(run: Run, value: Value) -> bool:
     """Whether something sets ``requires_grad`` on the tensor."""
-    switched = any(same(call.receiver, value) for call in run.method_calls("requires_grad_", "retain_grad"))
-    return switched or any(write.field == "requires_grad" and same(write.obj, value) for write in run.writes)
-
-
-class Freeze(NamedTuple):
-    """One place where the parameters of ``module`` are switched off, or on (or to something computed)."""
-
-    module: Value
-    off: bool
-    place: Place
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether it goes through a slice of the layers only: `for layer in model.layers[:4]`."""
-        loops = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
-        return any(isinstance(node, ast.Slice) for passed in loops for node in ast.walk(passed))
-
-
-def freezes(run: Run) -> Iterator[Freeze]:
-    """Every such place of the program."""
-    for call in run.method_calls("requires_grad_"):
-        yield Freeze(_owner(call.receiver), equals(call.argument(0, "requires_grad"), False) is True, call.place)
-    for write in run.writes:
-        if write.field == "requires_grad":
-            yield Freeze(_owner(write.obj), equals(write.value, False) is True, write.place)
-
-
-def _owner(value: Value) -> Value:
-    """The module that a parameter in a loop belongs to."""
-    match value:
-        case Element(of=Result(call)) if call.method in ("parameters", "named_parameters"):
-            return call.receiver
-        case Element(of=Element() as inner):
-            return _owner(inner)
-    return value
+    switched = any(same(switch.target, value) for switch in run.of(GradientSwitch))
+    return switched or any(same(call.receiver, value) for call in run.method_calls("retain_grad"))
 
 
 def is_frozen(run: Run, module: Value) -> bool:
     """Whether the program freezes exactly this module, without a condition, and never switches it on again."""
-    found = list(freezes(run))
-    certain = any(it.off and same(it.module, module) and not any(own_guards(it.place)) for it in found)
-    undone = any(not it.off and (same(it.module, module) or not isinstance(it.module, Result)) for it in found)
+    found = list(run.of(GradientSwitch))
+    certain = any(it.freezes and same(it.module, module) and not any(own_guards(it.place)) for it in found)
+    undone = any(not it.freezes and (same(it.module, module) or not isinstance(it.module, Result)) for it in found)
     return certain and not undone
 
 
 def may_be_frozen(run: Run, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     return any(
-        it.off
+        it.freezes
         and not it.is_partial
         and (not isinstance(it.module, Result) or any(same(it.module, module) for module in modules))
-        for it in freezes(run)
+        for it in run.of(GradientSwitch)
     )
 
 

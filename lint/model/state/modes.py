@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import decorator_names
-from ...facts.values import Absent, Attr, Function, Instance, Method, Ref, Result, Value, equals, options, same
-from ..events import HfEnable, TorchCheckpoint, TrainerBuild
+from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, options, same
+from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
 from ..names import canonical
 from ..types import bases, class_names, unwrapped
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...facts.calls import Call
     from ...facts.places import Loop
     from ..events import Checkpointing
-    from ..run import Run
+    from ..history import History
 
 _GRADIENT_FREE = frozenset(("torch.no_grad", "torch.inference_mode"))
 #: Libraries whose functions leave the mode of a model alone; a Trainer does not.
@@ -39,15 +39,15 @@ class Modes:
 
     __slots__ = ("_run", "_switches", "escapes", "forwards", "models")
 
-    def __init__(self, run: Run, *models: Result | Instance) -> None:
+    def __init__(self, run: History, *models: Result | Instance) -> None:
         self._run = run
         self.models = models
         #: The calls of the model itself, in program order.
         self.forwards = [call for call in run.program.calls if self._is_model(call.func)]
-        self._switches = [call for call in run.method_calls("train", "eval") if self._is_model(call.receiver)]
+        self._switches = [switch for switch in run.of(ModeSwitch) if self._is_model(switch.receiver)]
         #: Whether code that is not shown may switch the mode.
         self.escapes = (
-            any(not self._is_model(call.receiver) for call in run.method_calls("train"))
+            any(not self._is_model(switch.receiver) for switch in run.of(TrainSwitch))
             or any(self._hands_over(call) for call in run.program.calls)
             or any(self._is_model(write.value) and not _is_own(write.obj) for write in run.writes)
         )
@@ -70,8 +70,8 @@ class Modes:
 
     def eval_at(self, forward: Call) -> ast.AST | None:
         """What put the model in eval mode for ``forward``; None when it is in train mode or that is not known."""
-        before = [call for call in self._switches if call.order < forward.order and not _apart(call, forward)]
-        if before and _turns_on(before[-1]) is False and not before[-1].place.deeper_than(forward.place):
+        before = [switch for switch in self._switches if switch.order < forward.order and not _apart(switch, forward)]
+        if before and before[-1].on is False and not before[-1].place.deeper_than(forward.place):
             return before[-1].node
         if not before and self._is_loaded():
             return self.models[0].node
@@ -80,10 +80,10 @@ class Modes:
     def stays_in_eval(self) -> bool:
         """Whether the script puts the model in eval mode before it first runs, and nothing takes it back."""
         first = min((call.order for call in self.forwards), default=0)
-        before = [call for call in self._switches if call.order < first and _always_runs(call)]
-        if self.escapes or not before or _turns_on(before[-1]) is not False:
+        before = [switch for switch in self._switches if switch.order < first and _always_runs(switch)]
+        if self.escapes or not before or before[-1].on is not False:
             return False
-        return not any(_turns_on(call) is not False for call in self._switches if call.order > before[-1].order)
+        return not any(switch.on is not False for switch in self._switches if switch.order > before[-1].order)
 
     def _is_loaded(self) -> bool:
         names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
@@ -96,9 +96,9 @@ class Modes:
             for call in self._run.program.calls
             if loop in call.place.loops and call.place.function is forward.place.function
         ]
-        switches = [call for call in self._switches if min(turn) <= call.order <= max(turn)]
+        switches = [switch for switch in self._switches if min(turn) <= switch.order <= max(turn)]
         last = switches[-1] if switches else None
-        if last is None or last.order < forward.order or any(_turns_on(call) is not False for call in switches):
+        if last is None or last.order < forward.order or any(switch.on is not False for switch in switches):
             return None
         return None if _leaves(loop, last.node) else last.node
 
@@ -108,13 +108,6 @@ def _is_own(value: Value) -> bool:
     return isinstance(value, Instance) and not any(True for _ in bases(value.cls))
 
 
-def _turns_on(switch: Call) -> bool | None:
-    if switch.method == "eval":
-        return False
-    mode = switch.argument(0, "mode")
-    return True if isinstance(mode, Absent) else equals(mode, True)
-
-
 class TrainedInEval(NamedTuple):
     """What leaves a model in eval mode, and the forward pass that is trained."""
 
@@ -122,7 +115,7 @@ class TrainedInEval(NamedTuple):
     forward: Call
 
 
-def trained_in_eval(run: Run, enable: HfEnable) -> TrainedInEval | None:
+def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     """Whether the model that ``enable`` checkpoints is certainly trained in eval mode by a loop of the program."""
     if any(run.of(TrainerBuild)):
         return None  # It switches the mode itself.
@@ -137,26 +130,26 @@ def trained_in_eval(run: Run, enable: HfEnable) -> TrainedInEval | None:
     return None if cause is None else TrainedInEval(cause, forwards[0])
 
 
-def _is_trained(run: Run, forward: Call) -> bool:
+def _is_trained(run: History, forward: Call) -> bool:
     """Whether a backward pass follows in the same run of the program."""
     return not is_gradient_free(forward) and any(
-        call.order > forward.order and call.place.walk == forward.place.walk and not call.place.excludes(forward.place)
-        for call in run.method_calls("backward")
+        it.order > forward.order and it.place.walk == forward.place.walk and not it.place.excludes(forward.place)
+        for it in run.of(Backward)
     )
 
 
-def _always_runs(switch: Call) -> bool:
+def _always_runs(switch: ModeSwitch) -> bool:
     place = switch.place
     return place.walk == 0 and not place.guards and not place.loops and not place.tries
 
 
-def stays_in_eval(run: Run, event: Checkpointing) -> bool:
+def stays_in_eval(run: History, event: Checkpointing) -> bool:
     """Whether a script trains every model that comes to the checkpoint ``event`` in eval mode."""
     models = list(_models_around(run, event))
     return bool(models) and all(Modes(run, model).stays_in_eval() for model in models)
 
 
-def _models_around(run: Run, event: Checkpointing) -> Iterator[Instance]:
+def _models_around(run: History, event: Checkpointing) -> Iterator[Instance]:
     """The models of the file that a script runs and that come to ``event``, or hold what it wraps."""
     script = run.program.script
     if script is None:
@@ -167,14 +160,14 @@ def _models_around(run: Run, event: Checkpointing) -> Iterator[Instance]:
             yield model
 
 
-def _comes_to(run: Run, model: Instance, event: Checkpointing) -> bool:
+def _comes_to(run: History, model: Instance, event: Checkpointing) -> bool:
     inside = run.bodies.of(model)
     if isinstance(event, TorchCheckpoint):
         return any(call.node is event.node for call in inside.calls)
     return not run.region(event).conditions.keys().isdisjoint(inside.conditions)
 
 
-def _apart(switch: Call, forward: Call) -> bool:
+def _apart(switch: ModeSwitch, forward: Call) -> bool:
     return switch.place.walk != forward.place.walk or switch.place.excludes(forward.place)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Absent, Attr, Const, Result, Value, equals, is_absent, options, same
-from ..events import AdapterAttach, TrainerBuild
+from ..events import AdapterAttach, EvalSwitch, TrainerBuild
 from ..names import canonical
 from ..types import unwrapped
 
@@ -145,7 +145,7 @@ def _positive(probability: Value, default: float) -> bool:
 
 
 def _in_eval(run: Run, module: Value) -> bool:
-    return any(same(module, call.receiver) for call in run.method_calls("eval"))
+    return any(same(module, switch.receiver) for switch in run.of(EvalSwitch))
 
 
 def adapter_dropout(run: Run, model: Value | None) -> Draw | None:

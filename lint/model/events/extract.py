@@ -1,0 +1,128 @@
+"""From calls and assignments to events: which library function, method and attribute means what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Attr, Class, Ref, Value
+from ..names import canonical
+from ..types import bases, class_names, is_hf_model
+from . import checkpoints as c
+from . import training as t
+from . import transformers as hf
+from . import wrappers as w
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.walk import Program, Write
+    from .event import CallEvent, Event
+
+_WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
+
+#: What a call of a function, by its canonical name, means.
+FUNCTIONS: dict[str, type[CallEvent]] = {
+    "torch.utils.checkpoint.checkpoint": c.Checkpoint,
+    "torch.utils.checkpoint.checkpoint_sequential": c.CheckpointSequential,
+    f"{_WRAPPER}checkpoint_wrapper": c.CheckpointWrap,
+    f"{_WRAPPER}apply_activation_checkpointing": c.ApplyCheckpointing,
+    "peft.prepare_model_for_kbit_training": hf.KbitPrepare,
+    "peft.get_peft_model": hf.AdapterAttach,
+    "peft.PeftModel.from_pretrained": hf.AdapterAttach,
+    "torch.distributed.fsdp.FullyShardedDataParallel": w.Fsdp1Wrap,
+    "torch.distributed.fsdp.fully_shard": w.Fsdp2Shard,
+    "torch.distributed._composable.fully_shard": w.Fsdp2Shard,
+    "torch.nn.parallel.DistributedDataParallel": w.DdpWrap,
+    "torch.compile": w.Compile,
+    w.ACCELERATOR: w.AcceleratorBuild,
+    "accelerate.FullyShardedDataParallelPlugin": w.FsdpPlugin,
+    "torch.autograd.backward": t.Backward,
+    "torch.autograd.grad": t.AutogradGrad,
+    # What programs that are run by a configuration alone make of it.
+    "axolotl.TrainingArguments": hf.TrainerArgs,
+    "llamafactory.TrainingArguments": hf.TrainerArgs,
+}
+
+#: What a call of a method of a model of transformers means.
+MODEL_METHODS: dict[str, type[CallEvent]] = {
+    "gradient_checkpointing_enable": hf.HfEnable,
+    "activation_checkpointing_enable": hf.HfEnable,
+    "gradient_checkpointing_disable": hf.HfDisable,
+    "activation_checkpointing_disable": hf.HfDisable,
+}
+
+#: What a call of a method means, whatever the object.
+METHODS: dict[str, type[CallEvent]] = {
+    "compile": w.Compile,
+    "backward": t.Backward,
+    "manual_backward": t.Backward,
+    "train": t.TrainSwitch,
+    "eval": t.EvalSwitch,
+    "evaluate": t.Evaluation,
+    "predict": t.Evaluation,
+    "generate": t.Generate,
+    "requires_grad_": t.GradientSwitchCall,
+}
+
+
+def events_in(program: Program) -> list[Event]:
+    """The events of a program, in program order."""
+    found: list[Event] = [event for call in program.calls for event in events_of(call)]
+    found += [event for write in program.writes for event in _events_of_write(write)]
+    return sorted(found, key=lambda event: event.order)
+
+
+def events_of(call: Call) -> Iterator[CallEvent]:
+    """The events of one call; most calls have none."""
+    match call.func:
+        case Ref(name):
+            name = canonical(name)
+            kind = FUNCTIONS.get(name) or _constructor(name)
+            if kind is not None:
+                yield kind(call)
+            elif name == "functools.partial" and call.args and _is_checkpoint(call.args[0]):
+                yield c.CheckpointPartial(call)
+        case Class() as cls:
+            for base in bases(cls):
+                kind = _constructor(base)
+                if kind is not None:
+                    yield kind(call)
+                    return
+        case Attr(base=base, name=name):
+            kind = _method(base, name)
+            if kind is not None:
+                yield kind(call)
+
+
+def _method(base: Value, name: str) -> type[CallEvent] | None:
+    if name in ("prepare", "prepare_model"):
+        return w.AcceleratePrepare if w.ACCELERATOR in class_names(base) else None
+    if name in MODEL_METHODS:
+        return MODEL_METHODS[name] if is_hf_model(base) else None
+    return METHODS.get(name)
+
+
+def _events_of_write(write: Write) -> Iterator[Event]:
+    if write.field == "requires_grad":
+        yield t.GradientSwitchWrite(write)
+
+
+def _is_checkpoint(value: Value) -> bool:
+    return isinstance(value, Ref) and canonical(value.name) == "torch.utils.checkpoint.checkpoint"
+
+
+def _constructor(name: str) -> type[CallEvent] | None:
+    if is_trainer_args(name):
+        return hf.TrainerArgs
+    if name.startswith(("transformers.", "trl.")) and name.count(".") == 1 and name.endswith("Trainer"):
+        return hf.TrainerBuild
+    return None
+
+
+def is_trainer_args(name: str) -> bool:
+    """Whether a canonical name is that of a TrainingArguments class."""
+    library, _, kind = name.rpartition(".")
+    if library == "transformers":
+        return kind.endswith("TrainingArguments")
+    return library == "trl" and kind.endswith("Config") and kind != "ModelConfig"

@@ -1,0 +1,161 @@
+"""What a training loop does with a model: backward passes, train and eval mode, freezing, generation."""
+
+from __future__ import annotations
+
+import ast
+
+from ...facts.values import Absent, Element, Result, Value, equals
+from .event import CallEvent, Event, WriteEvent
+
+
+class Backward(CallEvent):
+    """A backward pass: ``loss.backward()``, ``accelerator.backward(loss)``, ``torch.autograd.backward(loss)``."""
+
+    __slots__ = ()
+    words = ("backward",)
+
+
+class AutogradGrad(CallEvent):
+    """``torch.autograd.grad(outputs, inputs)``."""
+
+    __slots__ = ()
+    words = (("autograd", "grad"),)
+
+
+class ModeChange(CallEvent):
+    """Something that may switch a model between train and eval mode; done to the model or to its Trainer."""
+
+    __slots__ = ()
+
+    @property
+    def receiver(self) -> Value:
+        """The model, or its Trainer."""
+        return self.call.receiver
+
+
+class ModeSwitch(ModeChange):
+    """``model.train()`` or ``model.eval()``; a Trainer's ``train`` too, which leaves its model in train mode."""
+
+    __slots__ = ()
+
+    @property
+    def on(self) -> bool | None:
+        """Whether it goes into train mode."""
+        raise NotImplementedError
+
+
+class TrainSwitch(ModeSwitch):
+    """``model.train()``, ``model.train(False)``."""
+
+    __slots__ = ()
+    words = (".train(",)
+
+    @property
+    def on(self) -> bool | None:
+        """Whether it goes into train mode."""
+        mode = self.call.argument(0, "mode")
+        return True if isinstance(mode, Absent) else equals(mode, True)
+
+
+class EvalSwitch(ModeSwitch):
+    """``model.eval()``."""
+
+    __slots__ = ()
+    words = (".eval(",)
+
+    @property
+    def on(self) -> bool | None:
+        """Never."""
+        return False
+
+
+class Evaluation(ModeChange):
+    """``trainer.evaluate()`` or ``trainer.predict()``: leaves the model of the Trainer in eval mode."""
+
+    __slots__ = ()
+
+
+class Generate(CallEvent):
+    """``model.generate(...)``."""
+
+    __slots__ = ()
+    words = (".generate(",)
+
+    @property
+    def model(self) -> Value:
+        """The model."""
+        return self.call.receiver
+
+
+class GradientSwitch(Event):
+    """Gradients of a module, a parameter or a tensor are switched on or off."""
+
+    __slots__ = ()
+    words = ("requires_grad",)
+
+    @property
+    def target(self) -> Value:
+        """The module, parameter or tensor."""
+        raise NotImplementedError
+
+    @property
+    def value(self) -> Value:
+        """What it is switched to; ABSENT for the default of the method, on."""
+        raise NotImplementedError
+
+    @property
+    def freezes(self) -> bool:
+        """Whether it certainly switches them off."""
+        return equals(self.value, False) is True
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it goes through a slice of the layers only: `for layer in model.layers[:4]`."""
+        loops = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
+        return any(isinstance(node, ast.Slice) for passed in loops for node in ast.walk(passed))
+
+    @property
+    def module(self) -> Value:
+        """The target; for a parameter in a loop the module that it belongs to."""
+        return _owner(self.target)
+
+
+class GradientSwitchCall(CallEvent, GradientSwitch):
+    """``module.requires_grad_(False)``."""
+
+    __slots__ = ()
+
+    @property
+    def target(self) -> Value:
+        """The module, parameter or tensor."""
+        return self.call.receiver
+
+    @property
+    def value(self) -> Value:
+        """What it is switched to; ABSENT for the default, on."""
+        return self.call.argument(0, "requires_grad")
+
+
+class GradientSwitchWrite(WriteEvent, GradientSwitch):
+    """``parameter.requires_grad = False``."""
+
+    __slots__ = ()
+
+    @property
+    def target(self) -> Value:
+        """The module, parameter or tensor."""
+        return self.write.obj
+
+    @property
+    def value(self) -> Value:
+        """What it is switched to."""
+        return self.write.value
+
+
+def _owner(value: Value) -> Value:
+    match value:
+        case Element(of=Result(call)) if call.method in ("parameters", "named_parameters"):
+            return call.receiver
+        case Element(of=Element() as inner):
+            return _owner(inner)
+    return value

@@ -1,0 +1,142 @@
+"""What transformers, trl and peft are asked for: models that checkpoint, Trainers and their arguments, adapters."""
+
+from __future__ import annotations
+
+from ...facts.objects.classes import ancestors
+from ...facts.values import ABSENT, Absent, Class, Value
+from ...prefilter.words import TRL
+from .event import CallEvent
+
+
+class HfSetting(CallEvent):
+    """A place where arguments for torch's checkpoint are given to transformers or peft as a dict."""
+
+    __slots__ = ()
+
+    @property
+    def kwargs(self) -> Value:
+        """The dict of arguments for torch's checkpoint; ABSENT when not given."""
+        raise NotImplementedError
+
+
+class HfEnable(HfSetting):
+    """``model.gradient_checkpointing_enable(...)`` or its new name, on a model of transformers."""
+
+    __slots__ = ()
+    words = ("checkpointing_enable",)
+
+    @property
+    def model(self) -> Value:
+        """The model."""
+        return self.call.receiver
+
+    @property
+    def kwargs(self) -> Value:
+        """The dict of arguments for torch's checkpoint; ABSENT when not given."""
+        names = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs")
+        given = next((name for name in names if name in self.call.kwargs), names[0])
+        return self.call.argument(0, given)
+
+
+class HfDisable(CallEvent):
+    """``model.gradient_checkpointing_disable()``."""
+
+    __slots__ = ()
+    words = ("checkpointing_disable",)
+
+    @property
+    def model(self) -> Value:
+        """The model."""
+        return self.call.receiver
+
+
+class KbitPrepare(HfSetting):
+    """``peft.prepare_model_for_kbit_training(model, ...)``."""
+
+    __slots__ = ()
+    words = ("prepare_model_for_kbit_training",)
+
+    @property
+    def model(self) -> Value:
+        """The model."""
+        return self.call.argument(0, "model")
+
+    @property
+    def enables(self) -> Value:
+        """``use_gradient_checkpointing``; on by default."""
+        return self.call.argument(1, "use_gradient_checkpointing")
+
+    @property
+    def kwargs(self) -> Value:
+        """The dict of arguments for torch's checkpoint."""
+        return self.call.argument(2, "gradient_checkpointing_kwargs")
+
+
+class TrainerArgs(HfSetting):
+    """A ``TrainingArguments`` object (or one of its children in trl) is built."""
+
+    __slots__ = ()
+    words = ("TrainingArguments", (TRL, "Config"))
+
+    @property
+    def enabled(self) -> Value:
+        """The switch, by the new name or the old one; ABSENT when neither is given."""
+        return self._either("activation_checkpointing", "gradient_checkpointing")
+
+    @property
+    def kwargs(self) -> Value:
+        """The dict of arguments for torch's checkpoint; ABSENT when not given."""
+        return self._either("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+
+    def declared(self, *names: str) -> Value:
+        """The default that a class of the file, derived from the library's, gives the field; ABSENT for none."""
+        cls = self.call.func
+        if not isinstance(cls, Class):
+            return ABSENT
+        owners = (cls, *ancestors(cls))
+        return next((owner.body[name] for owner in owners for name in names if name in owner.body), ABSENT)
+
+    def _either(self, new: str, old: str) -> Value:
+        given = self.call.keyword(new) if new in self.call.kwargs else self.call.keyword(old)
+        return self.declared(new, old) if isinstance(given, Absent) else given
+
+
+class TrainerBuild(CallEvent):
+    """A ``Trainer`` (or one of its children in trl) is built."""
+
+    __slots__ = ()
+    words = ("Trainer",)
+
+    @property
+    def model(self) -> Value:
+        """What it trains."""
+        return self.call.argument(0, "model")
+
+    @property
+    def args(self) -> Value:
+        """Its TrainingArguments."""
+        return (
+            self.call.argument(1, "args") if self.call.name.startswith("transformers.") else self.call.keyword("args")
+        )
+
+    @property
+    def peft_config(self) -> Value:
+        """The adapter that trl's trainers attach themselves."""
+        return self.call.keyword("peft_config")
+
+
+class AdapterAttach(CallEvent):
+    """``get_peft_model(model, config)`` or ``PeftModel.from_pretrained(model, ...)``."""
+
+    __slots__ = ()
+    words = ("get_peft_model",)
+
+    @property
+    def model(self) -> Value:
+        """The base model."""
+        return self.call.argument(0, "model")
+
+    @property
+    def config(self) -> Value:
+        """The adapter's configuration."""
+        return self.call.argument(1, "peft_config")

@@ -1,0 +1,109 @@
+"""What goes around a model: FSDP, DDP, the compiler, accelerate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Result, Value, equals, options
+from ..names import canonical
+from .event import CallEvent
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+
+ACCELERATOR = "accelerate.Accelerator"
+
+
+class Fsdp1Wrap(CallEvent):
+    """``FullyShardedDataParallel(module, ...)``."""
+
+    __slots__ = ()
+    words = ("FullyShardedDataParallel",)
+
+    @property
+    def module(self) -> Value:
+        """The module that is wrapped."""
+        return self.call.argument(0, "module")
+
+
+class Fsdp2Shard(CallEvent):
+    """``fully_shard(module, ...)``: shards in place."""
+
+    __slots__ = ()
+    words = ("fully_shard",)
+
+    @property
+    def module(self) -> Value:
+        """The module that is sharded."""
+        return self.call.argument(0, "module")
+
+
+class DdpWrap(CallEvent):
+    """``DistributedDataParallel(module, ...)``."""
+
+    __slots__ = ()
+    words = ("DistributedDataParallel",)
+
+    @property
+    def module(self) -> Value:
+        """The module that is wrapped."""
+        return self.call.argument(0, "module")
+
+
+class Compile(CallEvent):
+    """``torch.compile(module)`` or ``module.compile()``."""
+
+    __slots__ = ()
+    words = ("compile",)
+
+    @property
+    def module(self) -> Value:
+        """What is compiled."""
+        return self.call.receiver if self.call.method else self.call.argument(0, "model")
+
+
+class AcceleratorBuild(CallEvent):
+    """``accelerate.Accelerator(...)``."""
+
+    __slots__ = ()
+    words = ("Accelerator",)
+
+    @property
+    def plugins(self) -> list[Result]:
+        """What its ``fsdp_plugin`` may be, as far as the program shows where it was made."""
+        return [option for option in options(self.call.keyword("fsdp_plugin")) if isinstance(option, Result)]
+
+
+class FsdpPlugin(CallEvent):
+    """``accelerate.FullyShardedDataParallelPlugin(...)``."""
+
+    __slots__ = ()
+    words = ("FullyShardedDataParallelPlugin",)
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether it certainly asks accelerate to checkpoint the layers."""
+        return equals(self.call.keyword("activation_checkpointing"), True, "true") is True
+
+    @property
+    def version(self) -> Value:
+        """Which FSDP it stands for; ABSENT for the first."""
+        return self.call.keyword("fsdp_version")
+
+
+class AcceleratePrepare(CallEvent):
+    """``accelerator.prepare(model, ...)``: an Accelerator wraps what it is given."""
+
+    __slots__ = ()
+    words = (".prepare",)
+
+    @property
+    def accelerators(self) -> list[Call]:
+        """The constructions of the Accelerators that it may be called on, as far as the program shows them."""
+        made = (option.call for option in options(self.call.receiver) if isinstance(option, Result))
+        return [call for call in made if canonical(call.name) == ACCELERATOR]
+
+    @property
+    def objects(self) -> list[Value]:
+        """The models, optimizers and loaders."""
+        return self.call.args

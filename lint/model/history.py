@@ -1,0 +1,141 @@
+"""What a program does, event by event and call by call, as it is written."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from ..facts.values import Class
+from .conditions.older_versions import is_for_other_versions
+from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
+from .events.extract import events_in
+from .names import canonical
+from .regions.region import Region, Regions, classes_checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..facts.calls import Call
+    from ..facts.walk import Program, Write
+    from .conditions.versions import Versions
+
+E = TypeVar("E", bound=Event)
+
+
+class History:
+    """The events and calls of a program in program order, without those for versions that it does not use."""
+
+    __slots__ = (
+        "_by_function",
+        "_by_kind",
+        "_by_method",
+        "_by_name",
+        "_reached",
+        "_regions",
+        "events",
+        "program",
+        "versions",
+    )
+
+    def __init__(self, program: Program, versions: Versions) -> None:
+        self.program = program
+        self.versions = versions
+        self.events: list[Event] = events_in(program)
+        self._reached: dict[Event, bool] = {}
+        self._regions: Regions | None = None
+        self._by_kind: dict[tuple[type[Event], ...], list[Event]] = {}
+        self._by_method: dict[str, list[Call]] | None = None
+        self._by_name: dict[str, list[Call]] | None = None
+        self._by_function: dict[tuple[int, int], list[Call]] | None = None
+
+    def of(self, *kinds: type[E]) -> Iterator[E]:
+        """The events of these kinds (or derived from one) that a run of the project comes to, in program order."""
+        if kinds not in self._by_kind:
+            self._by_kind[kinds] = [
+                event for event in self.events if isinstance(event, kinds) and self._comes_to(event)
+            ]
+        return iter(cast("list[E]", self._by_kind[kinds]))
+
+    def _comes_to(self, event: Event) -> bool:
+        # Kind by kind: whether a checkpoint is reached depends on other events, such as switches of the mode.
+        if event not in self._reached:
+            self._reached[event] = self._is_reached(event)
+        return self._reached[event]
+
+    def _is_reached(self, event: Event) -> bool:
+        return not is_for_other_versions(event.place, self.versions)
+
+    @property
+    def bodies(self) -> Regions:
+        """What runs inside functions and modules."""
+        if self._regions is None:
+            self._regions = Regions(self.program)
+        return self._regions
+
+    def region(self, event: Event) -> Region:
+        """What runs again because of a checkpoint event."""
+        match event:
+            case Checkpoint():
+                return self.bodies.of(event.function)
+            case CheckpointSequential():
+                return self.bodies.of(event.functions)
+            case CheckpointWrap():
+                return self.bodies.of(event.module)
+            case ApplyCheckpointing():
+                accepted = classes_checked(event.check, self.bodies)
+                return self.bodies.of(*(cls.instance for cls in accepted if isinstance(cls, Class)))
+        return self.bodies.of()
+
+    @property
+    def writes(self) -> list[Write]:
+        """Every ``obj.field = value`` and ``obj["field"] = value``."""
+        return self.program.writes
+
+    def calls_to(self, *names: str) -> Iterator[Call]:
+        """The calls of imported functions by canonical name (``torch.manual_seed``)."""
+        if self._by_name is None:
+            self._by_name = _grouped((canonical(call.name), call) for call in self.program.calls if call.name)
+        return _in_order(self._by_name, names)
+
+    def method_calls(self, *names: str) -> Iterator[Call]:
+        """The calls of methods of these names, whatever the object."""
+        if self._by_method is None:
+            self._by_method = _grouped((call.method, call) for call in self.program.calls if call.method)
+        return _in_order(self._by_method, names)
+
+    def calls_beside(self, call: Call) -> Iterator[Call]:
+        """The other calls of the function that makes ``call``, in the same walk, the nearest first."""
+        if self._by_function is None:
+            self._by_function = {}
+            for other in self.program.calls:
+                self._by_function.setdefault(_home(other), []).append(other)
+        here = self._by_function.get(_home(call), [])
+        middle = bisect_left(here, call.order, key=lambda other: other.order)
+        return _outward(here, middle, call)
+
+
+def _home(call: Call) -> tuple[int, int]:
+    """The function that makes a call, and the walk through it."""
+    return id(call.place.function), call.place.walk
+
+
+def _outward(calls: list[Call], middle: int, start: Call) -> Iterator[Call]:
+    """``calls`` without ``start``, from the ``middle`` to both ends."""
+    for before, after in zip_longest(range(middle - 1, -1, -1), range(middle, len(calls))):
+        for index in (after, before):
+            if index is not None and calls[index] is not start:
+                yield calls[index]
+
+
+def _grouped(named: Iterable[tuple[str, Call]]) -> dict[str, list[Call]]:
+    found: dict[str, list[Call]] = {}
+    for name, call in named:
+        found.setdefault(name, []).append(call)
+    return found
+
+
+def _in_order(groups: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
+    """The calls in the groups ``names``, in program order."""
+    found = [groups[name] for name in dict.fromkeys(names) if name in groups]
+    return iter(found[0] if len(found) == 1 else sorted(chain(*found), key=lambda call: call.order))
