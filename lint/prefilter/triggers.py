@@ -204,6 +204,9 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("is_grad_enabled", "utils.checkpoint"),
         ("is_grad_enabled", "checkpoint_wrapper"),
         ("is_grad_enabled", "apply_activation_checkpointing"),
+        ("requires_grad", "utils.checkpoint"),
+        ("requires_grad", "checkpoint_wrapper"),
+        ("requires_grad", "apply_activation_checkpointing"),
     ),
     (
         ("use_reentrant", "utils.checkpoint"),

@@ -1,9 +1,10 @@
 """Allow code in a reentrant checkpoint that branches on `torch.is_grad_enabled()`.
 
 ## What it does
-Flags `if torch.is_grad_enabled():` and the like in a function or module that a reentrant checkpoint runs, when the
-branches compute different things. A branch that only decides whether to checkpoint further, or whether to go
-through an autograd function (`Kernel.apply`), is fine, and so is the non-reentrant variant.
+Flags `if torch.is_grad_enabled():`, `if hidden.requires_grad:` for what is computed there, and the like in a function
+or module that a reentrant checkpoint runs, when the branches compute different things. A branch that only decides
+whether to checkpoint further, or whether to go through an autograd function (`Kernel.apply`), is fine, and so is the
+non-reentrant variant.
 
 ## Why is this bad?
 The reentrant variant runs the forward pass under `no_grad` and the recomputation with gradients. The loss comes from
@@ -42,7 +43,50 @@ def forward(x):
     return checkpoint(block, x.requires_grad_(), use_reentrant=True)  # error
 ```
 
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def named(x):
+    training = torch.is_grad_enabled()
+    return x.tanh() if training else x.clamp(-1, 1)
+
+def by_flag(x, weight):
+    hidden = x @ weight
+    if hidden.requires_grad:
+        return hidden.tanh()
+    return hidden.clamp(-1, 1)
+
+def forward(x, weight):
+    x = checkpoint(named, x, use_reentrant=True)  # error
+    return checkpoint(by_flag, x, weight, use_reentrant=True)  # error
+```
+
 ## Good
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def of_the_input(x, weight):
+    if x.requires_grad:  # the same in both passes
+        return torch.tanh(x @ weight)
+    return x @ weight
+
+def of_a_mask(x, weight):
+    mask = x.detach()
+    return x * mask if mask.requires_grad else x @ weight
+
+def logged(x, weight):
+    training = torch.is_grad_enabled()
+    if training:
+        print(x.shape)
+    return x @ weight
+
+def forward(x, weight):
+    x = checkpoint(of_the_input, x, weight, use_reentrant=True)
+    x = checkpoint(of_a_mask, x, weight, use_reentrant=True)
+    return checkpoint(logged, x, weight, use_reentrant=True)
+```
 ```python
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -125,6 +169,16 @@ def run(reentrant):
 loss, wanted = run(None)
 assert torch.equal(run(False)[0], loss) and torch.equal(run(False)[1], wanted)
 assert not torch.allclose(run(True)[0], loss, rtol=0.05) and not torch.allclose(run(True)[1], wanted, rtol=0.05)
+
+flags = []
+
+def ask(x):
+    hidden = x @ weight
+    flags.append((x.requires_grad, hidden.requires_grad))
+    return hidden
+
+checkpoint(ask, torch.ones(2, 3, requires_grad=True), use_reentrant=True).sum().backward()
+assert flags == [(True, False), (True, True)]
 ```
 
 ## References
@@ -136,21 +190,22 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..facts.values import UNKNOWN
 from ..finding import Applicability, Severity
 from ..model.conditions.branches import branches, computes_the_same, only_acts, same_value
-from ..model.events import Checkpointing, TorchCheckpoint
+from ..model.conditions.grad_mode import Question, questions
+from ..model.events import Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
-NEEDS = together("is_grad_enabled", Checkpointing)
+NEEDS = together(("is_grad_enabled", "requires_grad"), Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -159,8 +214,8 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if not event.reentrant:
             continue
-        every = list(region.calls_to("torch.is_grad_enabled"))
-        asked = next((call for call in every if _decides(call, nested)), None)
+        every = list(questions(region, event.function if isinstance(event, Checkpoint) else UNKNOWN))
+        asked = next((question for question in every if _decides(question, nested)), None)
         if asked is not None:
             yield Report(
                 event.node,
@@ -171,22 +226,16 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _decides(asked: Call, nested: set[ast.Call]) -> bool:
+def _decides(asked: Question, nested: set[ast.Call]) -> bool:
     """Whether the answer chooses between two computations, none of which is a nested checkpoint."""
-    function = asked.place.function
-    if function is None:
+    return any(_computes_apart(choice, asked.function, nested) for choice in asked.choices())
+
+
+def _computes_apart(choice: ast.If | ast.IfExp, function: FunctionNode, nested: set[ast.Call]) -> bool:
+    if _differ_in_nothing(choice, function):
         return False
-    found = _choice(asked, function.node)
-    if found is None or _differ_in_nothing(found, function.node):
-        return False
-    inside = set(ast.walk(found))
+    inside = set(ast.walk(choice))
     return not inside & nested and not any(_applies(part) for part in inside)
-
-
-def _choice(asked: Call, function: FunctionNode) -> ast.If | ast.IfExp | None:
-    """The condition that ``asked`` is a part of."""
-    conditions = (node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp))
-    return next((node for node in conditions if asked.node in ast.walk(node.test)), None)
 
 
 def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bool:
@@ -195,10 +244,9 @@ def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bo
     return computes_the_same(*branches(choice, function), function)
 
 
-def _needs_first_pass(asked: Call) -> bool:
+def _needs_first_pass(asked: Question) -> bool:
     """Whether a branch is there for what it does in the pass without gradients, which only this variant has."""
-    choice = _choice(asked, asked.place.function.node) if asked.place.function is not None else None
-    return isinstance(choice, ast.If) and only_acts([*choice.body, *choice.orelse])
+    return any(isinstance(choice, ast.If) and only_acts([*choice.body, *choice.orelse]) for choice in asked.choices())
 
 
 def _applies(node: ast.AST) -> bool:

@@ -26,7 +26,7 @@ def computes_the_same(left: Sequence[ast.stmt], right: Sequence[ast.stmt], funct
 
     Calls whose result nobody takes are no part of it, and a checkpoint computes what its function does.
     """
-    mine, other = _effects(left), _effects(right)
+    mine, other = (_dumped(effects(branch)) for branch in (left, right))
     leaves = "return" in mine and "return" in other
     read = {ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.Attribute) and _is_load(node)}
     return all(
@@ -71,7 +71,11 @@ def _following(node: ast.If, function: FunctionNode) -> list[ast.stmt]:
     return []
 
 
-def _effects(body: Sequence[ast.stmt]) -> dict[str, str]:
+def _dumped(found: Mapping[str, ast.expr]) -> dict[str, str]:
+    return {place: ast.dump(value) for place, value in found.items()}
+
+
+def effects(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     """By the name or attribute that is bound (`return` for the result): what to, in terms of what was before."""
     bound: dict[str, ast.expr] = {}
     for statement in _inlined(body):
@@ -90,7 +94,7 @@ def _effects(body: Sequence[ast.stmt]) -> dict[str, str]:
                     bound[name] = _plain(call, bound)
             case _ if _computes(statement):
                 bound[f"<{ast.unparse(statement)}>"] = ast.Constant(True)
-    return {place: ast.dump(value) for place, value in bound.items()}
+    return bound
 
 
 def _computes(statement: ast.stmt) -> bool:

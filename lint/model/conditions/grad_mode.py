@@ -1,0 +1,110 @@
+"""Questions about the grad mode: they get another answer in the first pass of a reentrant checkpoint."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..regions.call_targets import call_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import FunctionNode, Value
+    from ..regions.region import Region
+
+#: Methods whose result needs no gradient, whatever they are called on.
+_PLAIN = frozenset(
+    ("detach", "item", "tolist", "numpy", "size", "dim", "numel", "argmax", "bool", "long", "int", "new_zeros")
+)
+_ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div | ast.MatMult | ast.Pow
+
+
+class Question(NamedTuple):
+    """An expression that is false in the first pass and true in the recomputation."""
+
+    node: ast.expr
+    function: FunctionNode
+
+    def choices(self) -> Iterator[ast.If | ast.IfExp]:
+        """The conditions that it is a part of, by itself or through a name that holds the answer."""
+        names = frozenset(_names_of_answer(self.node, self.function))
+        for choice in ast.walk(self.function):
+            if not isinstance(choice, ast.If | ast.IfExp):
+                continue
+            if any(_asks(part, self.node, names) for part in ast.walk(choice.test)):
+                yield choice
+
+
+def questions(region: Region, entered: Value) -> Iterator[Question]:
+    """Those in ``region``, of which ``entered`` is what the checkpoint calls."""
+    for call in region.calls_to("torch.is_grad_enabled"):
+        if call.place.function is not None:
+            yield Question(call.node, call.place.function.node)
+    for part in call_targets(entered):
+        node = part.function.node
+        if isinstance(node, ast.FunctionDef) and part.parameters():
+            for asked in _asking_for_gradient(node, part.parameters()[0]):
+                yield Question(asked, node)
+
+
+def _asks(part: ast.AST, question: ast.expr, names: frozenset[str]) -> bool:
+    return part is question or (isinstance(part, ast.Name) and part.id in names)
+
+
+def _names_of_answer(question: ast.expr, function: FunctionNode) -> Iterator[str]:
+    """The names that hold the answer and nothing else."""
+    for statement in ast.walk(function):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_answer(value, question):
+                if _stored(function).count(name) == 1:
+                    yield name
+
+
+def _is_answer(value: ast.expr, question: ast.expr) -> bool:
+    match value:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_answer(operand, question)
+        case ast.BoolOp(values=values):
+            return any(_is_answer(part, question) for part in values)
+    return value is question
+
+
+def _asking_for_gradient(function: ast.FunctionDef, data: str) -> Iterator[ast.Attribute]:
+    """`hidden.requires_grad` where ``hidden`` is computed from the parameter ``data``: `no_grad` leaves it False.
+
+    An input keeps its own flag in both passes.
+    """
+    computed: set[str] = set()
+    stored = _stored(function)
+    for statement in function.body:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr="requires_grad", ctx=ast.Load()) if name in computed:
+                    yield node
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _computes(value, {data, *computed}):
+                if stored.count(name) == 1 and name != data:
+                    computed.add(name)
+
+
+def _computes(value: ast.expr, inputs: set[str]) -> bool:
+    """Whether ``value`` is computed from ``inputs`` by something that gradients go through."""
+    match value:
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
+            return any(_carries(side, inputs) for side in (left, right))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in inputs:
+            return method not in _PLAIN and not method.startswith("new_") and not method.endswith("_")
+        case ast.Call(func=ast.Attribute(value=ast.Name("self")), args=[first, *_]):
+            return _carries(first, inputs)
+    return False
+
+
+def _carries(value: ast.expr, inputs: set[str]) -> bool:
+    return (isinstance(value, ast.Name) and value.id in inputs) or _computes(value, inputs)
+
+
+def _stored(function: FunctionNode) -> list[str]:
+    """The names that are bound in ``function``, once for each time that they stand there."""
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]

@@ -1,0 +1,217 @@
+"""How the checkpointed and the plain call of one block differ in what they compute."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..events import Checkpoint
+from ..regions.call_targets import call_targets
+from .arguments import Argument, effect_of_lack
+from .branches import branches, effects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...facts.calls import Call
+
+#: What a checkpointed branch leaves out on purpose.
+_MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
+
+
+class Difference(NamedTuple):
+    """How two calls differ, in words, and what must hold for it to matter."""
+
+    text: str
+    assumes: str | None = None
+
+
+class Side(NamedTuple):
+    """One of the two calls, and where the arguments for the block begin."""
+
+    call: Call
+    first: int
+
+    def arguments(self) -> list[Argument] | None:
+        """The arguments of the block as they are written; None when some are not known."""
+        node = self.call.node
+        if self.call.open_args or self.call.open_kwargs or any(isinstance(part, ast.Starred) for part in node.args):
+            return None
+        values = zip(node.args[self.first :], self.call.args[self.first :], strict=True)
+        found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
+        written = {word.arg: word.value for word in node.keywords}
+        for name, value in self.call.kwargs.items():
+            if not self.first or name not in Checkpoint.OWN:
+                # What `**kwargs` gives stands nowhere in the call; its key says what it is.
+                found.append(Argument(written.get(name) or ast.Name(name, ast.Load()), value, None, name))
+        return found
+
+
+def difference(event: Checkpoint, plain: Call) -> Difference | None:
+    """How the calls differ in what they compute; None when they do not or cannot be compared."""
+    sides = Side(event.call, 1), Side(plain, 0)
+    given, wanted = (side.arguments() for side in sides)
+    if given is None or wanted is None:
+        return None
+    found = _packed(given, wanted) or _exchanged(event, given, wanted) or _lacking(sides, given, wanted)
+    return found or (_of_branches(event, plain) if _texts(given) == _texts(wanted) else None)
+
+
+def _texts(arguments: list[Argument]) -> list[str]:
+    return sorted(ast.unparse(argument.node) for argument in arguments)
+
+
+def _packed(given: list[Argument], wanted: list[Argument]) -> Difference | None:
+    """A tuple (or a list) in one call that holds what the other passes by itself."""
+    for here, there in ((given, wanted), (wanted, given)):
+        apart = set(_texts(there))
+        for argument in here:
+            if isinstance(argument.node, ast.Tuple | ast.List) and ast.unparse(argument.node) not in apart:
+                parts = {ast.unparse(part) for part in argument.node.elts}
+                if parts and parts <= apart:
+                    return Difference("one passes a tuple, the other its parts")
+    if len(given) == 1 and len(wanted) > 1 and isinstance(given[0].node, ast.Tuple):
+        packed = names_in(given[0].node) >= names_in(wanted[0].node)
+        return Difference("one passes a tuple, the other its parts") if packed else None
+    return None
+
+
+def _exchanged(event: Checkpoint, given: list[Argument], wanted: list[Argument]) -> Difference | None:
+    """What one call passes to one parameter and the other to another one."""
+    if _texts(given) != _texts(wanted) or len(set(_texts(given))) < len(given):
+        return None
+    to = dict(_destinations(event, given)), dict(_destinations(event, wanted))
+    moved = [text for text in to[0] if text in to[1] and to[0][text] != to[1][text]]
+    if not moved:
+        return None
+    quoted = " and ".join(f"`{text}`" for text in moved)
+    return Difference(f"{quoted} {'go' if len(moved) > 1 else 'goes'} to another parameter")
+
+
+def _destinations(event: Checkpoint, arguments: list[Argument]) -> Iterator[tuple[str, object]]:
+    """Each argument as it is written, with the parameter (or the position) it goes to."""
+    bodies = list(call_targets(event.function))
+    for argument in arguments:
+        text = ast.unparse(argument.node)
+        filled = {argument.parameter(part) for part in bodies}
+        if len(filled) == 1 and None not in filled:
+            yield text, filled.pop()
+        elif not bodies and all(other.position is not None for other in arguments):
+            yield text, argument.position
+
+
+def _lacking(sides: tuple[Side, Side], given: list[Argument], wanted: list[Argument]) -> Difference | None:
+    """What one call passes and the other does not."""
+    (few, lacking), (many, having) = sorted(zip((given, wanted), sides, strict=True), key=lambda side: len(side[0]))
+    known = set().union(*(names_in(argument.node) for argument in few)) if few else set()
+    missing = [argument for argument in many if _counts(argument.node) and not names_in(argument.node) & known]
+    if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
+        return None
+    return _of_effect(missing, lacking, having, "checkpointed" if few is given else "plain")
+
+
+def _of_effect(missing: list[Argument], lacking: Side, having: Side, side: str) -> Difference | None:
+    """What of ``missing`` changes the result; under a condition when all of that may be None."""
+    found = {argument: effect_of_lack(argument, lacking.call, lacking.first, having.call) for argument in missing}
+    certain = [argument for argument, effect in found.items() if effect]
+    possible = [argument for argument, effect in found.items() if effect is None]
+    if not certain and not possible:
+        return None
+    quoted = [f"`{ast.unparse(argument.node)}`" for argument in certain or possible]
+    assumes = None if certain else f"{' or '.join(quoted)} is given"
+    return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
+
+
+def _of_branches(event: Checkpoint, plain: Call) -> Difference | None:
+    """What the branches around two equal calls make of the results."""
+    choice = _choice_between(event.node, plain.node, event.call)
+    if choice is None:
+        return None
+    mine, other = effects(choice.checkpointed), effects(choice.plain)
+    by_mode = _may_return_by_mode(event, choice.test)
+    for place in mine.keys() & other.keys():
+        found = None if by_mode else _of_results(mine[place], other[place])
+        found = found or _of_blocks(mine[place], other[place])
+        if found is not None:
+            return found
+    return None
+
+
+class _Choice(NamedTuple):
+    """A condition between the two calls, and its branches."""
+
+    test: ast.expr
+    checkpointed: Sequence[ast.stmt]
+    plain: Sequence[ast.stmt]
+
+
+def _choice_between(checkpointed: ast.Call, plain: ast.Call, call: Call) -> _Choice | None:
+    function = call.place.function
+    for node in ast.walk(function.node) if function is not None else ():
+        if function is not None and isinstance(node, ast.If):
+            body, other = branches(node, function.node)
+            if _holds(body, checkpointed) and _holds(other, plain):
+                return _Choice(node.test, body, other)
+            if _holds(body, plain) and _holds(other, checkpointed):
+                return _Choice(node.test, other, body)
+    return None
+
+
+def _may_return_by_mode(event: Checkpoint, test: ast.expr) -> bool:
+    """Whether the block may return something else in training than in evaluation, which takes the plain branch."""
+    bodies: list[ast.AST] = [part.function.node for part in call_targets(event.function)]
+    return any("training" in ast.unparse(node) for node in bodies or [test])
+
+
+def _holds(body: Sequence[ast.stmt], node: ast.AST) -> bool:
+    return any(part is node for statement in body for part in ast.walk(statement))
+
+
+def _of_results(mine: ast.expr, other: ast.expr) -> Difference | None:
+    """One branch takes the whole result, the other an element of it."""
+    for whole, part, side in ((mine, other, "checkpointed"), (other, mine, "plain")):
+        match part:
+            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int())) if _equal(call, whole):
+                return Difference(f"the {side} one keeps the whole result, the other an element of it")
+            case ast.Tuple(elts=[ast.Call() as call]) if _equal(call, whole):
+                return Difference(f"the {side} one gives the result itself, the other a tuple with it")
+    return None
+
+
+def _of_blocks(mine: ast.expr, other: ast.expr) -> Difference | None:
+    """The checkpointed branch runs a block again where the plain one runs another block."""
+    here, there = _chain(mine), _chain(other)
+    if len(here) != len(there) or len(set(there)) < len(there):
+        return None
+    again = [block for before, block in pairwise(here) if before == block]
+    missed = [block for block in there if block not in here]
+    if not again or not missed or not set(here) < set(there):
+        return None
+    return Difference(f"the checkpointed one runs `{again[0]}` twice and `{missed[0]}` never")
+
+
+def _chain(value: ast.expr) -> list[str]:
+    """The functions that `c(b(a(x)))` calls, the outermost first."""
+    found = []
+    while isinstance(value, ast.Call) and value.args:
+        found.append(ast.unparse(value.func))
+        value = value.args[0]
+    return found
+
+
+def _equal(left: ast.expr, right: ast.expr) -> bool:
+    return ast.dump(left) == ast.dump(right)
+
+
+def _counts(argument: ast.expr) -> bool:
+    """Whether leaving ``argument`` out changes the result: constants and caches may be left out."""
+    names = names_in(argument)
+    return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """The names and attributes that an expression reads."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found - {"self"} | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
