@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from hf_ckpt.measuring.table import head_line
+from hf_ckpt.measuring.report import head_line
 from hf_ckpt.measuring.verdict import check_effect, unseen
 
 if TYPE_CHECKING:

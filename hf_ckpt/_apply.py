@@ -86,7 +86,8 @@ def put_on(
         if resolved.recomputes:
             installation.changes.extend(disable_kv_cache(model))
         for owner in checkpointing_models(model):
-            installation.changes.append(PolicySwitch.put_on(owner, handle))
+            switch = PolicySwitch(owner, handle, installation.switches, installation.regions)
+            installation.changes.append(switch.put_on())
         if resolved.requests.head_chunks is not None:
             handle.head = _chunk_head(model, resolved.requests.head_chunks, installation)
         if resolved.requests.budget is not None:

@@ -25,7 +25,7 @@ def check_conflicts(model: nn.Module) -> None:
                 "fsdp_activation_checkpointing does that): switch that off, hf-ckpt takes its place"
             )
         switch = policy_switch(module)
-        if switch is not None and switch.handle is None:
+        if switch is not None and switch.owner is None:
             raise ConflictError(
                 f"{type(module).__name__} is a copy of a model made while an hf-ckpt policy was on it: call "
                 "`restore()` on what put the policy there, and copy the model after that"
@@ -40,5 +40,5 @@ def check_conflicts(model: nn.Module) -> None:
 def _take_off_abandoned(model: nn.Module) -> None:
     for module in list(model.modules()):
         switch = policy_switch(module)
-        if switch is not None and switch.handle is not None and switch.handle.abandoned:
-            switch.handle.restore()
+        if switch is not None and switch.owner is not None and switch.owner.abandoned:
+            switch.owner.restore()

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .head.measured import MeasuredHead
+from .measuring.make_report import make_report
 from .measuring.meter import Meter
-from .measuring.report import Report, make_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .anatomy import Anatomy
     from .head.install import HeadHandle
     from .install import Installation
+    from .measuring.report import Report
     from .planner.batches.batch_planner import BatchPlanner
     from .policy.resolve import ResolvedPolicy
 

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Verb(StrEnum):
-    """What happens to a saved buffer between forward and backward."""
-
-    KEEP = "keep"
-    REBUILD = "rebuild"
-    OFFLOAD = "offload"
-    REDRAW = "redraw"
-
-
 class Source(StrEnum):
     """Where a buffer comes from, which decides what may be done with it."""
 

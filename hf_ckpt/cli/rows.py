@@ -12,7 +12,7 @@ from ..policy import parse_policy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..planner.costs.problem import Assessment
+    from ..planner.costs.assess import Assessment
     from ..policy import Policy
     from .study import Study
 

@@ -36,7 +36,7 @@ def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
 
     import torch
 
-    from ..measuring.table import as_table
+    from ..measuring.report import as_table
     from ..measuring.verify import verify
     from .model import build_model, token_ids
     from .positions import fit_length

@@ -6,19 +6,17 @@ A ``GradientCheckpointingLayer`` reads two attributes: ``gradient_checkpointing`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .._undo import AttributeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
-
-    from ..handle import Handle
 
 
 def supports_checkpointing(layer: nn.Module) -> bool:
@@ -103,6 +101,23 @@ def lost_its_switch(layer: nn.Module) -> bool:
     return wraps_forward and supports_checkpointing(layer) and not hasattr(type(layer).forward, "__wrapped__")
 
 
+class Switchable(Protocol):
+    """Something of a policy that can stand still: its layers then run as they are."""
+
+    active: bool
+
+
+class PolicyOwner(Protocol):
+    """What put a policy on a model, and takes it off."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the training that applied the policy is over and left it on the model."""
+
+    def restore(self) -> None:
+        """Take the policy off."""
+
+
 class PolicySwitch:
     """Keeps a policy in place while others switch activation checkpointing off and on again.
 
@@ -112,24 +127,29 @@ class PolicySwitch:
     or off.
 
     ``switches`` are the layers whose transformers switch the policy uses, with the function each must have (None: the
-    layer keeps its saved tensors, or its regions sit elsewhere). ``handle`` takes the policy off; None on a copy of the
+    layer keeps its saved tensors, or its regions sit elsewhere). ``owner`` takes the policy off; None on a copy of the
     model, which nothing can restore.
     """
 
-    def __init__(self, model: nn.Module, handle: Handle) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        owner: PolicyOwner,
+        switches: Sequence[tuple[nn.Module, Any]],
+        regions: Sequence[Switchable],
+    ) -> None:
         self.model = model
-        self.switches = handle.installation.switches
-        self.regions = handle.installation.regions
-        self.handle: Handle | None = handle
+        self.switches = switches
+        self.regions = regions
+        self.owner: PolicyOwner | None = owner
 
-    @classmethod
-    def put_on(cls, model: nn.Module, handle: Handle) -> AttributeChange:
-        """Stand as this model's switch; the change takes it off again."""
-        return AttributeChange(model, "_set_gradient_checkpointing", cls(model, handle))
+    def put_on(self) -> AttributeChange:
+        """Stand as the model's switch; the change takes it off again."""
+        return AttributeChange(self.model, "_set_gradient_checkpointing", self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The handle is of one model, and leads to its trainer: copies and pickles of the model go without.
-        return self.__dict__ | {"handle": None}
+        # The owner is of one model, and leads to its trainer: copies and pickles of the model go without.
+        return self.__dict__ | {"owner": None}
 
     def __call__(self, enable: bool = True, gradient_checkpointing_func: Any = None, **kwargs: Any) -> None:
         """What transformers does, then the policy again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .layer.calls import resolve_call
-from .recipes.plans import BufferPlan, Plan, Selection, buffer_keys, plan_of, select
+from .recipes.plans import Plan, buffer_keys, plan_of, select
 from .replay import TracedReplay
 from .report import EngineReport, Mode
 from .tracing.cache import TRACES
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from ..ledger import LayerLedger
 
 __all__ = [
-    "BufferPlan",
     "EngineReport",
     "Mode",
     "Plan",
-    "Selection",
     "TracedReplay",
     "UntraceableError",
     "buffer_keys",

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 class TracedReplay:
     """Activation checkpointing of one layer: keep some saved tensors, rebuild the others in backward.
 
-    ``layer`` is the layer's name, for messages. ``plan`` is a policy's decision or a :class:`BufferPlan`; writing the
-    attribute switches the plan from the next forward on. ``sublayers`` names, by role, modules relative to the layer.
-    Instances can be copied and pickled; what they learned about a layer is left behind. Where a trace would not be
-    faithful its sublayers, or the whole layer, are replayed by ``torch.utils.checkpoint``, and :meth:`report` says why.
+    ``layer`` is the layer's name, for messages. ``plan`` is a policy's decision, or keys of buffers by verb;
+    writing the attribute switches the plan from the next forward on. ``sublayers`` names, by role, modules relative to
+    the layer. Instances can be copied and pickled; what they learned about a layer is left behind. Where a trace would
+    not be faithful its sublayers, or the whole layer, are replayed by ``torch.utils.checkpoint``, and :meth:`report`
+    says why.
     """
 
     def __init__(
@@ -105,16 +106,14 @@ class TracedReplay:
             mode = Mode.KEEP if self.forwards else Mode.UNUSED
         else:
             mode = Mode.SYMBOLIC if last.recipe.trace.symbolic else Mode.PER_SHAPE
-        recipe = last.recipe if last else None
         return EngineReport(
             layer=self.layer,
             mode=mode,
             reason=self._reason,
             forwards=self.forwards,
             replays=self.replays,
-            kept_bytes=last.nbytes(recipe.kept) if last and recipe else 0,
-            rebuilt_bytes=last.nbytes(recipe.dropped) if last and recipe else 0,
-            offloaded_bytes=last.nbytes(recipe.offloaded) if last and recipe else 0,
+            stored_bytes={} if last is None else {v: last.nbytes(b) for v, b in last.recipe.assignment.stored},
+            rebuilt_bytes=0 if last is None else last.nbytes(last.recipe.dropped),
             traces=len(self._lookup.traces),
             settled=last is None or not last.count or last.verified,
         )

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ..assignment import KEEP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Mode(StrEnum):
@@ -21,10 +27,10 @@ class Mode(StrEnum):
 class EngineReport:
     """The last call of one layer, and how often it ran.
 
-    ``kept_bytes`` are what the layer held after that forward besides its inputs, its parameters and what it offloaded;
-    ``rebuilt_bytes`` what it dropped and made again; ``replays`` how many backwards rebuilt something. ``reason`` says
-    why the layer is replayed whole, "" otherwise. ``settled`` is False while a plan's first rebuild is still being
-    compared, for which the layer keeps everything.
+    ``stored_bytes`` are those of the tensors that each storing verb had after that forward, inputs and parameters not
+    among them; ``rebuilt_bytes`` what was dropped and made again; ``replays`` how many backwards rebuilt something.
+    ``reason`` says why the layer is replayed whole, "" otherwise. ``settled`` is False while a plan's first rebuild is
+    still being compared, for which the layer keeps everything.
     """
 
     layer: str
@@ -32,8 +38,12 @@ class EngineReport:
     reason: str
     forwards: int
     replays: int
-    kept_bytes: int
+    stored_bytes: Mapping[str, int]
     rebuilt_bytes: int
-    offloaded_bytes: int
     traces: int
     settled: bool = True
+
+    @property
+    def kept_bytes(self) -> int:
+        """What stayed as it was."""
+        return self.stored_bytes.get(KEEP, 0)

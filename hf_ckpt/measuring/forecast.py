@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..assignment import Assignment
 from ..engine import select
 from ..errors import ForecastError
 from ..head.options import head_option, head_options
 from ..planner.budget import limits_of
 from ..planner.costs.assemble import assemble, under
-from ..planner.costs.problem import HeadOption, LayerPlan, assess
+from ..planner.costs.assess import assess
+from ..planner.costs.problem import HeadOption
 from ..planner.solver.refine import solve_refined
 from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from ..head.options import HeadShape
     from ..ledger import LayerLedger
     from ..planner.budget import DeviceMemory
-    from ..planner.costs.problem import Assessment, Limits, Problem
+    from ..planner.costs.assess import Assessment
+    from ..planner.costs.problem import Limits, Problem
     from ..planner.costs.roofline import Calibration
     from ..policy.resolve import ResolvedPolicy
 
@@ -127,12 +130,11 @@ def _check_all_planned(inputs: ForecastInputs, policy: ResolvedPolicy) -> None:
         )
 
 
-def _fixed_plans(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[LayerPlan, ...]:
-    plans = []
+def _fixed_plans(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Assignment[int], ...]:
+    plans: list[Assignment[int]] = []
     for layer, ledger in zip(inputs.anatomy.layers, inputs.ledgers, strict=True):
         decision = policy.layers[layer.info.name]
         if isinstance(decision, RecomputeSegment):
             raise ForecastError(f"`{policy.policy}` replays several layers at once: measure it with `hf-ckpt bench`")
-        kept = frozenset() if ledger is None else select(decision, ledger, layer.info.sublayers).kept
-        plans.append(LayerPlan(kept))
+        plans.append(Assignment() if ledger is None else select(decision, ledger, layer.info.sublayers))
     return tuple(plans)

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import StringIO
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Mode
-from ..policy.decision import (
-    Decision,
-    Keep,
-    Planned,
-    RecomputeExcept,
-    RecomputeLayer,
-    RecomputeSegment,
-    RecomputeSublayers,
-    RecomputeUnion,
-)
-from .meter import OUTSIDE, Meter
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..anatomy import Anatomy
-    from ..engine import EngineReport
     from ..head.measured import HeadReport
-    from ..policy.resolve import ResolvedPolicy
-    from ..regions import Region
 
-
-_KEEP = "keep"
+#: What a report says of a layer that keeps everything.
+KEEP = "keep"
 #: The planner may find that everything fits, so a planned layer need not replay.
-_PLANNED = "planned per batch"
+PLANNED = "planned per batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +41,7 @@ class LayerReport:
     @property
     def recomputes(self) -> bool:
         """Whether the policy asked for a recompute here."""
-        return self.decision not in (_KEEP, _PLANNED)
+        return self.decision not in (KEEP, PLANNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,64 +77,7 @@ class Report:
         return sum(shares) / len(self.layers)
 
     def __str__(self) -> str:
-        from .table import as_text
-
         return as_text(self)
-
-
-def make_report(
-    resolved: ResolvedPolicy,
-    anatomy: Anatomy,
-    regions: Sequence[Region],
-    meter: Meter | None,
-) -> Report:
-    """Join what was decided with what was measured."""
-    engines = {engine.layer: engine for region in regions if (engine := region.engine_report()) is not None}
-    held = meter.most.by_layer if meter is not None and meter.forwards else None
-    layers = tuple(
-        LayerReport(
-            name=(name := layer.info.name),
-            decision=describe(resolved.layers[name]),
-            held_bytes=None if held is None else held.get(name, 0),
-            calls=meter.calls.get(name, 0) if meter is not None else 0,
-            replays=meter.replays.get(name, 0) if meter is not None else 0,
-            ran=held is None or meter is None or name in meter.ran,
-            **_of_engine(engines.get(name)),
-        )
-        for layer in anatomy.layers
-    )
-    kernels = tuple(dict.fromkeys(stack.kernel for stack in anatomy.stacks))
-    outside = None if held is None else held.get(OUTSIDE, 0)
-    heads = () if held is None or meter is None else meter.head_reports
-    return Report(str(resolved.policy), kernels, layers, outside, heads)
-
-
-def _of_engine(engine: EngineReport | None) -> dict[str, Any]:
-    if engine is None:
-        return {}
-    traced = engine.mode in (Mode.SYMBOLIC, Mode.PER_SHAPE)
-    rebuilds = not traced or engine.rebuilt_bytes > 0
-    return {"mode": str(engine.mode), "reason": engine.reason, "settled": engine.settled, "rebuilds": rebuilds}
-
-
-def describe(decision: Decision) -> str:
-    """A decision in a few words."""
-    match decision:
-        case Keep():
-            return _KEEP
-        case Planned():
-            return _PLANNED
-        case RecomputeLayer():
-            return "recompute layer"
-        case RecomputeSublayers(roles):
-            return "recompute " + "+".join(sorted(roles))
-        case RecomputeExcept(saveable):
-            kept = ",".join(saveable.names) if saveable.names else saveable.rule
-            return f"recompute, keep {kept}"
-        case RecomputeUnion(parts):
-            return "; ".join(map(describe, parts))
-        case RecomputeSegment(first, last):
-            return f"recompute segment {first}-{last}"
 
 
 def to_metrics(report: Report) -> dict[str, Any]:
@@ -156,3 +86,63 @@ def to_metrics(report: Report) -> dict[str, Any]:
     if report.held_bytes is not None:
         metrics["ckpt/held_bytes"] = report.held_bytes
     return metrics
+
+
+def as_table(report: Report) -> Table:
+    """The report as a renderable; equal neighbouring layers share a row."""
+    table = Table(title=f"policy {report.policy}, attention kernel {', '.join(report.kernels)}", title_justify="left")
+    for heading in ("layers", "decision", "engine", "held after forward", "replays"):
+        table.add_column(heading, justify="right" if heading in ("held after forward", "replays") else "left")
+    for _, group in groupby(report.layers, key=_row_key):
+        layers = list(group)
+        row = layers[0]
+        table.add_row(_names(layers), row.decision, row.mode, _bytes(row, len(layers)), str(row.replays))
+    if report.outside_bytes is not None and report.held_bytes is not None:
+        table.add_row("outside the layers", "", "", decimal(report.outside_bytes), "")
+        table.add_section()
+        table.add_row("all", "", "", decimal(report.held_bytes), "")
+    table.caption = _caption(report)
+    return table
+
+
+def _caption(report: Report) -> str | None:
+    untraced: dict[str, dict[str, None]] = {}
+    for layer in report.layers:
+        if layer.reason:
+            untraced.setdefault(layer.mode, {})[layer.reason] = None
+    lines = [f"{mode}, because " + "; ".join(reasons) for mode, reasons in untraced.items()]
+    absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
+    lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
+    lines += [line for head in report.heads if (line := head_line(head))]
+    return "\n".join(lines) or None
+
+
+def head_line(head: HeadReport) -> str:
+    """One sentence about a loss head that did not run in chunks; empty when it did."""
+    name = f"head({head.chunks})" + ("" if head.asked else ", chosen by the planner,")
+    if head.left_alone:
+        return f"{name} leaves the head alone: {head.left_alone}"
+    return f"{name} had no effect: {head.problem}" if head.problem else ""
+
+
+def as_text(report: Report) -> str:
+    """The table as plain text, 100 columns wide."""
+    console = Console(file=StringIO(), width=100)
+    console.print(as_table(report))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def _row_key(layer: LayerReport) -> tuple[str, str, str, int | None, int]:
+    return layer.name.rpartition(".")[0], layer.decision, layer.mode, layer.held_bytes, layer.replays
+
+
+def _names(layers: list[LayerReport]) -> str:
+    first, last = layers[0].name, layers[-1].name.rpartition(".")[2]
+    return first if len(layers) == 1 else f"{first} .. {last}"
+
+
+def _bytes(layer: LayerReport, count: int) -> str:
+    if layer.held_bytes is None:
+        return "not measured"
+    return decimal(layer.held_bytes) if count == 1 else f"{count} x {decimal(layer.held_bytes)}"

@@ -14,8 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..assignment import Assignment
 from ..errors import BudgetError
-from .costs.problem import LayerPlan, Limits, layer_held
+from .costs.assess import layer_held
+from .costs.problem import Limits
 
 if TYPE_CHECKING:
     from .costs.problem import Problem
@@ -135,4 +137,7 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
 
 def held_without_checkpointing(problem: Problem) -> int:
     """Bytes that all layers hold after the forward when everything is kept, less what they share."""
-    return sum(layer_held(kind, LayerPlan(kind.everything)) for kind in map(problem.kind, range(len(problem.order))))
+    return sum(
+        layer_held(kind, Assignment.where(keep=kind.everything))
+        for kind in map(problem.kind, range(len(problem.order)))
+    )

@@ -31,7 +31,8 @@ from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.budget import held_without_checkpointing
 from hf_ckpt.planner.calibration.calibrate import calibration
 from hf_ckpt.planner.costs.assemble import assemble, under
-from hf_ckpt.planner.costs.problem import HeadOption, LayerPlan, Limits, assess
+from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.problem import HeadOption, Limits
 from hf_ckpt.planner.memory.state import gradient_bytes, late_gradient_bytes
 from hf_ckpt.planner.solver.solve import solve
 from hf_ckpt.policy import decide, parse_policy
@@ -120,7 +121,7 @@ def ledgers_of(model: torch.nn.Module, ids: torch.Tensor) -> list:
     return ledgers
 
 
-def layer_plans(model, ledgers, policy, problem) -> list[LayerPlan]:
+def layer_plans(model, ledgers, policy, problem) -> list:
     """The plan of every layer under ``policy``."""
     if policy.startswith("budget="):
         share = float(policy.removeprefix("budget="))
@@ -129,8 +130,7 @@ def layer_plans(model, ledgers, policy, problem) -> list[LayerPlan]:
     decisions = decide(parse_policy(policy), anatomy.stacks)
     plans = []
     for layer, ledger in zip(anatomy.layers, ledgers, strict=True):
-        selection = select(decisions[layer.info.name], ledger, layer.info.sublayers)
-        plans.append(LayerPlan(selection.kept, selection.offloaded))
+        plans.append(select(decisions[layer.info.name], ledger, layer.info.sublayers))
     return plans
 
 

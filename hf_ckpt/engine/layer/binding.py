@@ -23,9 +23,6 @@ from .slots import PLAIN_TENSORS, Slot, slots_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from ..recipes.plans import Plan
-    from ..recipes.recipe import Recipe
-    from ..running.prepared import Prepared
     from .calls import LayerCall
 
 #: Attributes that only say which layer this is. Layers that differ in nothing else share traces.
@@ -40,15 +37,10 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_math_sdp_enabled,
     torch._C._get_cudnn_sdp_enabled,
 )
-_MAX_PLANS = 256
 
 
 class Binding:
-    """One layer, its slots, and its state when it was bound.
-
-    ``tables`` are the prepared calls by plan and arguments (a string says why there is none), ``verified`` the recipes
-    whose rebuild this layer was seen to get right.
-    """
+    """One layer, its slots, and its state when it was bound."""
 
     def __init__(self, call: LayerCall) -> None:
         self.layer = call.layer
@@ -61,17 +53,6 @@ class Binding:
         self.state = copy.deepcopy(self._state())
         self.key = self._key(modules)
         self.obstacle = self._obstacle(hooked)
-        self.tables: dict[Plan, dict[Hashable, Prepared | str]] = {}
-        self.verified: set[Recipe] = set()
-
-    def table(self, plan: Plan) -> dict[Hashable, Prepared | str]:
-        """The prepared calls under one plan."""
-        table = self.tables.get(plan)
-        if table is None:
-            if len(self.tables) >= _MAX_PLANS:
-                self.tables.clear()
-            table = self.tables.setdefault(plan, {})
-        return table
 
     def is_current(self, call: LayerCall) -> bool:
         """Whether nothing a trace depends on has changed since."""

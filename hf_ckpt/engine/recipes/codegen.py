@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..random_state import set_random_state
 from ..tracing.ir import Ref, SizeRef
 from ..tracing.split_ops import SECOND_HALVES
 from ..tracing.symbols import source_of
-from ..verbs.redraw import draw_runs, set_random_state
+from .draws import draw_runs
 from .fast_ops import ROW_MAJOR, kernel_for
 
 if TYPE_CHECKING:

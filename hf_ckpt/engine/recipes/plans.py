@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...assignment import Assignment
 from ...errors import PolicyError
 from ...ledger import LayerLedger, Source
 from ...policy.decision import (
@@ -18,6 +18,7 @@ from ...policy.decision import (
     Role,
 )
 from ...policy.saveable import is_saveable
+from ..verb import readable_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,32 +26,8 @@ if TYPE_CHECKING:
     from ...policy.decision import SaveableOps
 
 
-@dataclass(frozen=True, slots=True)
-class BufferPlan:
-    """An explicit plan: the keys of the buffers a layer keeps and offloads; every other one is rebuilt.
-
-    Keys (see :func:`buffer_keys`) name what made a buffer, so one plan serves every signature of a layer: padded or
-    not, short or long.
-    """
-
-    kept: frozenset[str]
-    offloaded: frozenset[str] = frozenset()
-
-
-Plan = Decision | BufferPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The saved buffers of one ledger by verb; what is in neither set is rebuilt."""
-
-    kept: frozenset[int]
-    offloaded: frozenset[int]
-
-    @property
-    def held(self) -> frozenset[int]:
-        """What a rebuild may read: kept, or brought back first."""
-        return self.kept | self.offloaded
+#: What a policy decided about a layer, or the keys of its buffers by verb (see :func:`buffer_keys`).
+Plan = Decision | Assignment[str]
 
 
 def buffer_keys(ledger: LayerLedger) -> dict[int, str]:
@@ -72,47 +49,74 @@ def buffer_keys(ledger: LayerLedger) -> dict[int, str]:
     return keys
 
 
-def plan_of(ledger: LayerLedger, kept: Iterable[int], offloaded: Iterable[int] = ()) -> BufferPlan:
-    """The explicit plan that keeps and offloads these buffers of ``ledger``, given by index."""
+def plan_of(ledger: LayerLedger, assignment: Assignment[int]) -> Assignment[str]:
+    """The same assignment by key, which any ledger of the layer's class understands.
+
+    Args:
+        ledger: The ledger that the assignment is of.
+        assignment: Its buffers by verb.
+
+    Returns:
+        Their keys by verb.
+    """
     keys = buffer_keys(ledger)
-    return BufferPlan(frozenset(keys[b] for b in kept), frozenset(keys[b] for b in offloaded))
+    return Assignment.where(**{verb: {keys[b] for b in buffers} for verb, buffers in assignment.stored})
 
 
-def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, ...]]) -> Selection:
-    """The verb of every saved activation of ``ledger``.
+def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, ...]]) -> Assignment[int]:
+    """The verb of every saved activation of a ledger.
 
-    A buffer that only an op which must not run twice could make is kept whatever the plan says. Raises PolicyError for
-    a decision that no single layer can carry out.
+    A buffer that only an op which must not run twice could make is kept whatever the plan says.
+
+    Args:
+        plan: A policy's decision, or keys by verb.
+        ledger: What one call of the layer saves.
+        sublayers: The names of modules by role, relative to the layer.
+
+    Returns:
+        The ledger's buffers by verb; what is in none is made again.
+
+    Raises:
+        PolicyError: No single layer can carry out the decision.
     """
     match plan:
-        case BufferPlan(kept, offloaded):
-            keys = buffer_keys(ledger)
-            away = frozenset(b for b, key in keys.items() if key in offloaded)
-            wanted = frozenset(b for b, key in keys.items() if key not in kept) - away
-            return Selection(keep_all_but(ledger, wanted, away), away)
+        case Assignment():
+            return _by_index(plan, ledger)
         case Keep():
-            return Selection(frozenset(b.index for b in ledger.saved_activations()), frozenset())
+            return Assignment.where(keep=(b.index for b in ledger.saved_activations()))
         case RecomputeLayer():
-            return Selection(keep_all_but(ledger, _activations(ledger)), frozenset())
+            return Assignment.where(keep=keep_all_but(ledger, _activations(ledger)))
         case RecomputeSublayers(roles):
-            return Selection(keep_all_but(ledger, made_inside(ledger, _names(roles, sublayers))), frozenset())
+            return Assignment.where(keep=keep_all_but(ledger, made_inside(ledger, _names(roles, sublayers))))
         case RecomputeExcept(saveable):
-            return Selection(keep_products(ledger, saveable), frozenset())
+            return Assignment.where(keep=keep_products(ledger, saveable))
         case RecomputeUnion(parts):
             activations = _activations(ledger)
             dropped = (b for part in parts for b in activations - select(part, ledger, sublayers).kept)
-            return Selection(keep_all_but(ledger, frozenset(dropped)), frozenset())
+            return Assignment.where(keep=keep_all_but(ledger, frozenset(dropped)))
     raise PolicyError(f"{plan!r} spans several layers: it needs `engine=torch`")
 
 
-def keep_all_but(
-    ledger: LayerLedger, wanted: frozenset[int], offloaded: frozenset[int] = frozenset()
-) -> frozenset[int]:
-    """The buffers kept when ``wanted`` are rebuilt, and with them whatever ``wanted`` cannot be rebuilt without."""
+def _by_index(plan: Assignment[str], ledger: LayerLedger) -> Assignment[int]:
+    """The buffers of ``ledger`` that the keys mean, with whatever the rest cannot be made again without kept too."""
+    keys = buffer_keys(ledger)
+    named = {verb: {b for b, key in keys.items() if key in wanted} for verb, wanted in plan.stored}
+    assignment = Assignment.where(**named)
+    again = frozenset(keys) - assignment.held
+    return assignment.keeping(keep_all_but(ledger, again, assignment))
+
+
+def keep_all_but(ledger: LayerLedger, wanted: frozenset[int], stored: Assignment[int] | None = None) -> frozenset[int]:
+    """The buffers kept when ``wanted`` are rebuilt, and with them whatever ``wanted`` cannot be rebuilt without.
+
+    What other verbs have ``stored`` is not kept.
+    """
+    elsewhere = frozenset[int]() if stored is None else stored.held - stored.kept
+    readable = frozenset[int]() if stored is None else readable_buffers(stored)
     saved = [b.index for b in ledger.saved_activations()]
-    kept = {b for b in saved if b not in wanted and b not in offloaded}
+    kept = {b for b in saved if b not in wanted and b not in elsewhere}
     for index in saved:
-        if index in wanted and not can_rebuild(ledger, index, frozenset(kept) | offloaded):
+        if index in wanted and not can_rebuild(ledger, index, readable | kept):
             kept.add(index)
     return frozenset(kept)
 

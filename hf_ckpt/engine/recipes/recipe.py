@@ -1,17 +1,18 @@
-"""What to do with each pack of a trace under one selection, compiled once and shared by all layers."""
+"""What to do with each pack of a trace under one assignment, compiled once and shared by all layers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import torch
 
+from ...assignment import KEEP, REBUILD
 from ..tracing.ledgers import ledger_at
 from ..tracing.symbols import evaluate
-from ..verbs.redraw import draw_runs
+from ..verb import readable_buffers
 from .codegen import Writer
+from .draws import draw_runs
 from .plans import select
 from .slicing import slice_for
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from ...assignment import Assignment
     from ...policy.decision import Role
     from ..tracing.ir import Trace
-    from ..verbs.redraw import DrawRun
     from .codegen import Rebuild
-    from .plans import Plan, Selection
+    from .draws import DrawRun
+    from .plans import Plan
 
     #: Makes a saved view of a parameter from the parameter and the values of the symbols.
     View: TypeAlias = Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]
@@ -32,25 +34,22 @@ _MAX_SHAPES = 1024
 _MAX_RECIPES = 256
 
 
-class Action(IntEnum):
-    """What the pack hook does at one position."""
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens to one pack: the verb, and whether the rebuild reads it. A view of a parameter has no verb."""
 
-    KEEP = 0
-    SOURCE = 1  # kept, and read by the rebuild
-    REBUILD = 2
-    PARAMETER = 3
-    OFFLOAD = 4
-    OFFLOAD_SOURCE = 5
+    verb: str | None
+    is_source: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """A trace under one selection.
+    """A trace under one assignment.
 
     ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
-    of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``kept`` are the
-    buffers held after forward. ``runs`` are the draws that the rebuild repeats. ``proven`` are the ints among the
-    arguments with which some layer's rebuild was equal.
+    of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``assignment``
+    has the buffers that are stored, by verb; ``dropped`` are the others. ``runs`` are the draws that the rebuild
+    repeats. ``proven`` are the ints among the arguments with which some layer's rebuild was equal.
     """
 
     trace: Trace
@@ -60,9 +59,8 @@ class Recipe:
     inputs: tuple[int, ...]
     parameters: tuple[int, ...]
     views: Mapping[int, tuple[int, View | None]]
-    kept: frozenset[int]
+    assignment: Assignment[int]
     dropped: frozenset[int]
-    offloaded: frozenset[int]
     runs: tuple[DrawRun, ...]
     proven: set[tuple[int, ...]] = field(default_factory=set)
     _shapes: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
@@ -92,20 +90,20 @@ def recipe_for(
     if known is None:
         if len(trace.recipes) >= _MAX_RECIPES:
             trace.recipes.clear()
-        selection = select(plan, ledger_at(trace, sizes), sublayers)
-        known = trace.recipes[key] = make_recipe(trace, selection)
+        assignment = select(plan, ledger_at(trace, sizes), sublayers)
+        known = trace.recipes[key] = make_recipe(trace, assignment)
     return known
 
 
-def make_recipe(trace: Trace, selection: Selection) -> Recipe:
-    """What ``selection`` means at each position of ``trace``, and the function that rebuilds what it drops."""
+def make_recipe(trace: Trace, assignment: Assignment[int]) -> Recipe:
+    """What ``assignment`` means at each position of ``trace``, and the function that rebuilds what it drops."""
     first = {pack.buffer: pack.position for pack in reversed(trace.packs)}
     made = [pack for pack in trace.packs if trace.buffers[pack.buffer].origin.kind == "op"]
-    rebuilt = tuple(pack.position for pack in made if pack.buffer not in selection.held)
-    piece = slice_for(trace, rebuilt, selection.held)
+    rebuilt = tuple(pack.position for pack in made if pack.buffer not in assignment.held)
+    piece = slice_for(trace, rebuilt, readable_buffers(assignment))
     sources = {first[buffer] for buffer in piece.sources}
     rebuild = Writer(trace, piece, first).compile()
-    actions = tuple(_action(trace, position, selection, sources) for position in range(len(trace.packs)))
+    actions = tuple(_action(trace, position, assignment, position in sources) for position in range(len(trace.packs)))
     return Recipe(
         trace=trace,
         actions=actions,
@@ -113,10 +111,9 @@ def make_recipe(trace: Trace, selection: Selection) -> Recipe:
         rebuilt=rebuilt,
         inputs=piece.inputs,
         parameters=piece.parameters,
-        views={p: _view(trace, p) for p, action in enumerate(actions) if action is Action.PARAMETER},
-        kept=selection.kept,
+        views={p: _view(trace, p) for p, action in enumerate(actions) if action.verb is None},
+        assignment=assignment,
         dropped=frozenset(trace.packs[position].buffer for position in rebuilt),
-        offloaded=selection.offloaded,
         runs=draw_runs(trace, set(piece.ops)),
     )
 
@@ -136,13 +133,11 @@ def _view(trace: Trace, position: int) -> tuple[int, View | None]:
     return slot, lambda parameter, symbols: rebuild((parameter,), (), (), (), symbols, ())[0]
 
 
-def _action(trace: Trace, position: int, selection: Selection, sources: set[int]) -> Action:
+def _action(trace: Trace, position: int, assignment: Assignment[int], is_source: bool) -> Action:
     buffer = trace.packs[position].buffer
-    kind = trace.buffers[buffer].origin.kind
-    if kind == "parameter":
-        return Action.PARAMETER
-    if kind != "op" or buffer in selection.kept:
-        return Action.SOURCE if position in sources else Action.KEEP
-    if buffer in selection.offloaded:
-        return Action.OFFLOAD_SOURCE if position in sources else Action.OFFLOAD
-    return Action.REBUILD
+    match trace.buffers[buffer].origin.kind:
+        case "parameter":
+            return Action(None)
+        case "op":
+            return Action(assignment.verb_of(buffer) or REBUILD, is_source)
+    return Action(KEEP, is_source)

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..random_state import can_redraw, random_state, random_state_kept
 from ..untraceable import in_words
-from ..verbs.redraw import can_redraw, random_state, random_state_kept
+from ..verb import packing_verb
+from ..verbs.keep import keep
 from .bits import same_bits
 from .frame import Frame
-from .prepared import SOURCE, Offload, ParameterView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..verbs.offload import Away
-    from .frame import Dropped, Kept
-    from .prepared import Prepared
+    from .prepared import ParameterView, Prepared
 
 
 class CheckedFrame(Frame):
@@ -28,12 +27,13 @@ class CheckedFrame(Frame):
     are right anyway.
     """
 
-    __slots__ = ("_devices", "is_undecided", "originals", "position", "problem", "travelling")
+    __slots__ = ("_devices", "is_undecided", "later", "originals", "position", "problem")
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(prepared, leaves)
         self.originals: list[torch.Tensor] = []
-        self.travelling: list[tuple[int, Away]] = []
+        #: The handles that later rebuilds read, by their places in ``sources``; the comparison reads what is here.
+        self.later: dict[int, Any] = {}
         self.position = 0
         self.problem = ""
         self.is_undecided = False
@@ -42,7 +42,7 @@ class CheckedFrame(Frame):
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run the layer and check its rebuild."""
-        with torch.autograd.graph.saved_tensors_hooks(self.watched(self.taking_states(self.pack)), self.unpack):
+        with torch.autograd.graph.saved_tensors_hooks(self.hook(self.pack), self.unpack):
             output = call(*args)
         if not self.problem and self.position != self.prepared.count:
             self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
@@ -51,44 +51,42 @@ class CheckedFrame(Frame):
         if not self.problem and not self.is_undecided:
             for handle in self.dropped:
                 handle[0] = None
-            for index, away in self.travelling:
-                self.sources[index] = away
+            for index, handle in self.later.items():
+                self.sources[index] = handle
         else:
             self.release()
-            viewed = {id(action.slot) for action in self.prepared.actions if isinstance(action, ParameterView)}
+            viewed = {id(view.slot) for view in self.prepared.views.values()}
             self.parameters = [(slot, mark) for slot, mark in self.parameters if id(slot) in viewed]
-        self.originals, self.travelling = [], []
+        self.originals, self.later = [], {}
         return output
 
     def pack(self, tensor: torch.Tensor) -> Any:
         """Hold what will be dropped too, and note a saved tensor that the trace did not see."""
         position = self.position
         self.position = position + 1
-        kept = tensor.detach(), tensor._version
+        kept = keep(self, tensor)
         if self.problem or position >= self.prepared.count:
             return kept
-        action = self.prepared.actions[position]
         if tensor.shape != self.prepared.shapes[position]:
             self.problem = f"saved tensor {position} has shape {tuple(tensor.shape)} and not the traced one"
-        elif isinstance(action, ParameterView):
-            return action if self._is_view(action, tensor) else kept
-        elif action is SOURCE:
-            self.sources.append(kept)
-        elif isinstance(action, Offload):
-            return self._send_after_check(action, tensor, kept)
-        elif isinstance(action, tuple):
-            handle: Dropped = [kept[0]]
-            self.dropped.append(handle)
-            self.originals.append(kept[0])
-            return handle
-        return kept
+            return kept
+        action = self.prepared.recipe.actions[position]
+        if action.verb is None:
+            view = self.prepared.views[position]
+            return view if self._is_view(view, tensor) else kept
+        if packing_verb(action.verb).stores:
+            return self._store(position, tensor, kept)
+        handle = [kept[0]]
+        self.dropped.append(handle)
+        self.originals.append(kept[0])
+        return handle
 
-    def _send_after_check(self, action: Offload, tensor: torch.Tensor, kept: Kept) -> Away:
-        away = self.send(action, tensor)
-        if action.is_source:  # the comparison reads what is here, later rebuilds what comes back
+    def _store(self, position: int, tensor: torch.Tensor, kept: Any) -> Any:
+        handle = self.prepared.packers[position](self, tensor)
+        if self.prepared.recipe.actions[position].is_source:
             self.sources[-1] = kept
-            self.travelling.append((len(self.sources) - 1, away))
-        return away
+            self.later[len(self.sources) - 1] = handle
+        return handle
 
     def _is_view(self, view: ParameterView, tensor: torch.Tensor) -> bool:
         try:

@@ -12,8 +12,8 @@ from ..layer.calls import describe, flatten, numbers_in, resolve_call, with_numb
 from ..recipes.recipe import recipe_for
 from ..tracing.cache import TRACES, Signature
 from ..untraceable import UntraceableError, in_words
-from ..verbs.offload import check_can_offload
-from .prepared import Prepared
+from ..verb import packing_verb
+from .prepared import KnownCalls, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ _MAX_VERIFIED = 2048
 
 
 class Lookup:
-    """What one layer's engine knows: its bindings, and in them the prepared calls.
+    """What one layer's engine knows: the states it met, and the prepared calls of each.
 
     ``replayed`` is called after every rebuild.
     """
@@ -42,7 +42,7 @@ class Lookup:
         self.sublayers = sublayers
         self.replayed = replayed
         self.traces: WeakSet[Trace] = WeakSet()  # the cache bounds how many there are
-        self._bindings: list[Binding] = []
+        self._known: list[KnownCalls] = []
         self._states: set[int] = set()
         self._private = False
 
@@ -57,18 +57,18 @@ class Lookup:
         for argument in layer_call.args:
             describe(argument, leaves, key)
         describe(layer_call.kwargs, leaves, key)
-        binding = self._bind(layer_call)
-        if binding.obstacle:
-            raise UntraceableError(binding.obstacle)
+        known = self._bind(layer_call)
+        if known.binding.obstacle:
+            raise UntraceableError(known.binding.obstacle)
         if not leaves:
             raise UntraceableError("it is called without tensors")
         key.append(surroundings(leaves[0].device))
-        table = binding.table(plan)
+        table = known.table(plan)
         prepared = table.get(tuple(key))
         if prepared is None:
             if len(table) >= _MAX_PREPARED:
                 table.clear()
-            prepared = table[tuple(key)] = self._prepare(plan, layer_call, leaves, tuple(key), binding)
+            prepared = table[tuple(key)] = self._prepare(plan, layer_call, leaves, tuple(key), known)
         if isinstance(prepared, str):
             raise UntraceableError(prepared)
         return prepared, leaves
@@ -77,7 +77,7 @@ class Lookup:
         """This layer's rebuild was equal."""
         prepared.verified = True
         prepared.recipe.proven.add(prepared.signature.values)
-        verified = prepared.binding.verified
+        verified = prepared.known.verified
         if len(verified) >= _MAX_VERIFIED:
             verified.clear()
         verified.add(prepared.recipe)
@@ -85,24 +85,24 @@ class Lookup:
     def distrust(self, prepared: Prepared, problem: str) -> bool:
         """The rebuild differed. Returns whether there is another trace to try, the next time."""
         if not self._private and TRACES.distrust(prepared.signature, prepared.recipe.trace):
-            self._bindings = []
+            self._known = []
         elif not self._private:
             # Perhaps this layer differs from the one that was traced in a way its signature does not show.
             self._private = True
-            self._bindings = []
+            self._known = []
         else:
-            for table in prepared.binding.tables.values():
+            for table in prepared.known.tables.values():
                 for key in [key for key, value in table.items() if value is prepared]:
                     table[key] = problem
             return False
         return True
 
     def _prepare(
-        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], binding: Binding
+        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], known: KnownCalls
     ) -> Prepared | str:
         """The prepared call, or the reason why there is none: no error of a trace ends a training step."""
         try:
-            return self._prepare_or_raise(plan, call, leaves, key, binding)
+            return self._prepare_or_raise(plan, call, leaves, key, known)
         except UntraceableError as error:
             return error.reason
         except CkptError:
@@ -111,38 +111,38 @@ class Lookup:
             return f"its trace could not be used ({in_words(error)})"
 
     def _prepare_or_raise(
-        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], binding: Binding
+        self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], known: KnownCalls
     ) -> Prepared:
         structure = flatten((call.args, call.kwargs), [])
         shape = with_numbers(structure, itertools.repeat(None))
         kinds = tuple(map(_kind, leaves))
         private = self.layer if self._private else ""
         signature = Signature(
-            (binding.key, shape, kinds, key[-1], private), tuple(numbers_in(structure)), key
+            (known.binding.key, shape, kinds, key[-1], private), tuple(numbers_in(structure)), key
         )  # fmt: skip
         trace, sizes = TRACES.lookup(signature, call, leaves)
         self.traces.add(trace)
         recipe = recipe_for(trace, plan, self.sublayers, sizes)
-        if recipe.offloaded:
-            check_can_offload(self.layer, leaves[0].device)
-        prepared = Prepared(self.layer, recipe, binding, sizes, leaves[0].device.type, self.replayed, signature)
-        prepared.verified = recipe in binding.verified and signature.values in recipe.proven
+        for verb, _ in recipe.assignment.stored:
+            packing_verb(verb).check_possible(self.layer, leaves[0].device)
+        prepared = Prepared(self.layer, recipe, known, sizes, leaves[0].device.type, self.replayed, signature)
+        prepared.verified = recipe in known.verified and signature.values in recipe.proven
         return prepared
 
-    def _bind(self, call: LayerCall) -> Binding:
-        """The binding whose state is the layer's now: a known one, or a new one."""
-        bindings = self._bindings
-        for binding in bindings:
-            if binding.is_current(call):
-                return binding
+    def _bind(self, call: LayerCall) -> KnownCalls:
+        """What is known of the layer in the state that it has now, or the start of it."""
+        for known in self._known:
+            if known.binding.is_current(call):
+                return known
         binding = Binding(call)
-        previous = next((known for known in bindings if known.layer is call.layer), None)
+        previous = next((known.binding for known in self._known if known.binding.layer is call.layer), None)
         if previous is not None and binding.key != previous.key:
             self._states.add(hash(binding.key))
             if len(self._states) > _MAX_STATES:
                 raise UntraceableError(f"{binding.changed(previous)} changes from call to call")
-        self._bindings = [binding, *bindings[: _MAX_BINDINGS - 1]]
-        return binding
+        fresh = KnownCalls(binding)
+        self._known = [fresh, *self._known[: _MAX_BINDINGS - 1]]
+        return fresh
 
 
 def _kind(leaf: torch.Tensor) -> tuple[Any, ...]:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..recipes.recipe import Action
+from ..verb import Place, packing_verb, verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable
 
     import torch
 
     from ..layer.binding import Binding
     from ..layer.slots import Slot
+    from ..recipes.plans import Plan
     from ..recipes.recipe import Recipe, View
     from ..tracing.cache import Signature
+    from ..verb import Pack
 
-#: Entries of ``Prepared.actions`` besides None (keep), a shape (drop), a ParameterView (refer) and an Offload.
-SOURCE = "keep, and give to the rebuild"
-END = "no more saved tensors"
-
-
-@dataclass(frozen=True, slots=True)
-class Offload:
-    """Send the storage of this saved tensor to the host; ``is_source``: the rebuild reads it."""
-
-    buffer: int
-    is_source: bool
+_MAX_PLANS = 256
 
 
 class ParameterView:
-    """A saved view of a parameter: made from whatever stands behind the parameter's attribute when it is needed."""
+    """A saved view of a parameter: made from whatever stands behind the parameter's attribute when it is needed.
+
+    It is its own handle.
+    """
 
     __slots__ = ("slot", "symbols", "view")
 
@@ -45,26 +39,36 @@ class ParameterView:
         parameter = self.slot.fetch()
         return parameter if self.view is None else self.view(parameter, self.symbols)
 
+    def pack(self, frame: Any, tensor: torch.Tensor) -> ParameterView:
+        """Hold nothing."""
+        return self
+
+
+def one_too_many(frame: Any, tensor: torch.Tensor) -> Any:
+    """The last packer: there are no more saved tensors in the trace."""
+    raise RuntimeError(frame.differs("it saves more tensors"))
+
 
 class Prepared:
     """A recipe bound to one layer and one set of shapes.
 
-    ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``actions`` say what the
-    pack hook does at each position, ``verified`` whether this layer's rebuild was seen to be equal; ``replayed`` is
-    called after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is
-    taken for which runs of draws, ``generators`` which devices draw at all.
+    ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``views`` has the saved
+    views of parameters by position; ``packers`` pack the tensor at each position, and ``around`` is what the recipe's
+    verbs need around that. ``verified`` says whether this layer's rebuild was seen to be equal; ``replayed`` is called
+    after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is taken
+    for which runs of draws, ``generators`` which devices draw at all. ``known`` is where it is found again.
     """
 
     __slots__ = (
-        "actions", "binding", "count", "device_type", "generators", "layer", "parameters", "recipe",
-        "referred", "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified",
+        "around", "count", "device_type", "generators", "known", "layer", "packers", "parameters", "recipe", "referred",
+        "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified", "views",
     )  # fmt: skip
 
     def __init__(
         self,
         layer: str,
         recipe: Recipe,
-        binding: Binding,
+        known: KnownCalls,
         sizes: dict[str, int],
         device_type: str,
         replayed: Callable[[], None],
@@ -72,9 +76,9 @@ class Prepared:
     ) -> None:
         trace = recipe.trace
         self.layer = layer
-        slots = binding.slots
+        slots = known.binding.slots
         self.recipe = recipe
-        self.binding = binding
+        self.known = known
         self.sizes = sizes
         self.symbols = tuple(sizes[binding.symbol] for binding in trace.guards.bindings)
         self.parameters = [slots[index] for index in recipe.parameters]
@@ -83,8 +87,10 @@ class Prepared:
         self.shapes = recipe.shapes_at(sizes)
         self.runs_at = {run.anchor: self._runs_at(run.anchor) for run in recipe.runs}
         self.generators = tuple(dict.fromkeys(run.device for run in recipe.runs))
-        self.actions = [self._action(position, slots) for position in range(len(trace.packs))]
-        self.actions.append(END)
+        self.views = {p: ParameterView(slots[slot], view, self.symbols) for p, (slot, view) in recipe.views.items()}
+        self.packers: list[Pack] = [*map(self._packer, range(len(trace.packs))), one_too_many]
+        around = (verb.around(recipe) for verb in verbs().values())
+        self.around = tuple(wrap for wrap in around if wrap is not None)
         self.count = len(trace.packs)
         self.device_type = device_type
         self.replayed = replayed
@@ -98,16 +104,33 @@ class Prepared:
     def _runs_at(self, anchor: int) -> tuple[tuple[int, torch.device], ...]:
         return tuple((k, run.device) for k, run in enumerate(self.recipe.runs) if run.anchor == anchor)
 
-    def _action(self, position: int, slots: Sequence[Slot]) -> Any:
-        match self.recipe.actions[position]:
-            case Action.PARAMETER:
-                slot, view = self.recipe.views[position]
-                return ParameterView(slots[slot], view, self.symbols)
-            case Action.REBUILD:
-                return self.shapes[position]
-            case Action.SOURCE:
-                return SOURCE
-            case Action.OFFLOAD | Action.OFFLOAD_SOURCE as action:
-                buffer = self.recipe.trace.packs[position].buffer
-                return Offload(buffer, is_source=action is Action.OFFLOAD_SOURCE)
-        return None
+    def _packer(self, position: int) -> Pack:
+        action = self.recipe.actions[position]
+        if action.verb is None:
+            return self.views[position].pack
+        buffer = self.recipe.trace.packs[position].buffer
+        return packing_verb(action.verb).packer(Place(buffer, self.shapes[position], action.is_source))
+
+
+class KnownCalls:
+    """A layer in one state, and what is prepared for its calls.
+
+    ``tables`` are the prepared calls by plan and arguments (a string says why there is none), ``verified`` the recipes
+    whose rebuild this layer was seen to get right.
+    """
+
+    __slots__ = ("binding", "tables", "verified")
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.tables: dict[Plan, dict[Hashable, Prepared | str]] = {}
+        self.verified: set[Recipe] = set()
+
+    def table(self, plan: Plan) -> dict[Hashable, Prepared | str]:
+        """The prepared calls under one plan."""
+        table = self.tables.get(plan)
+        if table is None:
+            if len(self.tables) >= _MAX_PLANS:
+                self.tables.clear()
+            table = self.tables.setdefault(plan, {})
+        return table

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from .symbols import Guards, Size
 
 
+#: The place of a forward before its first pack.
+ENTRY = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """An op argument: a tensor of the trace, and the version of its storage that the op read."""
@@ -79,8 +83,8 @@ class Draw:
     """Where an op that draws random numbers stands among the draws of its device's generator.
 
     ``previous`` is the op that drew before it (None: it is the layer's first). ``anchor`` is a place in the forward
-    that lies between the two, where the random state is the one this op meets: the position of a pack, -1 for the
-    layer's beginning, None where autograd saves nothing in between.
+    that lies between the two, where the random state is the one this op meets: the position of a pack, :data:`ENTRY`
+    for the layer's beginning, None where autograd saves nothing in between.
     """
 
     device: torch.device

@@ -9,11 +9,11 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ..random_state import can_redraw
 from ..untraceable import UntraceableError
-from ..verbs.redraw import ENTRY, can_redraw
 from .fake_kernels import run_fake
 from .flops import flops_of
-from .ir import Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
+from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
 from .nested import instances_in
 from .randomness import draws_random_numbers, uses_own_generator
 from .split_ops import split

@@ -14,10 +14,10 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
+from ...assignment import Assignment
 from ...compat.kv_cache import replay_of
 from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from ..layer.calls import resolve_call
-from ..recipes.plans import BufferPlan
 from ..report import Mode
 from ..untraceable import UntraceableError
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
@@ -153,9 +153,9 @@ def names_to_replay(plan: Plan, sublayers: Mapping[Role, tuple[str, ...]]) -> fr
     match plan:
         case Keep():
             return frozenset()
-        case BufferPlan(kept, _):
-            # What a plan would offload is rebuilt: only traced layers offload.
-            return frozenset(n for n in names if _key(n) not in kept) if _key(LAYER) in kept else None
+        case Assignment():
+            # What another verb would store is made again: only traced layers have other verbs.
+            return frozenset(n for n in names if _key(n) not in plan.kept) if _key(LAYER) in plan.kept else None
         case RecomputeSublayers(roles):
             return frozenset(outermost({role: sublayers.get(role, ()) for role in roles}))
         case RecomputeUnion(parts) if all(isinstance(part, RecomputeSublayers) for part in parts):

@@ -1,4 +1,4 @@
-"""The third verb: kept tensors wait for backward in pinned host memory.
+"""Offload: saved tensors wait for backward in pinned host memory.
 
 Copies run on a side stream. A layer's tensors leave as soon as autograd saves them; they come back while the layer
 after it is in backward. Host memory is pooled, device memory comes from the caching allocator of the compute stream, so
@@ -11,26 +11,21 @@ import contextlib
 import threading
 import weakref
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...errors import PolicyError
+from ..verb import PackingVerb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..running.frame import Frame
+    from ..verb import Pack, Place
+
 _TRANSFERS: dict[torch.device, Transfers] = {}
 _LOCK = threading.Lock()
-
-
-def check_can_offload(layer: str, device: torch.device) -> None:
-    """Raise PolicyError where there is nowhere to offload to."""
-    if device.type != "cuda":
-        raise PolicyError(
-            f"{layer}: offload moves activations from a GPU to host memory, and they are in host memory already "
-            f"(device {device}); choose a policy without offload"
-        )
 
 
 class HostPool:
@@ -182,3 +177,40 @@ class Away:
         self._luggage.bring_before()
         empty = torch.empty(0, dtype=self.dtype, device=storage.device)
         return empty.set_(storage, self._offset, self._shape, self._stride)
+
+
+class Offload(PackingVerb):
+    """The tensor's storage is on the host between forward and backward."""
+
+    name = "offload"
+    handle = Away
+
+    def packer(self, place: Place) -> Pack:
+        """Start its way to the host."""
+
+        def send(frame: Frame, tensor: torch.Tensor) -> Away:
+            luggage = frame.of_verb.get("offload")
+            if luggage is None:
+                luggage = frame.of_verb["offload"] = Luggage(tensor.device)
+            away: Away = luggage.send(place.buffer, tensor)
+            if place.is_source:
+                frame.sources.append(away)
+            return away
+
+        return send
+
+    @staticmethod
+    def unpack(frame: Frame, handle: Any) -> torch.Tensor:
+        """The tensor, on the device; a graph that is retained sends it back again."""
+        tensor: torch.Tensor = handle()
+        if frame.retained:
+            handle.parcel.leave_again()
+        return tensor
+
+    def check_possible(self, layer: str, device: torch.device) -> None:
+        """Raise PolicyError where there is nowhere to offload to."""
+        if device.type != "cuda":
+            raise PolicyError(
+                f"{layer}: offload moves activations from a GPU to host memory, and they are in host memory already "
+                f"(device {device}); choose a policy without offload"
+            )

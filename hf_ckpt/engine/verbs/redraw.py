@@ -1,76 +1,55 @@
 """Redraw: random numbers are drawn again in backward, from the random state that the forward drew them from.
 
-The state is that of the default generator of a device: about 5 kB on the CPU, two host integers on CUDA (reading and
-writing it synchronises nothing, see CUDAGeneratorImpl.cpp). The layer runs untouched, so a state can only be taken when
-the layer is entered, and when autograd saves a tensor. One state serves all draws of a run, which are repeated in
-order. Afterwards the generators are put back to where they stood.
+The layer runs untouched, so a state can only be taken when the layer is entered, and when autograd saves a tensor. One
+state serves all draws of a run, which are repeated in order. Afterwards the generators are put back to where they
+stood. A tensor drawn again is dropped and asked for as a rebuilt one is: the draws are among the ops of the rebuild.
 """
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
 
-import torch
+from ..random_state import random_state
+from ..tracing.ir import ENTRY
+from ..verb import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Set
+    from collections.abc import Callable
 
-    from ..tracing.ir import Trace
+    import torch
 
-#: Devices whose generators are read and written by ``torch.get_device_module(device).get_rng_state(device)``.
-_DEVICE_MODULES = frozenset({"cuda", "xpu"})
-ENTRY = -1
-
-
-@dataclass(frozen=True, slots=True)
-class DrawRun:
-    """Draws of one device in a row, repeated from one state: that before op ``first``, taken at pack ``anchor``."""
-
-    device: torch.device
-    first: int
-    anchor: int
+    from ..recipes.recipe import Recipe
+    from ..running.frame import Frame
+    from ..verb import Around
 
 
-def can_redraw(device: torch.device) -> bool:
-    """Whether the random state of this kind of device can be taken and set."""
-    return device.type == "cpu" or device.type in _DEVICE_MODULES
+class Redraw(Verb):
+    """The tensor is drawn again, from the random state that the forward drew it from."""
+
+    name = "redraw"
+
+    def around(self, recipe: Recipe) -> Around | None:
+        """Note random states, where this recipe draws again."""
+        return taking_states if recipe.runs else None
 
 
-def draw_runs(trace: Trace, ops: Set[int]) -> tuple[DrawRun, ...]:
-    """The runs of draws among ``ops``, in program order. A draw without an anchor must come with the one before it."""
-    runs = []
-    for index in sorted(ops):
-        draw = trace.ops[index].draw
-        if draw is not None and draw.previous not in ops:
-            assert draw.anchor is not None
-            runs.append(DrawRun(draw.device, index, draw.anchor))
-    return tuple(runs)
+def taking_states(frame: Frame, pack: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    """``pack``, noting the random states that are taken when the layer is entered and when autograd saves a tensor."""
+    runs_at = frame.prepared.runs_at
+    take_states(frame, ENTRY)
+    if runs_at.keys() <= {ENTRY}:
+        return pack
+    next_position = itertools.count().__next__
+
+    def take_and_pack(tensor: torch.Tensor) -> Any:
+        take_states(frame, next_position())
+        return pack(tensor)
+
+    return take_and_pack
 
 
-def random_state(device: torch.device) -> torch.Tensor:
-    """The state of the device's default generator, uint8 in host memory."""
-    if device.type == "cpu":
-        return torch.get_rng_state()
-    state: torch.Tensor = torch.get_device_module(device).get_rng_state(device)
-    return state
-
-
-def set_random_state(device: torch.device, state: torch.Tensor) -> None:
-    """Let the device's default generator go on from ``state``."""
-    if device.type == "cpu":
-        torch.set_rng_state(state)
-    else:
-        torch.get_device_module(device).set_rng_state(state, device)
-
-
-@contextlib.contextmanager
-def random_state_kept(devices: Iterable[torch.device]) -> Iterator[None]:
-    """Put the generators of ``devices`` back to where they stand now."""
-    states = [(device, random_state(device)) for device in devices]
-    try:
-        yield
-    finally:
-        for device, state in states:
-            set_random_state(device, state)
+def take_states(frame: Frame, place: int) -> None:
+    """Note the random state that the runs of draws anchored at this place start from."""
+    for run, device in frame.prepared.runs_at.get(place, ()):
+        frame.states[run] = random_state(device)

@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 from torch.utils._pytree import tree_iter
 
-from ...engine.running.frame import graph_is_retained
+from ...engine.running.graph import graph_is_retained
 
 if TYPE_CHECKING:
     from weakref import ReferenceType

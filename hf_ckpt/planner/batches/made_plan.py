@@ -86,7 +86,7 @@ def _written(measured: Measured, solution: Solution) -> MadePlan:
     """What the solution writes to the engines."""
     ledgers, problem = measured.ledgers, measured.problem
     writes = tuple(
-        RecomputeLayer() if ledger is None else plan_of(ledger, plan.kept, plan.offloaded)
+        RecomputeLayer() if ledger is None else plan_of(ledger, plan)
         for ledger, plan in zip(ledgers, solution.layers, strict=True)
     )
     whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == problem.kind(i).everything)

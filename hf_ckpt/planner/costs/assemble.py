@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...ledger import Buffer, LayerLedger, Source
-from .problem import HeadOption, HostLink, Kind, Problem, rebuilt_ops
+from ..verbs.rebuild import rebuilt_ops
+from .problem import HeadOption, HostLink, Kind, Problem
 from .roofline import kind_of
 from .transient import transient_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .problem import LayerPlan
+    from ...assignment import Assignment
     from .roofline import Calibration
 
 
@@ -57,7 +58,7 @@ def assemble(
     )
 
 
-def under(problem: Problem, plans: Sequence[LayerPlan]) -> Problem:
+def under(problem: Problem, plans: Sequence[Assignment[int]]) -> Problem:
     """``problem`` with what each layer needs under its plan.
 
     That is its backward, where ``problem`` has room for what any plan needs, and masks that only a replay reads, which
@@ -71,11 +72,10 @@ def under(problem: Problem, plans: Sequence[LayerPlan]) -> Problem:
     return replace(problem, kinds=kinds, order=order, shared=max(problem.shared, *read))
 
 
-def _kind_under(kind: Kind, plan: LayerPlan) -> Kind:
+def _kind_under(kind: Kind, plan: Assignment[int]) -> Kind:
     if not kind.ledger.ops:
         return kind
-    held = plan.kept | plan.offloaded
-    return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=held))
+    return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=plan.held))
 
 
 def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset()) -> int:

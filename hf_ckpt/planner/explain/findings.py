@@ -6,16 +6,19 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...ledger import Source, Verb
+from ...assignment import KEEP
+from ...ledger import Source
 from ..budget import held_without_checkpointing
 from ..costs.problem import Limits
 from ..solver.refine import refined, solve_refined
 from ..solver.solve import Solution, least_held, solve
+from ..verb import verb_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..costs.problem import Kind, LayerPlan, Problem
+    from ...assignment import Assignment
+    from ..costs.problem import Kind, Problem
 
 GIB = 1 << 30
 
@@ -32,7 +35,7 @@ class LedgerRow:
     module: str
     op: str
     nbytes: int
-    verb: Verb
+    verb: str
     seconds: float | None
 
     @property
@@ -41,12 +44,12 @@ class LedgerRow:
         return None if self.seconds is None or not self.nbytes else self.seconds * GIB / self.nbytes
 
 
-def ledger_rows(kind: Kind, plan: LayerPlan) -> tuple[LedgerRow, ...]:
+def ledger_rows(kind: Kind, plan: Assignment[int]) -> tuple[LedgerRow, ...]:
     """The saved tensors of a layer of this kind under ``plan``, in the order they are made."""
     return tuple(_row(kind, plan, index) for index in sorted(kind.everything))
 
 
-def _row(kind: Kind, plan: LayerPlan, index: int) -> LedgerRow:
+def _row(kind: Kind, plan: Assignment[int], index: int) -> LedgerRow:
     buffer = kind.ledger.buffers[index]
     op = kind.ledger.ops[buffer.producer] if buffer.producer is not None else None
     return LedgerRow(
@@ -54,7 +57,7 @@ def _row(kind: Kind, plan: LayerPlan, index: int) -> LedgerRow:
         module=op.module if op is not None else "",
         op=op.name if op is not None else "",
         nbytes=buffer.nbytes,
-        verb=plan.verb(buffer),
+        verb=verb_of(plan, buffer),
         seconds=_alone(kind, index),
     )
 
@@ -80,7 +83,7 @@ class TensorRow:
     """
 
     row: LedgerRow
-    verbs: Mapping[Verb, int]
+    verbs: Mapping[str, int]
 
     @property
     def total(self) -> int:
@@ -91,10 +94,10 @@ class TensorRow:
 def tensor_rows(problem: Problem, solution: Solution) -> tuple[TensorRow, ...]:
     """The saved tensors of all layers, equal ones together, the largest sum first."""
     rows: dict[LedgerRow, LedgerRow] = {}
-    verbs: dict[LedgerRow, Counter[Verb]] = {}
+    verbs: dict[LedgerRow, Counter[str]] = {}
     for numbers, kind, plan in kinds_in_use(problem, solution):
         for row in ledger_rows(problem.kinds[kind], plan):
-            alike = replace(row, verb=Verb.KEEP)
+            alike = replace(row, verb=KEEP)
             rows.setdefault(alike, row)
             verbs.setdefault(alike, Counter())[row.verb] += len(numbers)
     found = (TensorRow(row, verbs[alike]) for alike, row in rows.items())
@@ -144,9 +147,9 @@ def next_gain(problem: Problem, limits: Limits, solution: Solution, nbytes: int 
     return Gain(nbytes, solution.predicted.seconds, solve_refined(problem, more).predicted.seconds)
 
 
-def kinds_in_use(problem: Problem, solution: Solution) -> Sequence[tuple[tuple[int, ...], int, LayerPlan]]:
+def kinds_in_use(problem: Problem, solution: Solution) -> Sequence[tuple[tuple[int, ...], int, Assignment[int]]]:
     """Runs of layers with one kind and one plan: (layer numbers, kind, plan), in forward order."""
-    runs: list[tuple[tuple[int, ...], int, LayerPlan]] = []
+    runs: list[tuple[tuple[int, ...], int, Assignment[int]]] = []
     for number, (kind, plan) in enumerate(zip(problem.order, solution.layers, strict=True)):
         if runs and runs[-1][1:] == (kind, plan):
             runs[-1] = ((*runs[-1][0], number), kind, plan)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..verb import between_verbs
 from .peak_candidates import peak_candidates
 from .program import Group, Program, Row
 from .replayable import Replayable, replayable
@@ -31,7 +32,10 @@ def build(problem: Problem, limits: Limits) -> Program:
     program.peak = program.variable(_scaled(limits.peak, program.unit), integral=False)
     program.held = program.variable(_scaled(limits.held, program.unit), integral=False)
     sizes = _add_heads(program)
-    room = {program.peak: -1.0} | _add_prefetch(program) | _other_forwards(program, sizes)
+    room = {program.peak: -1.0}
+    for verb in between_verbs(problem):
+        room |= verb.add_room(program)
+    room |= _other_forwards(program, sizes)
     peaks = peak_candidates(problem) if limits.peak is not None else []
     spans = [range(a, b) for a, b in zip([0, *peaks], [*peaks, len(problem.order)], strict=True)]
     held: Row = {}
@@ -47,7 +51,8 @@ def build(problem: Problem, limits: Limits) -> Program:
     heads = {head: room.get(head, 0.0) + size for head, size in sizes.items()}
     program.at_most(room | held | heads, -constant - problem.shared / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
-    _add_transfers(program)
+    for verb in between_verbs(problem):
+        verb.add_costs(program)
     return program
 
 
@@ -68,7 +73,7 @@ def _add_kinds(program: Program, spans: Sequence[range]) -> list[Row]:
     for index in dict.fromkeys(problem.order):
         layers = tuple(i for i, k in enumerate(problem.order) if k == index)
         work = replayable(problem.kinds[index])
-        group = Group(index, layers, {}, {})
+        group = Group(index, layers, {}, {verb.name: {} for verb in between_verbs(problem)})
         program.groups.append(group)
         _add_group(program, group, work)
         parts = [(row, sum(problem.order[i] == index for i in span)) for row, span in zip(rows, spans, strict=True)]
@@ -94,30 +99,34 @@ def _add_group(program: Program, group: Group, work: Replayable) -> None:
         for op, predecessors in work.needs.items():
             if not predecessors:
                 program.at_most({group.again[op]: 1.0, replaying: -1.0}, 0.0)
-    if problem.link is not None:
-        for b in sorted(kind.everything):
-            group.offload[b] = moved = program.variable(count)
-            producer = kind.ledger.buffers[b].producer
-            again = {group.again[producer]: 1.0} if producer in group.again else {}
-            program.at_most({moved: 1.0} | again, count)
+    for b in sorted(kind.everything) if group.stored else ():
+        for variables in group.stored.values():
+            variables[b] = program.variable(count)
+        producer = kind.ledger.buffers[b].producer
+        others = {group.again[producer]: 1.0} if producer in group.again else {}
+        program.at_most({variables[b]: 1.0 for variables in group.stored.values()} | others, count)
 
 
 def _add_freed(program: Program, group: Group, work: Replayable, parts: Sequence[tuple[Row, int]]) -> None:
-    """Share the layers that rebuild or offload out to the parts of the stack, and count there what they do not hold.
+    """Share the layers that do not keep out to the parts of the stack, and count there what they do not hold.
 
     ``parts`` are rows, one a part, and the number of the kind's layers in it.
     """
-    ledger, unit = program.problem.kinds[group.kind].ledger, program.unit
+    buffers, unit = program.problem.kinds[group.kind].ledger.buffers, program.unit
     again = {op: _shared_out(program, group.again[op], parts) for op in work.frees}
-    moved = {b: _shared_out(program, variable, parts) for b, variable in group.offload.items()}
+    stored = [
+        (verb, {b: _shared_out(program, variable, parts) for b, variable in group.stored[verb.name].items()})
+        for verb in between_verbs(program.problem)
+    ]
     for place, (row, count) in enumerate(parts):
         for op, freed in work.frees.items():
             row[again[op][place]] = row.get(again[op][place], 0.0) - freed / unit
-        for b, variables in moved.items():
-            row[variables[place]] = -ledger.buffers[b].nbytes / unit
-            producer = ledger.buffers[b].producer
-            if producer in again and len(parts) > 1:
-                program.at_most({variables[place]: 1.0, again[producer][place]: 1.0}, count)
+        for b in stored[0][1] if stored else ():
+            nbytes, producer = buffers[b].nbytes, buffers[b].producer
+            row |= {shared[b][place]: (verb.held_bytes(buffers[b]) - nbytes) / unit for verb, shared in stored}
+            if len(parts) > 1 and (producer in again or len(stored) > 1):
+                others = {again[producer][place]: 1.0} if producer in again else {}
+                program.at_most({shared[b][place]: 1.0 for _, shared in stored} | others, count)
         if work.input_readers:
             holding = program.variable(count, integral=False)
             for op in work.input_readers:
@@ -150,32 +159,3 @@ def _other_forwards(program: Program, heads: Row) -> Row:
     if not others:
         return {}
     return {program.held: others} | {head: others * size for head, size in heads.items()}
-
-
-def _add_prefetch(program: Program) -> Row:
-    """Room for the offloaded buffers of one layer, which come back while the layer behind it is in backward."""
-    if program.problem.link is None:
-        return {}
-    program.room = program.variable(np.inf, integral=False)
-    return {program.room: 1.0}
-
-
-def _add_transfers(program: Program) -> None:
-    """Transfers cost what does not hide behind the forward and behind the backward, and room for one layer."""
-    problem = program.problem
-    if problem.link is None:
-        return
-    moved: Row = {}
-    for group in program.groups:
-        staged: dict[int, float] = {}
-        for b, variable in group.offload.items():
-            nbytes = problem.kinds[group.kind].ledger.buffers[b].nbytes
-            moved[variable] = nbytes / problem.link.bytes_per_second
-            flag = program.variable(1)
-            staged[flag] = nbytes / program.unit
-            program.at_most({variable: 1.0, flag: -float(len(group.layers))}, 0.0)
-        program.at_most(staged | {program.room: -1.0}, 0.0)
-    kinds = [problem.kinds[k] for k in problem.order]
-    for window in (sum(k.forward for k in kinds), sum(k.backward for k in kinds)):
-        waiting = program.variable(np.inf, 1.0, integral=False)
-        program.at_most(moved | {waiting: -1.0}, window)

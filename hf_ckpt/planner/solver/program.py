@@ -32,14 +32,14 @@ Row = dict[int, float]
 class Group:
     """All layers (positions, ascending) of one kind: they share variables.
 
-    ``again`` maps an op to the variable that counts the layers running it again, ``offload`` a buffer to the one that
-    counts the layers moving it out.
+    ``again`` maps an op to the variable that counts the layers running it again; ``stored`` has, for every verb that
+    stores besides keeping, the variable that counts the layers in which it stores a buffer, by buffer.
     """
 
     kind: int
     layers: tuple[int, ...]
     again: dict[int, int]
-    offload: dict[int, int]
+    stored: dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class Program:
     heads: list[int] = field(default_factory=list)
     peak: int = 0
     held: int = 0
-    room: int = 0
+    #: The variable for the bytes that a verb must have ready before a layer's backward, by verb.
+    room: dict[str, int] = field(default_factory=dict)
 
     def variable(self, upper: float, seconds: float = 0.0, *, integral: bool = True) -> int:
         """A new variable that costs ``seconds`` a unit."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BudgetError
 from ..costs.assemble import under
-from ..costs.problem import assess
+from ..costs.assess import assess
 from .shortfall import peak_shortfall
 from .solve import least_peak, solve
 

@@ -20,13 +20,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...assignment import KEEP, Assignment
 from ...errors import BudgetError
-from ..costs.problem import Assessment, HeadOption, LayerPlan, Limits, assess, layer_held
+from ..costs.assess import Assessment, assess, layer_held
+from ..costs.problem import HeadOption, Limits
 from .formulation import build
 from .replayable import replayable
 from .shortfall import held_shortfall, peak_shortfall
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -41,7 +45,7 @@ class Solution:
     ``gap`` is the share of its cost by which the plan may at most be worse than the best one.
     """
 
-    layers: tuple[LayerPlan, ...]
+    layers: tuple[Assignment[int], ...]
     head: HeadOption
     predicted: Assessment
     gap: float = 0.0
@@ -77,7 +81,7 @@ def least_held(problem: Problem) -> int:
 
 def _least(problem: Problem, *, peak: bool) -> Solution:
     """A plan of the smallest peak, or one that holds the fewest bytes."""
-    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    plans = [Assignment.where(keep=problem.kind(i).everything) for i in range(len(problem.order))]
     everything = assess(problem, plans, problem.heads[0]).peak
     program = build(problem, Limits(peak=everything if peak else None))
     optimum = program.minimise({program.peak if peak else program.held: 1.0})
@@ -96,7 +100,7 @@ def _too_small(problem: Problem, limits: Limits) -> str:
 def _read(program: Program, optimum: Optimum) -> Solution:
     """The plans that the variables' values stand for."""
     problem, values = program.problem, optimum.values
-    plans: dict[int, LayerPlan] = {}
+    plans: dict[int, Assignment[int]] = {}
     for group in program.groups:
         kind = problem.kinds[group.kind]
         readers = replayable(kind).input_readers
@@ -107,24 +111,35 @@ def _read(program: Program, optimum: Optimum) -> Solution:
     return Solution(layers, head, assess(problem, layers, head), optimum.gap)
 
 
-def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position: int) -> LayerPlan:
-    """The plan of the group's layer number ``position``: the first layers rebuild, the next offload, the last keep."""
+def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position: int) -> Assignment[int]:
+    """The plan of the group's layer number ``position``: the first layers run ops again, the last ones keep."""
     again = {op: round(float(values[variable])) for op, variable in group.again.items()}
-    kept, offloaded = set(), set()
+    stored: dict[str, set[int]] = {verb: set() for verb in (KEEP, *group.stored)}
     for b in kind.everything:
         producer = kind.ledger.buffers[b].producer
-        rebuilt = again.get(producer, 0) if producer is not None else 0
-        moved = round(float(values[group.offload[b]])) if b in group.offload else 0
-        # What takes no bytes is kept: rebuilding it would only hold what that reads.
-        if position >= rebuilt + moved or not kind.ledger.buffers[b].nbytes:
-            kept.add(b)
-        elif position >= rebuilt:
-            offloaded.add(b)
-    return LayerPlan(frozenset(kept), frozenset(offloaded))
+        counts = {verb: round(float(values[variables[b]])) for verb, variables in group.stored.items()}
+        verb = _verb_at(position, again.get(producer, 0) if producer is not None else 0, counts)
+        if not kind.ledger.buffers[b].nbytes:  # rebuilding it would only hold what that reads
+            verb = KEEP
+        if verb is not None:
+            stored[verb].add(b)
+    return Assignment.where(**stored)
 
 
-def _without_loss(kind: Kind, plan: LayerPlan, readers: tuple[int, ...]) -> LayerPlan:
+def _verb_at(position: int, rebuilt: int, counts: Mapping[str, int]) -> str | None:
+    """What stores a buffer in the layer at ``position``; None in the first ``rebuilt`` layers, where nothing does."""
+    if position < rebuilt:
+        return None
+    end = rebuilt
+    for verb, count in counts.items():
+        end += count
+        if position < end:
+            return verb
+    return KEEP
+
+
+def _without_loss(kind: Kind, plan: Assignment[int], readers: tuple[int, ...]) -> Assignment[int]:
     """``plan``, unless it holds the layer's input for a rebuild that frees less: then what needs the input is kept."""
-    spared = {b for b in kind.everything - plan.offloaded if kind.ledger.buffers[b].producer in readers}
-    other = LayerPlan(plan.kept | spared, plan.offloaded)
+    rebuilt = kind.everything - plan.held
+    other = plan.keeping(b for b in rebuilt if kind.ledger.buffers[b].producer in readers)
     return other if layer_held(kind, other) < layer_held(kind, plan) else plan

@@ -7,7 +7,8 @@ import functools
 import pytest
 import torch
 
-from hf_ckpt.engine import BufferPlan, UntraceableError, buffer_keys, ledger_of, plan_of, select
+from hf_ckpt.assignment import Assignment
+from hf_ckpt.engine import UntraceableError, buffer_keys, ledger_of, plan_of, select
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.ledger import LayerLedger, Source
 from hf_ckpt.policy.decision import (
@@ -64,9 +65,10 @@ def test_keys_are_unique_and_lead_back() -> None:
     keys = buffer_keys(ledger)
     saved = [b.index for b in ledger.saved_activations()]
     assert len(set(keys.values())) == len(keys) == len(saved)
-    plan = plan_of(ledger, kept=saved[::2])
+    plan = plan_of(ledger, Assignment.where(keep=saved[::2]))
     assert select(plan, ledger, {}).kept == frozenset(saved[::2])
-    assert select(plan_of(ledger, saved[::2], saved[1::2]), ledger, {}).offloaded == frozenset(saved[1::2])
+    both = Assignment.where(keep=saved[::2], offload=saved[1::2])
+    assert select(plan_of(ledger, both), ledger, {}) == both
 
 
 def test_full_keeps_nothing_and_keep_everything() -> None:
@@ -118,9 +120,9 @@ def test_dropout_masks_are_kept_or_drawn_again_as_the_plan_says() -> None:
     masks = frozenset(b.index for b in ledger.saved_activations() if b.source is Source.RANDOM)
     assert masks
     assert select(RecomputeLayer(), ledger, {}).kept == frozenset()
-    assert select(BufferPlan(frozenset()), ledger, {}).kept == frozenset()
+    assert select(Assignment(), ledger, {}).kept == frozenset()
     assert select(RecomputeSublayers(frozenset({Role.MLP})), ledger, SUBLAYERS).kept >= masks
-    assert select(plan_of(ledger, masks), ledger, {}).kept == masks
+    assert select(plan_of(ledger, Assignment.where(keep=masks)), ledger, {}).kept == masks
 
 
 def test_segments_need_the_other_engine() -> None:
@@ -140,7 +142,7 @@ def test_every_single_buffer_can_be_kept_or_rebuilt_alone() -> None:
     for index in saved:
         for kept in ([index], [other for other in saved if other != index]):
             for engine in engines:
-                engine.plan = plan_of(ledger, kept)
+                engine.plan = plan_of(ledger, Assignment.where(keep=kept))
             assert equal(step(model, batch(pad=2)), expected)
             assert equal(step(model, batch(pad=2)), expected)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import plan_of
-from hf_ckpt.engine.running import lookup
-from hf_ckpt.engine.verbs.offload import HostPool, Parcel, Transfers, rounded, transfers_of
+from hf_ckpt.engine.verbs.offload import HostPool, Offload, Parcel, Transfers, rounded, transfers_of
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.policy.decision import Keep, RecomputeLayer
 
@@ -20,7 +20,7 @@ def offload_plan(model, every: int = 1):
     step(model, batch())
     ledger = engines[0].ledger()
     saved = [b.index for b in ledger.saved_activations()]
-    return plan_of(ledger, kept=[], offloaded=saved[::every])
+    return plan_of(ledger, Assignment.where(offload=saved[::every]))
 
 
 def test_without_a_gpu_it_is_an_error_with_a_reason() -> None:
@@ -33,7 +33,7 @@ def test_without_a_gpu_it_is_an_error_with_a_reason() -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
+    monkeypatch.setattr(Offload, "check_possible", lambda self, layer, device: None)
     model = build("llama")
     uninstall(model)
     expected = step(model, batch())
@@ -46,7 +46,7 @@ def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, ev
         assert equal(step(model, batch()), expected)
     assert pool.allocated == made, "allocated after warm-up"
     report = engines[0].report()
-    assert report.offloaded_bytes
+    assert report.stored_bytes["offload"]
     assert bool(report.replays) == (every > 1)
     for engine in engines:
         engine.plan = Keep()
@@ -54,7 +54,7 @@ def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, ev
 
 
 def test_a_retained_graph_brings_its_tensors_back_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "check_can_offload", lambda layer, device: None)
+    monkeypatch.setattr(Offload, "check_possible", lambda self, layer, device: None)
     model = build("llama")
     install(model, offload_plan(model, 2))
     expected = step(model, batch())
@@ -104,4 +104,4 @@ def offload_plan_on(model, inputs):
     engines = install(model, RecomputeLayer())
     step(model, inputs)
     ledger = engines[0].ledger()
-    return plan_of(ledger, kept=[], offloaded=[b.index for b in ledger.saved_activations()][::2])
+    return plan_of(ledger, Assignment.where(offload=[b.index for b in ledger.saved_activations()][::2]))

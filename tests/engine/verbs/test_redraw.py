@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, BertConfig, T5Config
 
 import hf_ckpt
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import Mode, plan_of
 from hf_ckpt.engine.tracing.split_ops import in_single_precision
 from hf_ckpt.ledger import Source
@@ -144,7 +145,7 @@ def test_every_buffer_of_a_layer_full_of_dropout_can_be_kept_or_rebuilt_alone() 
     assert sum(b.source is Source.RANDOM for b in ledger.saved_activations()) == 3
     for index in saved:
         for kept in ([index], [other for other in saved if other != index]):
-            engine.plan = plan_of(ledger, kept)
+            engine.plan = plan_of(ledger, Assignment.where(keep=kept))
             for _ in range(2):
                 assert equal(results(model, "fp32"), expected)
     assert engine.report().mode is Mode.SYMBOLIC
@@ -170,7 +171,7 @@ def test_all_kinds_of_draws(kind: type[PlainLayer]) -> None:
     saved = [b.index for b in ledger.saved_activations()]
     for index in saved:
         for kept in ([index], [other for other in saved if other != index]):
-            engine.plan = plan_of(ledger, kept)
+            engine.plan = plan_of(ledger, Assignment.where(keep=kept))
             for seed in range(2):
                 assert equal(seeded(stack, seed), seeded(reference, seed))
     assert engine.report().mode is Mode.SYMBOLIC

@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.planner.batches.per_batch import BUCKETS_PER_DOUBLING, TIGHTEN, BatchSize, Choice, MadePlan, PlanBook
-from hf_ckpt.planner.costs.problem import Assessment, HeadOption, LayerPlan
+from hf_ckpt.planner.costs.assess import Assessment
+from hf_ckpt.planner.costs.problem import HeadOption
 from hf_ckpt.planner.solver.solve import Solution
 
 ROWS, LENGTHS = st.integers(1, 16), st.integers(1, 4096)
@@ -16,7 +18,7 @@ SIZES = TEXTS | PAIRS
 
 
 def plan(kept=(1,)):
-    layers = (LayerPlan(frozenset(kept)),)
+    layers = (Assignment.where(keep=kept),)
     return MadePlan(Solution(layers, HeadOption(1, 0), Assessment(0, 0, 0.0)), ())
 
 

@@ -7,13 +7,14 @@ import torch
 
 import hf_ckpt
 from hf_ckpt.anatomy import read_anatomy
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import ledger_of, select
 from hf_ckpt.head.options import head_option
 from hf_ckpt.head.shape import head_shape
 from hf_ckpt.ledger import Source
 from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.costs.assemble import assemble, under
-from hf_ckpt.planner.costs.problem import LayerPlan, assess
+from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.transient import transient_bytes
 from hf_ckpt.planner.memory.state import gradient_bytes, late_gradient_bytes
 from hf_ckpt.policy import decide, parse_policy
@@ -85,7 +86,7 @@ def test_the_peak_of_a_real_step(name, policy):
     ledgers, anatomy = ledgers_of(model, ids), read_anatomy(model)
     decisions = decide(parse_policy(policy), anatomy.stacks)
     plans = [
-        LayerPlan(select(decisions[layer.info.name], ledger, layer.info.sublayers).kept)
+        select(decisions[layer.info.name], ledger, layer.info.sublayers)
         for layer, ledger in zip(anatomy.layers, ledgers, strict=True)
     ]
     grown = [gradient_bytes(layer.module.parameters()) for layer in anatomy.layers]
@@ -109,6 +110,6 @@ def test_a_mask_that_only_a_replay_reads_counts_where_there_is_one():
     (y,) = b.op([x, mask], [(10, True)])
     ledger = b.ledger()
     problem = assemble([ledger, ledger], RATES)
-    kept, dropped = LayerPlan(frozenset({y})), LayerPlan(frozenset())
+    kept, dropped = Assignment.where(keep=[y]), Assignment()
     assert problem.shared == under(problem, [kept, kept]).shared == 0
     assert under(problem, [dropped, kept]).shared == 7

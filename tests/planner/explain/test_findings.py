@@ -5,14 +5,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import MissingExtraError
-from hf_ckpt.ledger import Source, Verb
+from hf_ckpt.ledger import Source
 from hf_ckpt.planner.budget import held_without_checkpointing
-from hf_ckpt.planner.costs.problem import HeadOption, Kind, LayerPlan, Limits, Problem
+from hf_ckpt.planner.costs.problem import HeadOption, Kind, Limits, Problem
 from hf_ckpt.planner.explain.findings import TensorRow, frontier, kinds_in_use, ledger_rows, next_gain, tensor_rows
 from hf_ckpt.planner.explain.plot import plot_frontier
 from hf_ckpt.planner.explain.tables import frontier_table, gain_line, tensors_table
 from hf_ckpt.planner.solver.solve import solve
+from hf_ckpt.planner.verb import verb_of
 
 from ..planner_ledgers import Builder, llama_kind
 
@@ -32,11 +34,11 @@ def test_rows_of_a_small_layer():
     (y,) = b.op([hidden], [(1 << 30, True)], name="aten.silu.default")
     (mask,) = b.op([y], [(8, True)], rebuildable=False)
     kind = Kind(b.ledger(), (1.0, 2.0, 4.0), transient=0)
-    first, second = ledger_rows(kind, LayerPlan(frozenset({mask})))
-    assert (first.verb, first.seconds, first.seconds_per_gib) == (Verb.REBUILD, 3.0, 3.0)
-    assert (second.verb, second.seconds, second.seconds_per_gib) == (Verb.KEEP, None, None)
+    first, second = ledger_rows(kind, Assignment.where(keep=[mask]))
+    assert (first.verb, first.seconds, first.seconds_per_gib) == ("rebuild", 3.0, 3.0)
+    assert (second.verb, second.seconds, second.seconds_per_gib) == ("keep", None, None)
     redrawn = dataclasses.replace(kind.ledger.buffers[mask], source=Source.RANDOM)
-    assert LayerPlan(frozenset()).verb(redrawn) is Verb.REDRAW
+    assert verb_of(Assignment(), redrawn) == "redraw"
     text = shown(tensors_table([TensorRow(row, {row.verb: 1}) for row in (first, second)], "layer 0"))
     assert "silu" in text
     assert "never" in text
@@ -75,7 +77,7 @@ def test_every_tensor_once_with_its_layers_largest_first():
     rows = tensor_rows(PROBLEM, solution)
     totals = [row.total for row in rows]
     assert totals == sorted(totals, reverse=True)
-    assert sum(totals) == 8 * sum(row.nbytes for row in ledger_rows(PROBLEM.kinds[0], LayerPlan(frozenset())))
+    assert sum(totals) == 8 * sum(row.nbytes for row in ledger_rows(PROBLEM.kinds[0], Assignment()))
     assert all(sum(row.verbs.values()) % 8 == 0 for row in rows)
     assert any(len(row.verbs) == 2 for row in rows)
 

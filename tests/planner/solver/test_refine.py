@@ -2,9 +2,11 @@
 
 import pytest
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import BudgetError
 from hf_ckpt.planner.costs.assemble import under
-from hf_ckpt.planner.costs.problem import HeadOption, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.problem import HeadOption, Limits, Problem
 from hf_ckpt.planner.costs.roofline import kind_of
 from hf_ckpt.planner.solver.refine import refined, solve_refined
 from hf_ckpt.planner.solver.solve import least_peak, solve
@@ -14,7 +16,7 @@ from ..planner_models import RATES
 
 KIND = kind_of(llama_kind().ledger, RATES, gradients=64 << 20)
 PROBLEM = Problem((KIND,), (0,) * 8, (HeadOption(1, 0),), overhead=1e-4)
-MOST = assess(PROBLEM, [LayerPlan(KIND.everything)] * 8, PROBLEM.heads[0]).peak
+MOST = assess(PROBLEM, [Assignment.where(keep=KIND.everything)] * 8, PROBLEM.heads[0]).peak
 
 
 def own_peak(solution):

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import BudgetError
 from hf_ckpt.ledger import Source
-from hf_ckpt.planner.costs.problem import HeadOption, HostLink, LayerPlan, Limits, Problem, assess
+from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Limits, Problem
 from hf_ckpt.planner.solver import program
 from hf_ckpt.planner.solver.shortfall import readable
 from hf_ckpt.planner.solver.solve import least_held, least_peak, solve
@@ -34,7 +36,7 @@ def layer_plans(kind, offload):
                 kind.ledger.rebuild_ops(kept | moved)
             except ValueError:
                 continue
-            yield LayerPlan(kept, moved)
+            yield Assignment.where(keep=kept, offload=moved)
 
 
 def timeline(problem, plans, head):
@@ -43,14 +45,14 @@ def timeline(problem, plans, head):
     staging = {}
     for k, plan in zip(problem.order, plans, strict=True):
         kind = problem.kinds[k]
-        ops = kind.ledger.rebuild_ops(plan.kept | plan.offloaded)
+        ops = kind.ledger.rebuild_ops(plan.held)
         size = sum(kind.ledger.buffers[b].nbytes for b in plan.kept)
         own = next(b for b in kind.ledger.buffers if b.source is Source.INPUT)
         if own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops):
             size += own.nbytes
         seconds += sum(kind.seconds[o] for o in ops) + (problem.overhead if ops else 0)
-        moved += sum(kind.ledger.buffers[b].nbytes for b in plan.offloaded)
-        staging.setdefault(k, set()).update(plan.offloaded)
+        moved += sum(kind.ledger.buffers[b].nbytes for b in plan.of("offload"))
+        staging.setdefault(k, set()).update(plan.of("offload"))
         held.append(size)
         live += size
     room = max(sum(problem.kinds[k].ledger.buffers[b].nbytes for b in s) for k, s in staging.items())
@@ -139,7 +141,7 @@ def full_stack(count=80, **options):
 
 
 def peak_of_keeping_everything(problem):
-    plans = [LayerPlan(problem.kind(i).everything) for i in range(len(problem.order))]
+    plans = [Assignment.where(keep=problem.kind(i).everything) for i in range(len(problem.order))]
     return assess(problem, plans, problem.heads[0])
 
 
