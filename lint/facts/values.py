@@ -147,7 +147,7 @@ class Element(Value):
 class Dict(Value):
     """A dict with string keys; ``open`` when it may hold more keys than ``items``."""
 
-    __slots__ = ("items", "open", "place")
+    __slots__ = ("count", "items", "open", "place")
     __match_args__ = ("items", "open")
 
     def __init__(self, items: dict[str, Value], open_: bool, node: ast.AST | None, place: Place | None = None) -> None:
@@ -155,6 +155,8 @@ class Dict(Value):
         self.items = items
         self.open = open_
         self.place = place
+        #: How long an open one is when it is made, where that is known.
+        self.count: int | None = None
 
     def get(self, key: str) -> Value:
         """The value at ``key``; Absent when there is certainly none."""

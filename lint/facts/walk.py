@@ -61,6 +61,7 @@ class Program:
         "text",
         "texts",
         "tree",
+        "turns",
         "walks",
         "writes",
         "yields",
@@ -93,6 +94,8 @@ class Program:
         self.yields: dict[str | None, list[int]] = {}
         #: What the walk from the first line shows once it is over; None before, and for what is no script.
         self.script: Script | None = None
+        #: How many turns each loop takes, where the file decides it.
+        self.turns: dict[ast.AST, int | None] = {}
         self.order = 0
         self.walks = 0
 
@@ -145,6 +148,18 @@ class Walk:
     def follow(self, function: Function, call: Call, receiver: Value | None) -> Value:
         """What ``function`` returns for ``call``; its body is walked with those arguments."""
         return self.engine.follow(self, function, call, receiver)
+
+    def times_since(self, made: Place | None) -> int | None:
+        """How often a statement here runs for each time that control comes to ``made``, which is around it."""
+        if made is None or self.place.deeper_than(made) or self.place.function is not made.function:
+            return None
+        times = 1
+        for loop in self.place.loops[len(made.loops) :]:
+            turns = self.program.turns.get(loop)
+            if turns is None:
+                return None
+            times *= turns
+        return times
 
     def under(self, guard: Guard) -> None:
         """From here on ``guard`` holds."""

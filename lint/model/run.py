@@ -16,7 +16,7 @@ from .events import (
     TorchCheckpoint,
 )
 from .history import E, History
-from .regions.dropped import is_dropped
+from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import needs_gradient_of_data
 from .state.modes import stays_in_eval
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_dropped", "_enabling", "_in_eval", "_met")
+    __slots__ = ("_enabling", "_idle", "_in_eval", "_met")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
         self._met: dict[ast.AST, list[Call | Write]] | None = None
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
-        self._dropped: frozenset[ast.AST] | None = None
+        self._idle: frozenset[ast.AST] | None = None
 
     def _is_reached(self, event: Event) -> bool:
         if not super()._is_reached(event):
@@ -62,10 +62,13 @@ class Run(History):
 
     def replayed(self, kind: type[E]) -> Iterator[E]:
         """Those of ``kind`` whose region a backward pass may run again: something uses their result."""
-        if self._dropped is None:
-            found = (event for event in self.of(Checkpointing) if is_dropped(self.program, self.bodies, event))
-            self._dropped = frozenset(event.node for event in found)
-        return (event for event in self.of(kind) if event.node not in self._dropped)
+        if self._idle is None:
+            found = (event for event in self.of(Checkpointing) if self._is_idle(event))
+            self._idle = frozenset(event.node for event in found)
+        return (event for event in self.of(kind) if event.node not in self._idle)
+
+    def _is_idle(self, event: Checkpointing) -> bool:
+        return is_whole(event) or is_dropped(self.program, self.bodies, event)
 
     def regions(self) -> Iterator[tuple[Checkpointing, Region]]:
         """Every checkpoint whose region may run again, with what runs inside it."""

@@ -85,7 +85,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import length_of
-from ..facts.values import Const, equals, is_absent, same
+from ..facts.values import Const, equals, is_absent
 from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.libraries.signatures import SIGNATURES, misfit
@@ -94,27 +94,25 @@ from ..model.report import Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT310", "invalid-checkpoint-sequential-arguments", Severity.ERROR
 NEEDS = (CheckpointSequential,)
 _TAKEN = ("functions", "segments", "input", "use_reentrant", "preserve_rng_state")
-_GROWING = ("append", "extend", "insert", "add_module", "register_module")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report calls that raise."""
     for event in run.of(CheckpointSequential):
-        problem = _segments(run, event) or _keywords(event) or _unbound(event)
+        problem = _segments(event) or _keywords(event) or _unbound(event)
         if problem:
             yield Report(event.node, problem)
 
 
-def _segments(run: Run, event: CheckpointSequential) -> str:
+def _segments(event: CheckpointSequential) -> str:
     if equals(event.segments, 0):
         return "0 segments raise a ZeroDivisionError; write 2 or more"
-    length = _length(run, event.functions)
+    length = length_of(event.functions)
     segments = event.segments.value if isinstance(event.segments, Const) else None
     if isinstance(segments, int) and length is not None and segments > length:
         return f"{segments} segments of {length} modules raise a ValueError; write {length} or fewer"
@@ -131,9 +129,3 @@ def _keywords(event: CheckpointSequential) -> str:
     if not wrong:
         return ""
     return f"`checkpoint_sequential` passes nothing on to the modules: `{wrong[0]}=` raises a ValueError; drop it"
-
-
-def _length(run: Run, functions: Value) -> int | None:
-    """How many modules are run, when the file shows all of them."""
-    grows = any(same(other.receiver, functions) for other in run.method_calls(*_GROWING))
-    return None if grows else length_of(functions)

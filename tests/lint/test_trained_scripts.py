@@ -209,3 +209,34 @@ def test_more_segments_than_modules_raise(functions):
     call = f"{functions}, {{}}, x, use_reentrant=False"
     assert _codes_of(text, use=call.format(4)) == ["CKPT310"]
     assert _codes_of(text, use=call.format(3)) == []
+
+
+GROWN = [
+    "self.blocks = nn.ModuleList()\n        for _ in range(3):\n            self.blocks.append(Block(dim))",
+    "found = []\n        for i in range(3):\n            found.append(Block(dim))\n        self.blocks = nn.ModuleList(found)",
+    "self.blocks = nn.Sequential()\n        for i in range(3):\n            self.blocks.add_module(str(i), Block(dim))",
+    "self.blocks = nn.Sequential(OrderedDict((str(i), Block(dim)) for i in range(3)))",
+    "found = [Block(dim) for _ in range(4)]\n        found.pop()\n        self.blocks = nn.ModuleList(found)",
+]
+
+
+@pytest.mark.parametrize("container", GROWN)
+def test_modules_are_counted_however_they_are_put_together(container):
+    text = SCRIPT.replace("for block in self.blocks:\n            {use}", "x = checkpoint_sequential({use})")
+    text = text.replace("self.blocks = nn.ModuleList([Block(dim) for _ in range(3)])", container)
+    text = "from collections import OrderedDict\n" + text
+    call = "self.blocks, {}, x, use_reentrant=False"
+    assert _codes_of(text, use=call.format(4)) == ([] if "pop" in container else ["CKPT310"])
+    assert _codes_of(text, use=call.format(3)) == []
+
+
+def test_one_segment_is_not_run_again():
+    text = SCRIPT.replace("for block in self.blocks:\n            {use}", "x = checkpoint_sequential({use})")
+    assert _codes_of(text, **NUMPY, use="self.blocks, 1, x, use_reentrant=False") == ["CKPT210"]
+    assert _codes_of(text, **NUMPY, use="self.blocks, 2, x, use_reentrant=False") == ["CKPT115"]
+
+
+def test_what_the_region_seeds_itself_is_drawn_again():
+    drawn = "x = x * torch.rand_like(x)"
+    assert codes(body=drawn, use=UNPRESERVED) == ["CKPT108"]
+    assert codes(body=f"torch.manual_seed(7)\n{drawn}", use=UNPRESERVED) == ["CKPT122"]

@@ -1,7 +1,8 @@
 """Runs programs and notes what truly happens: each as written, and once more with every checkpoint taken out.
 
-The libraries are imported once; each run is a fork of that process. Reads one JSON string (a program) a line, writes
-one JSON object a line: ``{"written": ..., "plain": ...}``, both the fields of :class:`tests.truth.outcome.Run`.
+The libraries are imported once; each run is a fork of that process. Reads one JSON object (a program's ``text`` and
+``arguments``) a line, writes one a line: ``{"written": ..., "plain": ...}``, both the fields of
+:class:`tests.truth.outcome.Run`.
 """
 
 from __future__ import annotations
@@ -172,12 +173,13 @@ _ENTRANCES: tuple[tuple[Any, str], ...] = (
 )
 
 
-def run(text: str, prepare: Callable[[Notes], None]) -> dict[str, Any]:
-    """What ``text`` does as a main program, in a fork."""
+def run(text: str, arguments: list[str], prepare: Callable[[Notes], None]) -> dict[str, Any]:
+    """What ``text`` does as a main program with these command line ``arguments``, in a fork."""
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "result.json")
         child = os.fork()
         if child == 0:
+            sys.argv = ["program.py", *arguments]
             _become(text, folder, result, prepare)
         _, status = os.waitpid(child, 0)
         if not os.path.exists(result):
@@ -237,8 +239,9 @@ def main() -> None:
     for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "AutoModelForCausalLM", "Trainer", "TrainingArguments"):
         getattr(transformers, name)
     for line in sys.stdin:
-        text = json.loads(line)
-        print(json.dumps({"written": run(text, _count_requests), "plain": run(text, _take_out)}), flush=True)
+        program = json.loads(line)
+        written, plain = (run(program["text"], program["arguments"], how) for how in (_count_requests, _take_out))
+        print(json.dumps({"written": written, "plain": plain}), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ class Program:
     text: str
     ingredients: tuple[str, ...]
 
+    @property
+    def command_lines(self) -> tuple[tuple[str, ...], ...]:
+        """The ways to start it: what a command line option decides is open, and both ways are run."""
+        return ((), ("--checkpoint",)) if "'--checkpoint'" in self.text else ((),)
+
 
 def write_program(seed: int) -> Program:
     """The program of ``seed``: the same one every time."""

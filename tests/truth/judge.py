@@ -36,6 +36,8 @@ CLAIMS = {
 ADVICE = frozenset(f"CKPT{number}" for number in (101, 102, 103, 122, 124, 130, 133, 202, 205, 215, 306))
 #: Those of ADVICE that say that a setting has no effect: they find such a mistake, and no run refutes them.
 IDLE = frozenset(f"CKPT{number}" for number in (202, 205, 215))
+#: What a write claims to have no effect on is seen only where nothing else asks for checkpointing.
+WRITES = frozenset(("CKPT201",))
 ROOT = Path(__file__).parents[2]
 
 
@@ -53,7 +55,8 @@ class Judged:
     @property
     def claims(self) -> tuple[str, ...]:
         """The reported codes that claim something a run shows."""
-        return tuple(code for code in self.codes if code[4] in CLAIMS and code not in ADVICE)
+        unseen = ADVICE if self.is_idle else ADVICE | WRITES
+        return tuple(code for code in self.codes if code[4] in CLAIMS and code not in unseen)
 
     @property
     def untrue(self) -> tuple[str, ...]:
@@ -71,8 +74,8 @@ class Judged:
         return bool(self.effects) and not told and not idle
 
 
-def executed(programs: Iterable[Program]) -> Iterator[tuple[Program, Run, Run]]:
-    """Run every program: as written, and without its checkpoints."""
+def executed(programs: Iterable[Program]) -> Iterator[tuple[Program, tuple[tuple[Run, Run], ...]]]:
+    """Run every program in each way to start it: as written, and without its checkpoints."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     environment |= {"ACCELERATE_USE_CPU": "true", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "tests.truth.execute"]
@@ -82,18 +85,26 @@ def executed(programs: Iterable[Program]) -> Iterator[tuple[Program, Run, Run]]:
         assert process.stdin is not None
         assert process.stdout is not None
         for program in programs:
-            process.stdin.write(json.dumps(program.text) + "\n")
-            process.stdin.flush()
-            record = json.loads(process.stdout.readline())
-            yield program, Run.of(record["written"]), Run.of(record["plain"])
+            runs = []
+            for arguments in program.command_lines:
+                process.stdin.write(json.dumps({"text": program.text, "arguments": arguments}) + "\n")
+                process.stdin.flush()
+                record = json.loads(process.stdout.readline())
+                runs.append((Run.of(record["written"]), Run.of(record["plain"])))
+            yield program, tuple(runs)
         process.stdin.close()
 
 
-def judged(program: Program, written: Run, plain: Run) -> Judged:
-    """What ckpt-lint reports of ``program`` beside what its two runs show."""
+def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:
+    """What ckpt-lint reports of ``program`` beside what its runs show: a mistake is one in any way to start it."""
     codes = tuple(finding.code for finding in check_source(program.text, "program.py"))
-    error = written.error or (f"without checkpoints: {plain.error}" if plain.error else "")
-    return Judged(program, effects_of(written, plain), codes, error, not any(written.replays))
+    effects = [effects_of(written, plain) for written, plain in runs]
+    told = None if None in effects else frozenset().union(*filter(None, effects))
+    errors = (
+        written.error or (f"without checkpoints: {plain.error}" if plain.error else "") for written, plain in runs
+    )
+    is_idle = not any(any(written.replays) for written, _ in runs)
+    return Judged(program, told, codes, next(filter(None, errors), ""), is_idle)
 
 
 def judge(programs: Iterable[Program]) -> Iterator[Judged]:

@@ -42,6 +42,14 @@ ADAPTERS = (
         'model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear"))'
     ), "from peft import LoraConfig, get_peft_model"),
     Choice("frozen embeddings", "model.get_input_embeddings().requires_grad_(False)"),
+    Choice("lora on chosen layers", (
+        'model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear", '
+        'modules_to_save=["lm_head"]))'
+    ), "from peft import LoraConfig, get_peft_model"),
+    Choice("frozen in a loop", (
+        'for name, parameter in model.named_parameters():\n    if "embed" in name or "wte" in name:\n'
+        "        parameter.requires_grad = False"
+    )),
     Choice("frozen but head", "model.requires_grad_(False)\nmodel.lm_head.requires_grad_(True)"),
 )  # fmt: skip
 
@@ -68,6 +76,11 @@ SWITCHES = (
         'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, '
         '"preserve_rng_state": False})'
     )),
+    Choice("behind an option", (
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--checkpoint', action='store_true')\n"
+        "args = parser.parse_args()\nif args.checkpoint:\n    model.gradient_checkpointing_enable()"
+    ), "import argparse"),
+    Choice("on the inner model", "model.base_model.gradient_checkpointing_enable()"),
     Choice("inputs need gradients", "model.gradient_checkpointing_enable()\nmodel.enable_input_require_grads()"),
 )  # fmt: skip
 
@@ -92,6 +105,14 @@ STEPS = (
     Choice("evaluates between steps", (
         "loss = model(input_ids=ids, labels=ids).loss\nloss.backward()\noptimizer.step()\noptimizer.zero_grad()\n"
         "model.eval()\nwith torch.no_grad():\n    model(input_ids=ids)"
+    )),
+    Choice("clipped", (
+        "loss = model(input_ids=ids, labels=ids).loss\nloss.backward()\n"
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()\noptimizer.zero_grad()"
+    )),
+    Choice("under autocast", (
+        'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(input_ids=ids, labels=ids).loss\n'
+        "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
     )),
     Choice("weights changed before backward", (
         "loss = model(input_ids=ids, labels=ids).loss\n"
@@ -122,7 +143,7 @@ def _loop(choose: Random) -> tuple[str, tuple[str, ...]]:
     step = choose.choices(STEPS, [4, 4] + [1] * (len(STEPS) - 2))[0]
     prepared = choose.sample((adapter, switch, mode), 3)
     text = _LOOP.format(
-        imports=_imports(model, adapter),
+        imports=_imports(model, adapter, switch),
         model=indent(model.code, "    ").strip(),
         prepared=indent("\n".join(part.code for part in prepared if part.code), "    ").strip(),
         step=indent(step.code, " " * 8).strip(),
@@ -132,7 +153,7 @@ def _loop(choose: Random) -> tuple[str, tuple[str, ...]]:
 
 def _trainer(choose: Random) -> tuple[str, tuple[str, ...]]:
     model, adapter, arguments = choose.choice(MODELS), choose.choice(ADAPTERS), choose.choice(ARGUMENTS)
-    switch = choose.choice((Choice("left to the Trainer", ""), *SWITCHES))
+    switch = choose.choice((Choice("left to the Trainer", ""), *(one for one in SWITCHES if not one.needs)))
     late = choose.choice(("", "", "", "args.gradient_checkpointing = True"))
     prepared = choose.sample((adapter, switch), 2)
     text = _TRAINER.format(

@@ -282,6 +282,22 @@ CONTAINERS = (
             self.blocks.add_module(f"block{{i}}", {B}(dim))
         """,
     ),
+    Choice("module dict", 'self.blocks = nn.ModuleDict({{f"block{{i}}": {B}(dim) for i in range(depth)}})'),
+    Choice(
+        "grown by extend",
+        """
+        self.blocks = nn.ModuleList([{B}(dim)])
+        self.blocks.extend({B}(dim) for _ in range(depth - 1))
+        """,
+    ),
+    Choice(
+        "attributes of their own",
+        """
+        for i in range(depth):
+            setattr(self, f"block{{i}}", {B}(dim))
+        self.blocks = nn.ModuleList(getattr(self, f"block{{i}}") for i in range(depth))
+        """,
+    ),
     Choice(
         "built by a method",
         """
@@ -305,10 +321,78 @@ LOOPS = (
     Choice("behind an option", (
         "for {layer} in self.blocks:\n    if self.use_checkpoint:\n        {use}\n    else:\n        x = {plain}"
     )),
+    Choice("behind a configuration", (
+        "for {layer} in self.blocks:\n    if self.config.checkpointing:\n        {use}\n    else:\n        x = {plain}"
+    )),
+    Choice("behind a command line option", (
+        "for {layer} in self.blocks:\n    if self.option:\n        {use}\n    else:\n        x = {plain}"
+    )),
+    Choice("behind a switch that a method sets", (
+        "for {layer} in self.blocks:\n    if self.gradient_checkpointing and self.training:\n        {use}\n"
+        "    else:\n        x = {plain}"
+    )),
+    Choice("after an early return", (
+        "if not self.use_checkpoint:\n    for {layer} in self.blocks:\n        x = {plain}\n    return self.head(x)\n"
+        "for {layer} in self.blocks:\n    {use}"
+    )),
+    Choice("every second one", (
+        "for i, {layer} in enumerate(self.blocks):\n    if i % 2 == 0:\n        {use}\n    else:\n        x = {plain}"
+    )),
     Choice("switch that is off", (
         "for {layer} in self.blocks:\n    if self.never:\n        {use}\n    else:\n        x = {plain}"
     )),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What the switch of a loop needs elsewhere in the program."""
+
+    #: Above the model.
+    top: str = ""
+    #: In the constructor.
+    init: str = ""
+    #: Among the arguments that the constructor gets, and takes.
+    handed: str = ""
+    taken: str = ""
+    #: A method of the model.
+    method: str = ""
+    #: In `main`, before and after the model is built.
+    before: str = ""
+    after: str = ""
+
+
+#: By the name of the loop: the ways its switch is set.
+SWITCHES: dict[str, tuple[Switch, ...]] = {
+    "behind a configuration": tuple(
+        Switch(
+            top=f"@dataclass\nclass Config:\n    dim: int = 8\n    checkpointing: bool = {default}",
+            init="self.config = config",
+            handed=f", config=Config({given})",
+            taken=", config=None",
+        )
+        for default, given in (("True", ""), ("False", ""), ("False", "checkpointing=True"))
+    ),
+    "behind a command line option": (
+        Switch(
+            init="self.option = option",
+            handed=", option=args.checkpoint",
+            taken=", option=False",
+            before=(
+                "parser = argparse.ArgumentParser()\nparser.add_argument('--checkpoint', action='store_true')\n"
+                "args = parser.parse_args()"
+            ),
+        ),
+    ),
+    "behind a switch that a method sets": tuple(
+        Switch(
+            init="self.gradient_checkpointing = False",
+            method="def enable_checkpointing(self, enabled=True):\n    self.gradient_checkpointing = enabled",
+            after=after,
+        )
+        for after in ("model.enable_checkpointing()", "model.enable_checkpointing(True)", "")
+    ),
+}
 
 #: ``{ckpt}`` is the name of torch's checkpoint, ``{layer}`` the block, ``{variant}`` the keyword with its comma.
 CALLS = (
@@ -340,6 +424,15 @@ x = {unpack:{ckpt}(create({layer}), x{arguments}{variant})}
     )),
     Choice("tensor in a list", "x = {unpack:{ckpt}(lambda hs, m={layer}: m(hs[0]{arguments}), [x]{variant})}"),
     Choice("detached input", "x = {unpack:{ckpt}({layer}, x.detach(){arguments}{variant})}"),
+    Choice("partial of checkpoint", (
+        "run_checkpointed = partial({ckpt}{variant})\nx = {unpack:run_checkpointed({layer}, x{arguments})}"
+    )),
+    Choice("method", (
+        "x = {unpack:{ckpt}(self.run_block, {layer}, x{arguments}{variant})}"
+    )),
+    Choice("bound late in a method", (
+        "self.current = {layer}\nx = {unpack:{ckpt}(lambda h: self.current(h{arguments}), x{variant})}"
+    )),
     Choice("options in a dict", (
         'options = {{"use_reentrant": {flag}}}\nx = {unpack:{ckpt}({layer}, x{arguments}, **options)}'
     )),
@@ -356,6 +449,14 @@ WRAPPERS = (
     Choice("apply_activation_checkpointing", (
         "apply_activation_checkpointing(model, checkpoint_wrapper_fn=checkpoint_wrapper, "
         "check_fn=lambda m: isinstance(m, {checked}))"
+    )),
+    Choice("apply_activation_checkpointing reentrant", (
+        "apply_activation_checkpointing(model, checkpoint_wrapper_fn=partial(checkpoint_wrapper, "
+        "checkpoint_impl=CheckpointImpl.REENTRANT), check_fn=lambda m: isinstance(m, {checked}))"
+    )),
+    Choice("apply_activation_checkpointing by a function", (
+        "def wanted(module):\n    return isinstance(module, {checked})\n"
+        "apply_activation_checkpointing(model, check_fn=wanted)"
     )),
     Choice("wrapped in place", "for i, block in enumerate(model.blocks):\n    model.blocks[i] = checkpoint_wrapper(block)"),
     Choice("wrapped and lost", "for block in model.blocks:\n    block = checkpoint_wrapper(block)"),
@@ -387,6 +488,8 @@ MODES = (
     Choice("as built", ""),
     Choice("eval", "model.eval()"),
     Choice("train again", "model.eval()\nmodel.train()"),
+    Choice("train(False)", "model.train(False)"),
+    Choice("blocks in eval mode", "model.train()\nmodel.blocks.eval()"),
 )
 
 FREEZES = (
@@ -394,6 +497,7 @@ FREEZES = (
     Choice("all trains ", ""),
     Choice("all trains  ", ""),
     Choice("first blocks frozen", "for block in list(model.blocks)[:1]:\n    block.requires_grad_(False)"),
+    Choice("stem frozen by its parameters", "for p in model.stem.parameters():\n    p.requires_grad = False"),
 )
 
 STEPS = (
@@ -456,6 +560,11 @@ def write(choose: Random) -> tuple[str, tuple[str, ...]]:
     else:
         body = f"for {layer} in self.blocks:\n    x = {plain}"
         parts = (wrapper.name,)
+    if container.name == "module dict":
+        body = body.replace("in self.blocks:", "in self.blocks.values():").replace(
+            "(self.blocks)", "(self.blocks.values())"
+        )
+    switch = choose.choice(SWITCHES.get(loop.name, (Switch(),))) if kind == "loop" else Switch()
     mask = "mask = torch.ones(x.shape[0], 1)\n" if block.arguments else ""
     prepared = ""
     if kind == "wrapper":
@@ -467,13 +576,25 @@ def write(choose: Random) -> tuple[str, tuple[str, ...]]:
         stem=_into(stem.code, 8),
         container=_into(container.code.format(**names), 8),
         body=_into(mask + body, 8),
+        top=switch.top,
+        init=_into(switch.init, 8),
+        taken=switch.taken,
+        method=_into(_methods(block, call, switch), 4),
+        before=_into(switch.before, 4),
+        after=_into(switch.after, 4),
         prepared=_into("\n".join(filter(None, _shuffled(choose, prepared, freeze.code, mode.code))), 4),
         step=_into(step.code, 8),
         depth=choose.choice((2, 3, 4)),
         switch=choose.choice(("True", "True", "False")),
-        handed=choose.choice(("", "", ", use_checkpoint=True", ", use_checkpoint=False")),
+        handed=choose.choice(("", "", ", use_checkpoint=True", ", use_checkpoint=False")) + switch.handed,
     )
     return text, ("torch", block.name, container.name, stem.name, mode.name, freeze.name, step.name, *parts)
+
+
+def _methods(block: Block, call: Choice, switch: Switch) -> str:
+    """The methods of the model besides `forward`."""
+    run = f"def run_block(self, module, x{_arguments(block, '{}')}):\n    return module(x{_arguments(block, '{}')})"
+    return "\n\n".join(filter(None, (run if call.name == "method" else "", switch.method)))
 
 
 def _shuffled(choose: Random, *parts: str) -> list[str]:
@@ -539,25 +660,34 @@ def _into(code: str, columns: int) -> str:
 
 
 _SKELETON = """
+import argparse
 import random
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
 from torch.utils.checkpoint import checkpoint_sequential
 {imported}
+
+{top}
 
 {block}
 
 class Net(nn.Module):
-    def __init__(self, dim=8, depth={depth}, use_checkpoint={switch}):
+    def __init__(self, dim=8, depth={depth}, use_checkpoint={switch}{taken}):
         super().__init__()
         self.use_checkpoint = use_checkpoint
         self.never = False
+        {init}
         {stem}
         self.head = nn.Linear(dim, 8)
         {container}
@@ -567,10 +697,14 @@ class Net(nn.Module):
         {body}
         return self.head(x)
 
+    {method}
+
 
 def main():
     torch.manual_seed(0)
+    {before}
     model = Net(8{handed})
+    {after}
     {prepared}
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for step in range(2):

@@ -50,8 +50,10 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case Attr(base=Dict() as held, name=name):
             return _dict_method(walk, held, name, call)
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
-            held.items += elements(call.args[0]) if call.args and call.func.name == "extend" else call.args[-1:]
-            held.open = held.open or call.func.name != "append" or bool(walk.place.loops)
+            _grow(walk, held, call)
+            return None
+        case Attr(base=Seq() as held, name="pop" | "remove" | "clear"):
+            held.open, held.count = True, None
             return None
         case Attr(base=Attr(base=owner, name="__dict__"), name="update"):
             return _attributes_updated(walk, owner, call)
@@ -65,6 +67,16 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case _:
             return None
     return handler(walk, call) if handler is not None else None
+
+
+def _grow(walk: Walk, held: Seq, call: Call) -> None:
+    """``layers.append(layer)`` and its like."""
+    appends = call.method == "append"
+    times = walk.times_since(held.place) if appends else None
+    before = length_of(held)
+    held.count = None if times is None or before is None else before + times
+    held.items += elements(call.args[0]) if call.args and call.method == "extend" else call.args[-1:]
+    held.open = held.open or not appends or bool(walk.place.loops)
 
 
 def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
@@ -83,6 +95,7 @@ def _dict(walk: Walk, call: Call) -> Value | None:
     made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
     for argument in call.args:
         merge_into(made, argument)
+        made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
     made.items.update(call.kwargs)
     return made
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exclusion import pattern_test
 from ..objects.annotations import annotated, narrowed
-from ..objects.containers import elements, iterate
+from ..objects.containers import elements, iterate, length_of
 from ..places import Guard, Loop
 from ..scopes import Scope
 from ..values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join_under
@@ -156,7 +156,9 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
 
 
 def _for(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
-    element = iterate(walk.evaluate(node.iter), node.iter)
+    passed = walk.evaluate(node.iter)
+    element = iterate(passed, node.iter)
+    walk.program.turns[node] = length_of(passed)
 
     def body() -> bool:
         assign(walk, node.target, element, node)

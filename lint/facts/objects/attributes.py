@@ -157,7 +157,7 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
             base.open = True
             base.items.append(value)
         case Result(call) if is_module_list(base) and call.name.endswith("ModuleDict"):
-            fill(base, [value], call.node)
+            fill(base, [value], call.node, None)
         case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
             return set_attribute(module, name, value, place)
     return None

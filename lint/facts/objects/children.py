@@ -26,7 +26,7 @@ def take_children(walk: Walk, call: Call) -> bool:
         case Attr(base=base, name=name) if name in _REGISTERING:
             return _register(walk, base.instance if isinstance(base, Super) else base, call)
         case Attr(base=base, name=name) if name in _FILLING:
-            return _fill(base.instance if isinstance(base, Super) else base, call)
+            return _fill(walk, base.instance if isinstance(base, Super) else base, call)
     return False
 
 
@@ -41,7 +41,7 @@ def hold_given(instance: Instance, call: Call) -> None:
 def _register(walk: Walk, base: Value, call: Call) -> bool:
     name, module = call.argument(0, "name"), call.argument(1, "module")
     if is_module_list(base) and isinstance(base, Result):
-        fill(base, [module], call.node)
+        fill(base, [module], call.node, walk.times_since(base.call.place))
         return True
     field = text_of(name)
     if isinstance(base, Instance) and field is not None:
@@ -50,10 +50,10 @@ def _register(walk: Walk, base: Value, call: Call) -> bool:
     return False
 
 
-def _fill(base: Value, call: Call) -> bool:
+def _fill(walk: Walk, base: Value, call: Call) -> bool:
     added = call.args[-1:] if call.func.name != "extend" else elements(call.args[0]) if call.args else []  # type: ignore[attr-defined]
     if isinstance(base, Result) and is_module_list(base):
-        fill(base, added, call.node)
+        fill(base, added, call.node, walk.times_since(base.call.place) if call.func.name == "append" else None)  # type: ignore[attr-defined]
         return True
     if isinstance(base, Instance) and container_kind(base):
         before = base.cls.fields.get(ITEMS)

@@ -27,7 +27,7 @@ from .classes import ancestors
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ..calls import Call
 
@@ -150,8 +150,8 @@ def length_of(value: Value) -> int | None:
     match value:
         case Seq(_, items):
             return value.count if value.open else len(items)
-        case Dict(items, False):
-            return len(items)
+        case Dict(items):
+            return value.count if value.open else len(items)
         case Result(call) if call.name in _SAME_ELEMENTS or call.name == "builtins.enumerate":
             return length_of(call.args[0]) if call.args else None
         case Result(call) if call.name == "builtins.range":
@@ -169,17 +169,25 @@ def _turns(call: Call) -> int | None:
     return len(range(*bounds)) if known else None
 
 
-def fill(held: Result, added: Iterable[Value], node: ast.AST) -> None:
-    """``modules.append(block)``: what the container was built with is not all of it."""
+def fill(held: Result, added: list[Value], node: ast.AST, times: int | None) -> None:
+    """``modules.append(block)``, ``times`` over: what the container was built with is not all of it."""
     built = held.call
     if built.name.endswith("Sequential"):
-        built.args, built.open_args, built.spread_count = [*built.args, *added], True, None
+        if times is None or built.spread_count is None:
+            built.spread_count = None
+        else:
+            # One stands for all in `args`.
+            built.spread_count += (times - 1) * len(added)
+        built.args, built.open_args = [*built.args, *added], True
         return
+    before = length_of(held) if built.args else 0
     first = built.args[0] if built.args else Seq("list", [], False, node)
     items = (
         first.items if isinstance(first, Seq) else list(first.items.values()) if isinstance(first, Dict) else [first]
     )
-    built.args = [Seq("list", [*items, *added], True, node)]
+    grown = Seq("list", [*items, *added], True, node)
+    grown.count = None if before is None or times is None else before + times * len(added)
+    built.args = [grown]
 
 
 def matching_field(fields: dict[str, Value], name: str) -> Value | None:

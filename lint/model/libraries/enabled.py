@@ -44,7 +44,7 @@ def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
     model = unwrapped(model)
     if isinstance(model, Instance):
         inside = {id(call.node) for call in run.bodies.of(model).calls}
-        yield from (event for event in run.of(TorchCheckpoint) if id(event.node) in inside)
+        yield from (event for event in run.replayed(TorchCheckpoint) if id(event.node) in inside)
 
 
 def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:

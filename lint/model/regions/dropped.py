@@ -1,12 +1,12 @@
-"""Checkpoints of which nothing comes: their result is dropped, so that no backward pass runs their region again."""
+"""Checkpoints of which nothing comes: no backward pass runs their region again."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Element, Function, Instance, Result, options
-from ..events import Checkpoint, CheckpointWrap
+from ...facts.values import Element, Function, Instance, Result, equals, options
+from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.unused import is_unused
 from ..types import bases
 
@@ -33,6 +33,11 @@ def is_dropped(program: Program, bodies: Regions, event: Event) -> bool:
             hooked = any(call.method == "register_forward_hook" for call in program.calls)
             return not hooked and _only_returns(program, bodies, event) and is_unused(program, event.call)
     return False
+
+
+def is_whole(event: Event) -> bool:
+    """Whether ``event`` runs its modules as one segment, which torch does not checkpoint: the last one never is."""
+    return isinstance(event, CheckpointSequential) and equals(event.segments, 1) is True
 
 
 def _only_returns(program: Program, bodies: Regions, event: Checkpoint) -> bool:

@@ -80,7 +80,12 @@ class Draw(NamedTuple):
 
 
 def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Draw]:
-    """What in ``region`` certainly draws from torch's own generator in train, or in eval mode."""
+    """What in ``region`` certainly draws from torch's own generator in train, or in eval mode.
+
+    Nothing does where the region seeds it: it draws the same numbers again.
+    """
+    if any(region.calls_to("torch.manual_seed", "torch.random.manual_seed")):
+        return
     for module in region.modules if training else ():
         if isinstance(module, Result) and (given := _MODULES.get(canonical(module.call.name))):
             position, name, default = given
