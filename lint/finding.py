@@ -41,6 +41,8 @@ class Note(NamedTuple):
     filename: str
     span: Span
     text: str
+    #: 1-based notebook cell; None outside notebooks.
+    cell: int | None = None
 
 
 class Edit(NamedTuple):

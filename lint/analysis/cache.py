@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..project.settings import Settings
 
 _FILE = "results.json"
-_FORMAT = 3
+_FORMAT = 4
 #: Old results kept beside those of the last run.
 _MOST_ENTRIES = 100_000
 
@@ -126,7 +126,7 @@ def _finding(record: Any) -> Finding:
         message,
         filename,
         Span(*span),
-        tuple(Note(where, Span(*place), text) for where, place, text in notes),
+        tuple(Note(where, Span(*place), text, inside) for where, place, text, inside in notes),
         None if fix is None else _fix(fix),
         versions,
         cell,

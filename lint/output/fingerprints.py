@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ def fingerprints(report: Report) -> list[str]:
 
 
 def _fingerprint(finding: Finding, seen: Counter[str]) -> str:
-    identity = f"{relative(finding.filename)}\n{finding.code}\n{finding.message}"
+    # A message may name the line of another place.
+    message = re.sub(r"\bline \d+", "line", finding.message)
+    identity = f"{relative(finding.filename)}\n{finding.code}\n{message}"
     seen[identity] += 1
     return hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]

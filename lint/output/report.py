@@ -55,14 +55,22 @@ class Excerpts:
             self._lines[key] = lines[:-1] if lines and not lines[-1] else lines
         return self._lines[key]
 
-    def _read(self, filename: str, cell: int | None) -> list[str]:
+    def data(self, filename: str) -> bytes:
+        """The bytes of a file; none when it cannot be read any more."""
+        known = self._contents.get(filename)
+        if known is not None:
+            return known
         try:
-            data = self._contents.get(filename)
-            if data is None:
-                with open(filename, "rb") as file:
-                    data = file.read()
+            with open(filename, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+    def _read(self, filename: str, cell: int | None) -> list[str]:
+        data = self.data(filename)
+        try:
             source = read_source(filename, data)
-        except (OSError, SourceError):
+        except SourceError:
             return []
         if source.notebook is None:
             return split_lines(source.shown)

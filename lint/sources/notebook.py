@@ -166,7 +166,8 @@ def notes_to_cells(notebook: Notebook, filename: str, finding: Finding) -> Findi
 
     def within(note: Note) -> Note:
         cell = cell_at(notebook, note.span.line)
-        return note._replace(span=_shift(note.span, cell.start), text=f"{note.text} (cell {cell.number})")
+        text = f"{note.text} (cell {cell.number})"
+        return note._replace(span=_shift(note.span, cell.start), text=text, cell=cell.number)
 
     return finding._replace(notes=tuple(within(note) if note.filename == filename else note for note in finding.notes))
 

@@ -176,3 +176,66 @@ def test_notebook_findings_name_their_cell(report):
     assert render(only, "concise").startswith("a b.py:cell 4:6:9: CKPT501 ")
     assert json.loads(render(only, "json"))[0]["cell"] == 4
     assert "file=a b.py::a b.py:cell 4:6:9" in render(only, "github")
+
+
+CELLS = ["import torch\n", 'x = "\u00f6 \U0001f600"; y = checkpoint(f, "q")\n', "z = 1"]
+
+
+@pytest.mark.parametrize("as_list", [True, False], ids=["lines", "one string"])
+@pytest.mark.parametrize("ascii_only", [True, False], ids=["escaped", "plain"])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", ["sarif", "gitlab"])
+def test_notebook_findings_are_where_viewers_of_the_file_see_them(
+    name, indent, ascii_only, as_list, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    source = CELLS if as_list else "".join(CELLS)
+    markdown, code = {"cell_type": "markdown", "source": []}, {"cell_type": "code", "source": source}
+    raw = json.dumps({"cells": [markdown, code]}, indent=indent, ensure_ascii=ascii_only)
+    (tmp_path / "a.ipynb").write_text(raw, "utf-8")
+    call = CELLS[1].index("checkpoint")
+    span = Span(2, call + 1, 2, call + 1 + len('checkpoint(f, "q")'))
+    fix = Fix(Applicability.SAFE, "Say so", (Edit(Span(2, span.end_column - 1, 2, span.end_column - 1), ', "\n"'),))
+    note = Note("a.ipynb", Span(3, 1, 3, 2), "here", 2)
+    finding = Finding("CKPT101", "some-rule", Severity.WARNING, "wrong", "a.ipynb", span, (note,), fix, cell=2)
+    document = json.loads(render(Report((finding,), files=1), name))
+
+    if name == "gitlab":
+        positions = document[0]["location"]["positions"]
+        place = (positions["begin"]["line"], positions["begin"]["column"])
+        place += (positions["end"]["line"], positions["end"]["column"])
+        assert document[0]["description"].startswith("cell 2: ")
+        assert stored(raw, place) == 'checkpoint(f, \\"q\\")'
+        return
+    [result] = document["runs"][0]["results"]
+    assert result["message"]["text"] == "cell 2: wrong"
+    assert stored(raw, region(result["locations"][0]["physicalLocation"]["region"])) == 'checkpoint(f, \\"q\\")'
+    [related] = result["relatedLocations"]
+    assert stored(raw, region(related["physicalLocation"]["region"])) == "z"
+    [change] = result["fixes"][0]["artifactChanges"][0]["replacements"]
+    line, column, *_ = region(change["deletedRegion"])
+    lines = raw.split("\n")
+    lines[line - 1] = lines[line - 1][: column - 1] + change["insertedContent"]["text"] + lines[line - 1][column - 1 :]
+    changed = "".join(json.loads("\n".join(lines))["cells"][1]["source"])
+    assert changed == "".join(CELLS).replace('"q")', '"q", "\n")')
+
+
+def region(found):
+    return found["startLine"], found["startColumn"], found["endLine"], found["endColumn"]
+
+
+def stored(raw, place):
+    line, column, end_line, end_column = place
+    assert line == end_line
+    return raw.split("\n")[line - 1][column - 1 : end_column - 1]
+
+
+@pytest.mark.parametrize("name", ["sarif", "gitlab"])
+def test_fingerprints_stay_when_code_moves(name, report):
+    def fingerprint(line):
+        finding = report.findings[0]._replace(message=f"set again on line {line}", span=Span(line, 1, line, 5))
+        document = json.loads(render(report._replace(findings=(finding,)), name))
+        found = document[0] if name == "gitlab" else document["runs"][0]["results"][0]["partialFingerprints"]
+        return found["fingerprint"] if name == "gitlab" else found
+
+    assert fingerprint(3) == fingerprint(70)

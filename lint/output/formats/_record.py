@@ -51,7 +51,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
 
 
 def _note(note: Note) -> dict[str, Any]:
-    return {"message": note.text, "filename": _absolute(note.filename), **_range(note.span)}
+    return {"message": note.text, "filename": _absolute(note.filename), "cell": note.cell, **_range(note.span)}
 
 
 def _range(span: Span) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...finding import Severity
 from ..report import relative
+from ..stored_places import StoredPlaces
 
 if TYPE_CHECKING:
-    from ...finding import Finding
+    from ...finding import Finding, Span
     from ..report import Report
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -16,19 +17,22 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 
 def render(report: Report) -> str:
     """One workflow command a finding."""
-    return "\n".join(_command(finding) for finding in report.findings)
+    places = StoredPlaces(report)
+    return "\n".join(_command(finding, places.span(finding)) for finding in report.findings)
 
 
-def _command(finding: Finding) -> str:
-    span = finding.span
-    # In a notebook the runner would count lines of the JSON document: the place goes into the text instead.
-    where = {"line": span.line, "col": span.column, "endLine": span.end_line, "endColumn": span.end_column}
-    if finding.cell is not None or span.end_line != span.line:
-        # Columns are allowed only when both ends are on one line.
-        where = {} if finding.cell is not None else {"line": span.line, "endLine": span.end_line}
+def _command(finding: Finding, span: Span | None) -> str:
+    where = _where(span) if span is not None else {}
     properties = {"title": f"ckpt-lint ({finding.code})", "file": relative(finding.filename), **where}
     fields = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
     return f"::{_LEVELS[finding.severity]} {fields}::{_escape(_text(finding))}"
+
+
+def _where(span: Span) -> dict[str, int]:
+    """The place in the file; columns are allowed only when both ends are on one line."""
+    if span.end_line != span.line:
+        return {"line": span.line, "endLine": span.end_line}
+    return {"line": span.line, "col": span.column, "endLine": span.end_line, "endColumn": span.end_column}
 
 
 def _text(finding: Finding) -> str:

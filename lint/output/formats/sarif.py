@@ -12,10 +12,11 @@ from ...catalogue.urls import README, in_repository, page_url
 from ...finding import Severity
 from ..fingerprints import fingerprints
 from ..report import relative
+from ..stored_places import StoredPlaces, in_cell
 
 if TYPE_CHECKING:
     from ...catalogue.rules import Rule
-    from ...finding import Finding, Fix, Note, Span
+    from ...finding import Edit, Finding, Note, Span
     from ..report import Report
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -25,12 +26,13 @@ def render(report: Report) -> str:
     """The log of one run. Columns are counted in Unicode code points."""
     codes = sorted({finding.code for finding in report.findings})
     index = {code: number for number, code in enumerate(codes)}
+    places = StoredPlaces(report)
     run = {
         "tool": {"driver": _driver([rule for rule in all_rules() if rule.code in index], codes)},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
         "results": [
-            _result(finding, index[finding.code], fingerprint)
+            _result(finding, index[finding.code], fingerprint, places)
             for finding, fingerprint in zip(report.findings, fingerprints(report), strict=True)
         ],
     }
@@ -68,27 +70,29 @@ def _invocation(report: Report) -> dict[str, Any]:
     return {"executionSuccessful": not notes, "toolExecutionNotifications": notes}
 
 
-def _result(finding: Finding, rule_index: int, fingerprint: str) -> dict[str, Any]:
+def _result(finding: Finding, rule_index: int, fingerprint: str, places: StoredPlaces) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": _LEVELS[finding.severity],
         "partialFingerprints": {"ckptLint/v1": fingerprint},
-        "message": {"text": finding.message},
-        "locations": [{"physicalLocation": _location(finding.filename, finding.span)}],
+        "message": {"text": f"{in_cell(finding)}{finding.message}"},
+        "locations": [{"physicalLocation": _location(finding.filename, places.span(finding))}],
     }
     if finding.notes:
-        result["relatedLocations"] = [_related(number, note) for number, note in enumerate(finding.notes)]
-    if finding.fix is not None and finding.fix.edits:
-        result["fixes"] = [_fix(finding.filename, finding.fix)]
+        result["relatedLocations"] = [_related(number, note, places) for number, note in enumerate(finding.notes)]
+    edits = places.edits(finding)
+    if finding.fix is not None and edits:
+        result["fixes"] = [_fix(finding.filename, finding.fix.message, edits)]
     extra = {"cell": finding.cell, "versions": finding.versions}
     if properties := {key: value for key, value in extra.items() if value is not None}:
         result["properties"] = properties
     return result
 
 
-def _location(filename: str, span: Span) -> dict[str, Any]:
-    return {"artifactLocation": _artifact(filename), "region": _region(span)}
+def _location(filename: str, span: Span | None) -> dict[str, Any]:
+    region = {} if span is None else {"region": _region(span)}
+    return {"artifactLocation": _artifact(filename), **region}
 
 
 def _artifact(filename: str) -> dict[str, str]:
@@ -104,17 +108,15 @@ def _region(span: Span) -> dict[str, int]:
     }
 
 
-def _related(number: int, note: Note) -> dict[str, Any]:
+def _related(number: int, note: Note, places: StoredPlaces) -> dict[str, Any]:
     return {
         "id": number,
-        "physicalLocation": _location(note.filename, note.span),
+        "physicalLocation": _location(note.filename, places.span(note)),
         "message": {"text": note.text},
     }
 
 
-def _fix(filename: str, fix: Fix) -> dict[str, Any]:
-    replacements = [
-        {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.content}} for edit in fix.edits
-    ]
+def _fix(filename: str, message: str, edits: list[Edit]) -> dict[str, Any]:
+    replacements = [{"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.content}} for edit in edits]
     change = {"artifactLocation": _artifact(filename), "replacements": replacements}
-    return {"description": {"text": fix.message}, "artifactChanges": [change]}
+    return {"description": {"text": message}, "artifactChanges": [change]}
