@@ -10,6 +10,7 @@ from ..configs import is_config, is_launch, is_settings
 from ..prefilter.file_gate import gate, names_us
 from ..sources.error import SourceError
 from ..sources.source import Source, read_source
+from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, unparsable
 from .deep import with_any_depth
 from .result import Checked, FileResult
 
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ..facts.imported.local import FindModule
-    from ..finding import Finding, Span
+    from ..finding import Finding
     from ..project.local_modules import LocalModules
     from ..project.settings import Settings
     from .job import Job
-
-UNPARSABLE_CODE, UNPARSABLE_NAME = "CKPT903", "unparsable-file"
 
 
 def check_path(job: Job, reported: Collection[str] = ()) -> FileResult:
@@ -43,8 +42,8 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
     try:
         source = read_source(job.path, data)
     except SourceError as error:
-        codes = _enabled(job.path, job.settings)
-        return Checked(FileResult(job.path, (_unreadable(job.path, error),) if UNPARSABLE_CODE in codes else ()))
+        found = unparsable(job.path, error.line, error.column, f"{error}, {UNCHECKED}")
+        return Checked(FileResult(job.path, (found,) if found.code in _enabled(job.path, job.settings) else ()))
     from ..project.local_modules import LocalModules
 
     return check_loaded(source, job, LocalModules(job.path), reported)
@@ -161,14 +160,10 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
 def _bad_cells(source: Source) -> list[Finding]:
     if source.notebook is None:
         return []
-    from ..finding import Span
     from ..sources.notebook import unparsable_cells
 
     message = "this cell is not valid Python, so it was not checked"
-    return [
-        _tool_finding(source.filename, Span(cell.start + 1, 1, cell.start + 1, 1), message)
-        for cell in unparsable_cells(source.notebook)
-    ]
+    return [unparsable(source.filename, cell.start + 1, 1, message) for cell in unparsable_cells(source.notebook)]
 
 
 def _enabled(filename: str, settings: Settings) -> frozenset[str]:
@@ -189,17 +184,3 @@ def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
     open_codes = frozenset() if is_settings(source.filename) else named_in_part(source.text)
     judged = [rule for rule in all_rules() if rule.code in codes and rule.code not in open_codes]
     return frozenset(word for rule in judged for word in (rule.code, rule.name))
-
-
-def _unreadable(filename: str, error: SourceError) -> Finding:
-    from ..finding import Span
-
-    span = Span(error.line, error.column, error.line, error.column)
-    return _tool_finding(filename, span, f"{error}, so nothing in this file was checked")
-
-
-def _tool_finding(filename: str, span: Span, message: str) -> Finding:
-    # A clean file pays for the enumerations of a finding otherwise.
-    from ..finding import Finding, Severity
-
-    return Finding(UNPARSABLE_CODE, UNPARSABLE_NAME, Severity.ERROR, message, filename, span)

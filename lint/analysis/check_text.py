@@ -65,7 +65,9 @@ def _check(
     try:
         program = read_program(text, filename, find_module)
     except SyntaxError as error:
-        return [_unparsable(error, filename)]
+        from ..tool_rules.ckpt903_unparsable_file import not_python
+
+        return [not_python(filename, error)]
     run = Run(program, Versions(versions or {}))
     if program.texts:
         # What makes a rule speak may stand in a module that the file imports.
@@ -90,11 +92,3 @@ def _is_wanted(report: Report, reported: Callable[[str], bool]) -> bool:
 
     imported = origin(report.node)
     return imported is None or reported(imported)
-
-
-def _unparsable(error: SyntaxError, filename: str) -> Finding:
-    from ..finding import Finding, Severity, Span
-
-    line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
-    message = f"not valid Python ({error.msg}), so nothing in this file was checked"
-    return Finding("CKPT903", "unparsable-file", Severity.ERROR, message, filename, Span(line, column, line, column))

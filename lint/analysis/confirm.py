@@ -85,19 +85,8 @@ def _finding(rule: Rule, report: Report, trees: _Trees, tree: Tree | Places, pla
     notes = tuple(trees.note(remark) for remark in report.notes)
     if tree.filename is not None and all(note.filename != trees.program.filename for note in notes):
         notes = (*notes, trees.note(Remark(_entrance(report.node, trees.program), "this run comes to it from here")))
-    versions = report.versions or ", ".join(f"{library}{spec}" for library, spec in rule.versions.items()) or None
-    return Finding(
-        rule.code,
-        rule.name,
-        report.severity or rule.severity,
-        report.message,
-        trees.name(tree),
-        place,
-        notes,
-        build(report.fix, tree) if report.fix is not None and isinstance(tree, Tree) else None,
-        versions,
-        condition=report.condition,
-    )
+    fix = build(report.fix, tree) if report.fix is not None and isinstance(tree, Tree) else None
+    return rule.finding(report, trees.name(tree), place, notes, fix)
 
 
 def _entrance(node: ast.AST, program: Program) -> ast.AST:

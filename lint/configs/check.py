@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin, setting_span
-from ..finding import Finding, Severity, Span
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
 from ..model.run import Run
@@ -17,6 +16,7 @@ from ..rules import load_rules
 from ..sources.error import SourceError
 from ..sources.lines import line_starts
 from ..sources.source import read_source
+from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from . import PROGRAM, is_config
 from .command_line import join_command_line, read_command
 from .findings import settings_findings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..facts.walk import Program
+    from ..finding import Finding, Span
     from ..model.report import Report
     from ..rules import Rule
     from ..sources.source import Source
@@ -80,7 +81,7 @@ def _check_run(
     try:
         parts = read_run(source, run)
     except SyntaxError as error:
-        return [_no_python(source, error)] if run.script == source.filename else []
+        return [not_python(source.filename, error)] if run.script == source.filename else []
     joined = Run(parts.program, Versions({**versions_of(script, place), **versions}))
     # What one file says may concern a rule that is triggered by what another one says.
     known = load_rules() if len(run.files) > 1 else candidates(PROGRAM + source.text)
@@ -151,16 +152,6 @@ def _unreadable(source: Source, error: ConfigError) -> Finding:
     starts = line_starts(source.text)
     line = sum(start <= error.offset for start in starts)
     kind = "JSON" if source.filename.endswith(".json") else "YAML"
-    return _tool_finding(source, line, error.offset - starts[line - 1] + 1, f"not valid {kind} ({error})")
-
-
-def _no_python(source: Source, error: SyntaxError) -> Finding:
-    return _tool_finding(
-        source, max(error.lineno or 1, 1), max(error.offset or 1, 1), f"not valid Python ({error.msg})"
+    return unparsable(
+        source.filename, line, error.offset - starts[line - 1] + 1, f"not valid {kind} ({error}), {UNCHECKED}"
     )
-
-
-def _tool_finding(source: Source, line: int, column: int, problem: str) -> Finding:
-    message = f"{problem}, so nothing in this file was checked"
-    span = Span(line, column, line, column)
-    return Finding("CKPT903", "unparsable-file", Severity.ERROR, message, source.filename, span)

@@ -26,18 +26,9 @@ def settings_findings(
         span = setting_span(report.node)
         document = documents.get(origin(report.node) or "")
         if span is not None and document is not None:
-            finding = Finding(
-                rule.code,
-                rule.name,
-                report.severity or rule.severity,
-                report.message,
-                document.filename,
-                span,
-                tuple(note(remark, program) for remark in report.notes),
-                build(report.fix, document) if report.fix is not None else None,
-                report.versions or ", ".join(f"{library}{spec}" for library, spec in rule.versions.items()) or None,
-                condition=report.condition,
-            )
+            notes = tuple(note(remark, program) for remark in report.notes)
+            fix = build(report.fix, document) if report.fix is not None else None
+            finding = rule.finding(report, document.filename, span, notes, fix)
             found.setdefault((finding.code, finding.filename, span), finding)
     return list(found.values())
 

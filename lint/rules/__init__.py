@@ -10,13 +10,14 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..finding import Severity
+from ..finding import Finding, Severity
 from ..prefilter.rule_files import rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
+    from ..finding import Fix, Note, Span
     from ..model.events import Trigger
     from ..model.needs import Needs
     from ..model.report import Report
@@ -44,6 +45,16 @@ class Rule(NamedTuple):
         from ..model.needs import triggers  # start-up: the prefilter's generated table has them
 
         return triggers(self.needs)
+
+    def finding(
+        self, report: Report, filename: str, span: Span, notes: tuple[Note, ...] = (), fix: Fix | None = None
+    ) -> Finding:
+        """What the rule reports, confirmed at ``span``."""
+        versions = report.versions or ", ".join(f"{library}{spec}" for library, spec in self.versions.items()) or None
+        severity, condition = report.severity or self.severity, report.condition
+        return Finding(
+            self.code, self.name, severity, report.message, filename, span, notes, fix, versions, condition=condition
+        )
 
 
 class RuleError(Exception):

@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Applicability, Edit, Finding, Fix, Severity, Span
+from ..tool_rules.ckpt901_unused_suppression import CODE, NAME, SEVERITY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-UNUSED_CODE, UNUSED_NAME = "CKPT901", "unused-suppression"
 
 _OWN = re.compile(r"#\s*ckpt-lint:\s*(?P<kind>ignore-file|ignore)\b(?P<list>\s*\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
 _NOQA = re.compile(r"#\s*noqa(?P<list>\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)?)?", re.IGNORECASE)
@@ -206,9 +206,9 @@ def unused(
         if idle:
             listed = ", ".join(f"`{code}`" for code in idle)
             yield Finding(
-                UNUSED_CODE,
-                UNUSED_NAME,
-                Severity.WARNING,
+                CODE,
+                NAME,
+                Severity(SEVERITY),
                 f"{listed} is not reported here: the suppression silences nothing, remove it",
                 filename,
                 suppression.span,

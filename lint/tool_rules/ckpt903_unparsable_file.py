@@ -28,6 +28,30 @@ def forward(self, x):
 ```
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..finding import Finding
+
 CODE = "CKPT903"
 NAME = "unparsable-file"
 SEVERITY = "error"
+#: What the message of a whole file ends with.
+UNCHECKED = "so nothing in this file was checked"
+
+
+def unparsable(filename: str, line: int, column: int, problem: str) -> Finding:
+    """The finding for a file, or a cell, that cannot be read from ``line`` and ``column`` on."""
+    from ..finding import Finding, Severity, Span  # start-up: a clean file pays for no enumerations
+
+    span = Span(line, column, line, column)
+    return Finding(CODE, NAME, Severity.ERROR, problem, filename, span)
+
+
+def not_python(filename: str, error: SyntaxError) -> Finding:
+    """The finding for a file that is no Python."""
+    return unparsable(
+        filename, max(error.lineno or 1, 1), max(error.offset or 1, 1), f"not valid Python ({error.msg}), {UNCHECKED}"
+    )
