@@ -47,9 +47,16 @@ class Anatomy:
 
 
 def read_anatomy(model: nn.Module) -> Anatomy:
-    """Find the decoder layers of a model, also inside PEFT, DDP, FSDP1, FSDP2 and torch.compile wrappers.
+    """Find the decoder layers of a model.
 
-    Raises ModelStructureError, naming what was looked for, when there are none.
+    Args:
+        model: The model, also inside PEFT, DDP, FSDP1, FSDP2 and torch.compile wrappers.
+
+    Returns:
+        Its stacks and their layers, in order of definition.
+
+    Raises:
+        ModelStructureError: There are none; the message names what was looked for.
     """
     found = find_stacks(model)
     if not found:

@@ -39,11 +39,19 @@ __all__ = [
 
 
 def ledger_of(call: Callable[..., Any], *args: Any, device: torch.device | None = None) -> LayerLedger:
-    """The ledger of one call of a layer, at the shapes of ``args``, without running it.
+    """Trace one call of a layer without running it. Autocast counts if it is on.
 
-    ``call`` and ``args`` are what the layer passes to its ``_gradient_checkpointing_func``, or ``layer.forward`` (with
-    ``functools.partial`` for keyword arguments) and its tensors. Only metadata is read: meta tensors and meta layers
-    will do, with ``device`` the device to plan for. Autocast counts if it is on. Raises UntraceableError.
+    Args:
+        call: What the layer passes to its ``_gradient_checkpointing_func``, or ``layer.forward`` (with
+            ``functools.partial`` for keyword arguments).
+        *args: The layer's positional arguments. Only metadata is read: meta tensors and meta layers will do.
+        device: The device to plan for; None for that of the tensors.
+
+    Returns:
+        The ledger at the shapes of ``args``, in bytes and FLOPs.
+
+    Raises:
+        UntraceableError: No trace of the layer would be faithful; its ``reason`` says why.
     """
     trace = trace_call(resolve_call(call, args), symbolic=False, device=device)
     return ledger_at(trace, {})

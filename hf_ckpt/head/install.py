@@ -101,11 +101,21 @@ class HeadHandle:
 
 
 def install(model: torch.nn.Module, chunks: int) -> HeadHandle:
-    """Compute the loss of ``model`` (any wrapping of a causal language model) in ``chunks`` chunks of tokens.
+    """Compute the loss of a model in chunks of tokens.
 
-    A head that cannot be chunked (fused or custom loss, dropout in the head) is left alone with one logged line, and
-    the handle's ``reason`` says why. Raises PolicyError for ``chunks`` below 1, ModelStructureError when the model has
-    no output embeddings, ConflictError when its head is chunked already.
+    A head that cannot be chunked (fused or custom loss, dropout in the head) is left alone with one logged line.
+
+    Args:
+        model: A causal language model in any wrapping.
+        chunks: How many chunks.
+
+    Returns:
+        The handle that takes it off again; its ``reason`` says why a head was left alone.
+
+    Raises:
+        PolicyError: ``chunks`` is below 1.
+        ModelStructureError: The model has no output embeddings.
+        ConflictError: Its head is chunked already.
     """
     _checked(chunks)
     owner, module = find_head(model)

@@ -41,12 +41,24 @@ def bench(
     engine: str = "traced",
     tick: Callable[[], None] = lambda: None,
 ) -> list[PolicyTiming]:
-    """Run training steps of every policy and of ``none`` in turn, ``rounds`` times, and say what each cost.
+    """Run training steps of every policy and of ``none`` in turn, and say what each cost.
 
-    ``ids`` are token ids (batch, length), int64, on the model's device; they are the labels too. ``tick`` is called
-    after each round. The first of the timings is ``none``, the others are in the order of ``policies``. The model is
-    restored; its gradients are those of the last step. Raises what :func:`hf_ckpt.apply` raises, and BudgetError when
-    a budget is smaller than the thriftiest plan for these ids.
+    The model is restored; its gradients are those of the last step.
+
+    Args:
+        model: A model in training mode.
+        ids: Token ids (batch, length), int64, on the model's device; they are the labels too.
+        policies: The policies to compare.
+        rounds: How many steps are timed of each.
+        engine: The engine, as in :func:`hf_ckpt.apply`.
+        tick: Called after each round.
+
+    Returns:
+        The timings in seconds: that of ``none``, and the others in the order of ``policies``.
+
+    Raises:
+        CkptError: What :func:`hf_ckpt.apply` raises.
+        BudgetError: A budget is smaller than the thriftiest plan for these ids.
     """
     entries = [parse_policy("none"), *policies]
     counted = [_count(model, ids, policy, engine) for policy in entries]

@@ -52,13 +52,22 @@ def dry_ledgers(
     bf16_autocast: bool = False,
     card: CudaOps | None = None,
 ) -> list[LayerLedger | None]:
-    """The ledger of each layer, in order, for token ids of shape (batch, length); None where a layer is untraceable.
+    """Trace every layer of a model for one size of batch, without running it.
 
-    ``model`` may be on the meta device, and stays untouched; ``device`` is the one to plan for (kernels differ);
-    ``bf16_autocast`` traces under autocast to bfloat16 there; ``card`` makes a trace on the CPU run the ops of a card.
-    An encoder-decoder gets the ids on both sides.
-    Raises ModelStructureError when no layer has transformers' checkpointing switch or the forward never reaches them
-    or fails on values that are not there.
+    Args:
+        model: The model, which stays untouched; it may be on the meta device.
+        anatomy: What was found in it.
+        ids: Token ids (batch, length); an encoder-decoder gets them on both sides.
+        device: The device to plan for: kernels differ.
+        bf16_autocast: Whether to trace under autocast to bfloat16 there.
+        card: Makes a trace on the CPU run the ops of a card.
+
+    Returns:
+        The ledger of each layer, in order; None for a layer that cannot be traced.
+
+    Raises:
+        ModelStructureError: No layer has transformers' checkpointing switch, or the forward never reaches them or fails
+            on values that are not there.
     """
     caught = _catch(model, anatomy, ids)
     ledgers: dict[Hashable, LayerLedger | None] = {}

@@ -54,11 +54,23 @@ def verify(
     engine: str = "traced",
     seed: int = 0,
 ) -> Verification:
-    """Run ``ids`` (batch, length; int64) four times: twice plain, then twice under ``policy``, whose second run counts.
+    """Run one batch twice plain and twice under a policy, whose second run is compared.
 
-    ``ids`` are on the model's device and serve as labels too; every run starts from ``seed``. The model is restored and
-    its gradients are cleared. A ``budget`` policy learns in its first run. Raises what :func:`hf_ckpt.apply` raises,
-    and BudgetError when a budget is smaller than the thriftiest plan for these ids.
+    A ``budget`` policy learns in its first run. The model is restored and its gradients are cleared.
+
+    Args:
+        model: A model in training mode.
+        ids: Token ids (batch, length), int64, on the model's device; they are the labels too.
+        policy: The policy to verify.
+        engine: The engine, as in :func:`hf_ckpt.apply`.
+        seed: Every run starts from it.
+
+    Returns:
+        Whether loss and gradients are equal, and the report of the compared run.
+
+    Raises:
+        CkptError: What :func:`hf_ckpt.apply` raises.
+        BudgetError: A budget is smaller than the thriftiest plan for these ids.
     """
     reference, again = _step(model, ids, seed), _step(model, ids, seed)
     handle = apply(model, policy, engine=engine)

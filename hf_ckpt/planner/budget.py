@@ -72,7 +72,21 @@ Budget = PeakBudget | ShareBudget | AutoBudget
 
 
 def parse_budget(value: str | float) -> Budget:
-    """Read a budget from a policy string or keyword. Raises :class:`BudgetError` with the accepted forms."""
+    """Read a budget from a policy string or keyword.
+
+    Args:
+        value: A size with its unit (``"72GiB"``), a share (0.5, ``"50%"``), or ``"auto"``.
+
+    Returns:
+        The budget, sizes in bytes.
+
+    Raises:
+        BudgetError: It is none of these; the message has the accepted forms.
+
+    Example:
+        >>> parse_budget("72GiB")
+        PeakBudget(nbytes=77309411328)
+    """
     text = str(value).strip()
     if text.lower() == "auto":
         return AutoBudget()
@@ -114,10 +128,20 @@ class DeviceMemory:
 
 
 def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: int) -> Limits:
-    """The limits a budget puts on the plans of ``problem``.
+    """Turn a budget into limits on plans.
 
-    ``to_come`` is bytes that will be there at the peak and are not yet: optimizer state, gradients that ``problem``
-    does not count. Raises :class:`BudgetError` when ``auto`` knows no limit.
+    Args:
+        budget: The budget.
+        problem: What is planned.
+        memory: Bytes of the device.
+        to_come: Bytes that will be there at the peak and are not yet: optimizer state, gradients that ``problem`` does
+            not count.
+
+    Returns:
+        Upper bounds in bytes.
+
+    Raises:
+        BudgetError: ``auto`` knows no limit.
     """
     if isinstance(budget, ShareBudget):
         everything = held_without_checkpointing(problem) + problem.shared

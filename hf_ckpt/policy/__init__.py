@@ -15,10 +15,21 @@ __all__ = ["LayerSelector", "Policy", "decide", "from_dict", "parse_policy", "po
 
 
 def parse_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
-    """A policy from its string, its dict form, or itself.
+    """Read a policy from its string, its dict form, or itself.
 
-    The string is what ``str(policy)`` writes (``"attention+norm@layers(0-7)"``), the dict what ``to_dict`` returns.
-    Raises PolicyError for what is neither or is malformed, BudgetError for a ``budget`` that is no memory budget.
+    Args:
+        spec: What ``str(policy)`` writes, what ``to_dict`` returns, or a policy.
+
+    Returns:
+        The policy. It is not resolved for a model yet.
+
+    Raises:
+        PolicyError: ``spec`` is none of these, or is malformed.
+        BudgetError: The value of a ``budget`` is no memory budget.
+
+    Example:
+        >>> str(parse_policy("attention + norm@layers(0-7)"))
+        'attention+norm@layers(0-7)'
     """
     match spec:
         case Policy():

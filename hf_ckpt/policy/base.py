@@ -47,7 +47,17 @@ class Policy(ABC):
 
     @classmethod
     def parse(cls, arguments: tuple[str, ...]) -> Self:
-        """Build the policy from its written arguments. Raises PolicyError when they do not fit."""
+        """Build the policy from its written arguments.
+
+        Args:
+            arguments: What stands between the brackets, split at commas.
+
+        Returns:
+            The policy.
+
+        Raises:
+            PolicyError: The arguments do not fit.
+        """
         if arguments:
             raise PolicyError(
                 f"policy `{cls.name}` takes no arguments, but got `{', '.join(arguments)}`: write `{cls.name}`"
@@ -64,7 +74,17 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """The decision for each layer index it speaks about; other layers keep everything. Raises PolicyError."""
+        """Decide about the layers of one stack.
+
+        Args:
+            stack: The layers, as plain data.
+
+        Returns:
+            The decision for each layer index that it speaks about; other layers keep everything.
+
+        Raises:
+            PolicyError: The stack has not what the policy names.
+        """
 
     def covers(self, stack: Stack) -> bool:
         """Whether it speaks about this stack: one of the towers it names, else any."""
@@ -102,7 +122,17 @@ class LayerSelector(Policy):
 
     @abstractmethod
     def select(self, stack: Stack) -> frozenset[int]:
-        """The chosen layer indices of this stack. Raises PolicyError when an index does not exist."""
+        """Choose layers of one stack.
+
+        Args:
+            stack: The layers, as plain data.
+
+        Returns:
+            The chosen layer indices.
+
+        Raises:
+            PolicyError: An index does not exist.
+        """
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Recompute each chosen layer whole."""
@@ -126,7 +156,18 @@ class CountedLayers(LayerSelector):
 
 
 def positive_int(policy: str, arguments: tuple[str, ...]) -> int:
-    """The single positive integer argument of ``policy``. Raises PolicyError otherwise."""
+    """Read the single argument of a policy that takes a number.
+
+    Args:
+        policy: The policy's name, for the message.
+        arguments: Its written arguments.
+
+    Returns:
+        The number, 1 or more.
+
+    Raises:
+        PolicyError: There is not one argument, or it is no whole number above 0.
+    """
     if len(arguments) == 1 and arguments[0].isdecimal() and int(arguments[0]) > 0:
         return int(arguments[0])
     written = f"{policy}({','.join(arguments)})" if arguments else policy

@@ -28,7 +28,17 @@ def policies() -> dict[str, type[Policy]]:
 
 
 def policy_class(name: str) -> type[Policy]:
-    """The policy called ``name``. Raises PolicyError with the nearest names."""
+    """Find a policy's class.
+
+    Args:
+        name: The policy's name, as it is written in a string.
+
+    Returns:
+        The class.
+
+    Raises:
+        PolicyError: There is no such policy; the message names the nearest one.
+    """
     known = policies()
     if name in known:
         return known[name]

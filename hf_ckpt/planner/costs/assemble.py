@@ -28,11 +28,22 @@ def assemble(
     late_gradients: int = 0,
     offload: bool = False,
 ) -> Problem:
-    """The problem of layers with these ledgers, in forward order; None stands for a layer that is replayed whole.
+    """Build the planner's problem.
 
-    ``gradients`` is, per layer, bytes of parameter gradients its backward makes (None: they exist beforehand);
-    ``head_gradients`` and ``late_gradients`` those made before and after the layers'.
-    Raises ValueError when every ledger is None: nothing is known then.
+    Args:
+        ledgers: What each layer saves, in forward order; None for a layer that is replayed whole.
+        rates: The rates of the device.
+        gradients: Bytes of parameter gradients that each layer's backward makes; None where they exist beforehand.
+        heads: The ways to run the loss head.
+        head_gradients: Bytes of gradients made before the layers'.
+        late_gradients: Bytes of gradients made after them.
+        offload: Whether plans may offload, where the device has a link that was measured.
+
+    Returns:
+        The problem.
+
+    Raises:
+        ValueError: Every ledger is None: nothing is known then.
     """
     known = [ledger for ledger in ledgers if ledger is not None]
     if not known:

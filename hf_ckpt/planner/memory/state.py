@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...compat.wrappers import is_sharded, local_shard
 from ...engine.untraced.saved_counter import storages
 from .optimizers import rule_for, state_bytes
 
@@ -47,7 +48,7 @@ def static_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | str 
     name = optimizer_name(optimizer)
     rule = rule_for(name) if name is not None else None
     now = storage_bytes(_state_tensors(optimizer)) if isinstance(optimizer, torch.optim.Optimizer) else 0
-    expected = sum(state_bytes(rule, _local(p).shape, p.element_size()) for p in trainable) if rule else 0
+    expected = sum(state_bytes(rule, local_shard(p).shape, p.element_size()) for p in trainable) if rule else 0
     return StaticState(
         parameters=storage_bytes(t for p in parameters for t in _with_quantization(p)),
         buffers=storage_bytes(model.buffers()),
@@ -61,7 +62,7 @@ def static_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | str 
 
 def gradient_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
     """Bytes of the gradients of these parameters' local shards; a gradient has its parameter's dtype."""
-    return sum(_local(p).numel() * p.element_size() for p in parameters if p.requires_grad)
+    return sum(local_shard(p).numel() * p.element_size() for p in parameters if p.requires_grad)
 
 
 def late_gradient_bytes(model: torch.nn.Module) -> int:
@@ -77,7 +78,7 @@ def gathered_bytes(module: torch.nn.Module) -> int:
 
     While one layer computes the next one is gathered already, and its gradients are whole until they are reduced.
     """
-    whole = [p for p in module.parameters() if callable(getattr(p, "to_local", None))]
+    whole = [p for p in module.parameters() if is_sharded(p)]
     parameters = sum(p.numel() * p.element_size() for p in whole)
     return 2 * parameters + sum(p.numel() * p.element_size() for p in whole if p.requires_grad)
 
@@ -107,12 +108,6 @@ def optimizer_name(optimizer: torch.optim.Optimizer | str | None) -> str | None:
 def _state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     for state in optimizer.state.values():
         yield from (v for v in state.values() if isinstance(v, torch.Tensor))
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a sharded tensor."""
-    to_local = getattr(tensor, "to_local", None)
-    return to_local() if callable(to_local) else tensor
 
 
 def _with_quantization(parameter: torch.Tensor) -> Iterator[torch.Tensor]:

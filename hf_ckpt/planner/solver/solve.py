@@ -52,9 +52,19 @@ class Solution:
 
 
 def solve(problem: Problem, limits: Limits) -> Solution:
-    """The plan of least added seconds within ``limits`` (bytes).
+    """Find the plan of least added time.
 
-    Raises :class:`BudgetError` when no plan fits, saying what the thriftiest one takes.
+    Every layer's backward is allowed what any plan may need; :func:`~.refine.solve_refined` charges what it does need.
+
+    Args:
+        problem: The layers and the loss head.
+        limits: Upper bounds in bytes.
+
+    Returns:
+        A plan for every layer, and what the model predicts for them.
+
+    Raises:
+        BudgetError: No plan fits; the message says what the thriftiest one takes.
     """
     if limits.peak is not None and limits.peak < 0:
         raise BudgetError(_too_small(problem, limits))
