@@ -79,6 +79,7 @@ class Head:
         if torch.float16 in (dtype, hidden.dtype) or not self.switch.allows(weights):
             return self.original(hidden)
         trained = tuple(w for w in weights if w.requires_grad)
+        # An optimizer writes weights in place, which raises their versions (c10/core/TensorImpl.h).
         versions = tuple(w._version for w in trained)
         self.deferred += 1
         recipe = Recipe(self.original, trained, versions, autocast_state(hidden.device))

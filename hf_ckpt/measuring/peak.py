@@ -83,6 +83,7 @@ class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return strided and tensor.untyped_storage().device.type == self.device_type
 
     def _count(self, storage: torch.UntypedStorage) -> None:
+        # The address of the StorageImpl (torch/csrc/Storage.cpp): unique while it lives, also where it has no memory.
         key, size = storage._cdata, storage.nbytes()
         if key in self._alive or key in self._known:
             return

@@ -85,7 +85,8 @@ class _Recording:
 
     def _symbol(self, leaf: Any) -> Any:
         known = self.outputs.get(id(leaf))
-        # What is written into an output after its layer returned keeps its identity.
+        # What is written into an output after its layer returned keeps its identity, and raises its version
+        # (VariableVersion, in c10/core/TensorImpl.h).
         same = known is not None and known[0] is leaf and known[1] == leaf._version
         return known[2] if known is not None and same else leaf
 
@@ -290,6 +291,8 @@ class SegmentRegion(Region):
 
     def _pause(self) -> None:
         """Until the next layer, tensors are saved as they are: the replay makes none of what the model saves there."""
+        # Only the innermost pair of hooks sees a saved tensor, and these hide the checkpoint's
+        # (torch/csrc/autograd/python_saved_variable_hooks.cpp).
         self._local.pause = torch.autograd.graph.saved_tensors_hooks(_itself, _itself)
         self._local.pause.__enter__()
 

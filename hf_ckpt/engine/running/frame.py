@@ -176,7 +176,8 @@ _HELD: dict[type, Callable[[Any], torch.Tensor | None]] = {verb.handle: verb.hel
 def _mark(slot: Slot) -> tuple[int, int]:
     """Which tensor stands behind a slot, and its version.
 
-    FSDP1 may make a new view of the gathered parameter for backward, as a plain attribute; its memory is the same then.
+    FSDP1 may make a new view of the gathered parameter for backward, as a plain attribute (``_use_unsharded_views``, in
+    torch/distributed/fsdp/_flat_param.py); its storage, which ``_cdata`` is the address of, is the same then.
     """
     tensor = slot.fetch()
     return tensor.untyped_storage()._cdata if slot.kind == "__dict__" else id(tensor), tensor._version

@@ -43,7 +43,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._slots = slots
         self._alive: list[Any] = []  # an address must not be used again while its id is a key
         self._value_of: dict[int, int] = {}
-        self._buffer_of: dict[int, int] = {}  # storage -> its current version
+        # Storage -> its current version. ``_cdata`` is the address of the StorageImpl (torch/csrc/Storage.cpp), which
+        # views share; fake tensors have no memory, so ``data_ptr`` would not tell their storages apart.
+        self._buffer_of: dict[int, int] = {}
         self._modules: list[str] = [""]
         self._last_draw: dict[torch.device, tuple[int, int]] = {}  # the op, and the packs there were before it
         for kind, tensors in (("input", inputs), ("parameter", parameters)):

@@ -211,6 +211,7 @@ def _tensors_apart(
 
 
 def _version(module: nn.Module) -> int:
+    # Every in-place write raises a tensor's version (VariableVersion, in c10/core/TensorImpl.h).
     return sum(b._version for b in module._buffers.values() if b is not None)
 
 

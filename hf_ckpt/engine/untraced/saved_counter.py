@@ -72,6 +72,8 @@ class SavedCounter:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count what is saved inside, under whatever hooks are in force."""
+        # Only the innermost pair of hooks sees a saved tensor (PyDefaultSavedVariableHooks, in
+        # torch/csrc/autograd/python_saved_variable_hooks.cpp): what a checkpoint around this one put there must go on.
         below = torch._C._autograd._top_saved_tensors_default_hooks(False)
         keep, give_back = below if below is not None else (_kept, _itself)
 

@@ -47,6 +47,7 @@ class LiveForwards:
             self.backward_seen = True
             waiting.done = not graph_is_retained()
 
+        # A node owns its pre-hooks (torch/csrc/autograd/function.h), so ``waiting`` lives as long as the graph does.
         for value in tree_iter(output):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 value.grad_fn.register_prehook(reached)
