@@ -168,7 +168,7 @@ class Meter:
 
 def _is_weight(tensor: torch.Tensor) -> bool:
     """Whether it is a parameter or a view of one; those that FSDP gathers live in storages of their own."""
-    # ``_base`` is the tensor that a chain of views began with (DifferentiableViewMeta, in torch/csrc/autograd/variable.h).
+    # ``_base`` is where a chain of views began (DifferentiableViewMeta, in torch/csrc/autograd/variable.h).
     base = tensor if tensor._base is None else tensor._base
     return isinstance(base, torch.nn.Parameter)
 
