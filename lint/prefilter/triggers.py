@@ -199,7 +199,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("requires_grad", "backward", "oss", "TrainingArguments"),
         ("requires_grad", "backward", "oss", "import trl", "Config"),
     ),
-    ("apply_activation_checkpointing",),
+    ("apply_activation_checkpointing", "checkpoint_wrapper"),
     (
         ("is_grad_enabled", "utils.checkpoint"),
         ("is_grad_enabled", "checkpoint_wrapper"),

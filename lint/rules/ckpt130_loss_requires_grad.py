@@ -21,6 +21,12 @@ def train(name, loader):
         loss = model(**batch).loss
         loss.requires_grad_(True)  # error
         loss.backward()
+        out = model(**batch)
+        total = out["loss"]
+        total.requires_grad_()  # a name that does not say loss is left alone
+        loss = out["loss"]
+        loss.requires_grad = True  # error
+        loss.backward()
 ```
 ```python
 import torch.nn as nn
@@ -98,7 +104,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Choice, Const, Result, Unknown, Value, equals, options
+from ..facts.values import Absent, Attr, Choice, Const, Element, Result, Unknown, Value, equals, options
 from ..finding import Severity
 from ..model.events import (
     Backward,
@@ -162,7 +168,7 @@ def _written(switch: GradientSwitch) -> ast.expr | None:
 def _is_computed(value: Value) -> bool:
     """Whether the tensor certainly comes out of a model or a function of tensors, not out of a factory of torch."""
     match value:
-        case Attr(base=Result(), name="loss"):
+        case Attr(base=Result(), name="loss") | Element(of=Result(), index="loss"):
             return True
         case Result(call):
             made_here = call.method in ("detach", "clone", "new_zeros", "new_tensor", "item")

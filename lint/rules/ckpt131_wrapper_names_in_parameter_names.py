@@ -37,6 +37,23 @@ def attach(model, is_block):
     return get_peft_model(model, LoraConfig(target_modules=r".*layers\\.\\d+\\.self_attn\\.q_proj"))  # error
 ```
 
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn, self.mlp = nn.Linear(8, 8), nn.Linear(8, 8)
+
+def groups():
+    net = Net()
+    net.attn = checkpoint_wrapper(net.attn)
+    whole = [p for n, p in net.named_parameters() if n.startswith("attn.")]
+    other = [p for n, p in net.named_parameters() if n == "mlp.weight"]
+    return whole, other, [p for n, p in net.named_parameters() if n == "attn.weight"]  # error
+```
+
 ## Good
 ```python
 from peft import LoraConfig, get_peft_model
@@ -95,9 +112,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Result
+from ..facts.values import Const, Result, same
 from ..finding import Severity
-from ..model.events import AdapterAttach, ApplyCheckpointing
+from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, WrapperCheckpointing
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.report import Remark, Report
@@ -109,7 +126,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
-NEEDS = (ApplyCheckpointing,)
+NEEDS = (ApplyCheckpointing, CheckpointWrap)
 
 _WRAPPED = "_checkpoint_wrapped_module."
 #: Names of parameters as real models have them, cut where a wrapped layer begins.
@@ -135,22 +152,37 @@ def check(run: Run) -> Iterator[Report]:
         for call in run.method_calls("named_parameters", "named_modules"):
             later = call.order > wrap.order and call.place.walk == wrap.place.walk
             if later and root(call.receiver) is model:
-                for text in _names_tested(run, call):
+                for text in _names_tested(run, call, _REACHES_INSIDE):
                     yield _report(text, wrap, "this name")
         for attach in run.of(AdapterAttach):
             pattern = _pattern(attach)
             if pattern is not None and attach.order > wrap.order and root(attach.model) is model:
                 yield _report(pattern, wrap, "this pattern")
+    for wrap in run.of(CheckpointWrap):
+        yield from _below_attribute(run, wrap)
 
 
-def _names_tested(run: Run, names: Call) -> Iterator[ast.Constant]:
+def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
+    """Names below ``model.block = checkpoint_wrapper(model.block)``."""
+    for write in run.writes:
+        if not (isinstance(write.value, Result) and write.value.call is wrap.call) or write.is_item:
+            continue
+        below = re.compile(rf"^{re.escape(write.field)}\.[a-z_]\w*")
+        for call in run.method_calls("named_parameters", "named_modules"):
+            later = call.order > wrap.order and call.place.walk == wrap.place.walk
+            if later and same(call.receiver, write.obj) and not call.place.excludes(wrap.place):
+                for text in _names_tested(run, call, below):
+                    yield _report(text, wrap, "this name")
+
+
+def _names_tested(run: Run, names: Call, interrupted: re.Pattern[str]) -> Iterator[ast.Constant]:
     """The texts that the names of ``names`` are tested with and that reach into a layer; of a tuple, the first."""
     for loop in ast.walk(run.program.tree):
         if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:
             name = _untouched_name(loop)
             for test in _tests(loop) if name else ():
                 for texts in _texts(test, name):
-                    yield from islice(filter(_is_interrupted, texts), 1)
+                    yield from islice((text for text in texts if _is_found(interrupted, text)), 1)
 
 
 def _untouched_name(loop: ast.For | ast.comprehension) -> str:
@@ -212,9 +244,9 @@ def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
     return None
 
 
-def _is_interrupted(text: ast.Constant) -> bool:
+def _is_found(interrupted: re.Pattern[str], text: ast.Constant) -> bool:
     name = text.value
-    return isinstance(name, str) and _REACHES_INSIDE.search(name) is not None
+    return isinstance(name, str) and interrupted.search(name) is not None
 
 
 def _pattern(attach: AdapterAttach) -> ast.AST | None:
@@ -235,7 +267,7 @@ def _pattern(attach: AdapterAttach) -> ast.AST | None:
     return target.node if plain and not wrapped else None
 
 
-def _report(node: ast.AST, wrap: ApplyCheckpointing, what: str) -> Report:
+def _report(node: ast.AST, wrap: WrapperCheckpointing, what: str) -> Report:
     return Report(
         node,
         f"{what} matches nothing: below every wrapped layer names contain `_checkpoint_wrapped_module`; "

@@ -46,6 +46,20 @@ def other_class():
     return model
 ```
 
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+net = nn.Sequential(Layer(), Layer())
+apply_activation_checkpointing(net, check_fn=lambda module: type(module).__name__ == "Block")  # error
+apply_activation_checkpointing(net, check_fn=lambda module: module.__class__.__name__ in ("Layer", "Block"))
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -192,6 +206,9 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> tuple[str, ast.AST]
     """A single ``isinstance`` whose classes are none of the model's."""
     test = _test(event.check)
     match test:
+        case ast.Compare(left=named, ops=[ast.Eq() | ast.In()], comparators=[texts]) if _is_class_name(named):
+            asked_names = frozenset(_strings(texts))
+            return _named_otherwise(event, asked_names, test) if asked_names else None
         case ast.Call(func=ast.Name("isinstance")):
             asked = classes_checked(event.check, run.bodies)
         case _:
@@ -200,6 +217,27 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> tuple[str, ast.AST]
     if asked and (all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked)):
         return "the model has no module of the class this check asks for", test
     return None
+
+
+def _is_class_name(node: ast.expr) -> bool:
+    """`type(module).__name__` or `module.__class__.__name__`."""
+    match node:
+        case ast.Attribute(value=ast.Call(func=ast.Name("type")) | ast.Attribute(attr="__class__"), attr="__name__"):
+            return True
+    return False
+
+
+def _strings(node: ast.expr) -> Iterator[str]:
+    """The texts of a display or of one constant; none when something else is among them."""
+    parts = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
+    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    yield from texts if len(texts) == len(parts) else ()
+
+
+def _named_otherwise(event: ApplyCheckpointing, names: frozenset[str], test: ast.expr) -> tuple[str, ast.AST] | None:
+    tree = _shown(unwrapped(event.model))
+    held = {cls.name for cls in tree.own} | {name.rpartition(".")[2] for name in tree.torch} if tree else names
+    return None if names & held else ("the model has no module of the class whose name this check asks for", test)
 
 
 def _is_of_other_family(model: Value, cls: Value) -> bool:
@@ -216,10 +254,16 @@ def _is_of_other_family(model: Value, cls: Value) -> bool:
 
 def _shows_none(model: Value, asked: list[Value]) -> bool:
     """Whether every module of the model is shown, of torch or of this file, and none is of a class asked for."""
+    tree = _shown(model)
+    return tree is not None and all(_is_none_of(tree, cls) for cls in asked)
+
+
+def _shown(model: Value) -> ModuleTree | None:
+    """The kinds of all modules of the model; None when some are not shown."""
     tree = module_tree(model)
     if tree is None or not (tree.own or tree.torch) or any(name.startswith(_COMPOSED) for name in tree.torch):
-        return False
-    return all(_is_none_of(tree, cls) for cls in asked)
+        return None
+    return tree
 
 
 def _is_none_of(tree: ModuleTree, asked: Value) -> bool:

@@ -29,6 +29,24 @@ def forward(block, x):
     return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
 ```
 
+```python
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+def policy(ctx, op, *args, **kwargs):
+    match op:
+        case torch.ops.aten.mm:  # error
+            return CheckpointPolicy.MUST_SAVE
+        case torch.ops.aten.addmm.default | torch.ops.aten.bmm.default:
+            return CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.PREFER_RECOMPUTE
+
+def forward(block, x):
+    return checkpoint(
+        block, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy)
+    )
+```
+
 ## Good
 ```python
 from functools import partial
@@ -104,10 +122,22 @@ def check(run: Run) -> Iterator[Report]:
     """Report comparisons in policies that are never true."""
     for policy in _policies(run):
         for node in walk_body(policy):
-            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
-                packet = next((found for found in _packets(node, policy)), None)
+            for compared, texts in _comparisons(node):
+                packet = next(_packets(texts, policy), None)
                 if packet is not None:
-                    yield _report(node, packet)
+                    yield _report(compared, packet)
+
+
+def _comparisons(node: ast.AST) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
+    """Comparisons with a name, a `case` among them: what stands there, and what it compares with."""
+    match node:
+        case ast.Compare(left=ast.Name(), comparators=comparators):
+            yield node, comparators
+        case ast.Match(subject=ast.Name(), cases=cases):
+            for case in cases:
+                for pattern in ast.walk(case.pattern):
+                    if isinstance(pattern, ast.MatchValue):
+                        yield pattern.value, [pattern.value]
 
 
 def _policies(run: Run) -> Iterator[Function]:
@@ -126,8 +156,8 @@ def _policies(run: Run) -> Iterator[Function]:
                     yield policy
 
 
-def _packets(compare: ast.Compare, policy: Function) -> Iterator[Ref]:
-    for comparator in compare.comparators:
+def _packets(comparators: list[ast.expr], policy: Function) -> Iterator[Ref]:
+    for comparator in comparators:
         value = meaning(comparator, policy)
         for item in value.items if isinstance(value, Seq) else [value]:
             if _is_packet(item):
@@ -138,7 +168,7 @@ def _is_packet(value: Value) -> TypeGuard[Ref]:
     return isinstance(value, Ref) and value.name.startswith("torch.ops.") and value.name.count(".") == 3
 
 
-def _report(node: ast.Compare, packet: Ref) -> Report:
+def _report(node: ast.AST, packet: Ref) -> Report:
     written = packet.node if isinstance(packet.node, ast.Attribute) else None
     fix = (
         Rewrite(Applicability.UNSAFE, "Name the overload", (Replace(written, f"{ast.unparse(written)}.default"),))

@@ -35,6 +35,20 @@ class Net(nn.Module):
 net = Net()
 fully_shard(net.block)
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        for run in [block.forward for block in self.blocks]:
+            x = checkpoint(run, x, use_reentrant=False)  # error
+        return x
+```
 
 ## Good
 ```python
@@ -117,6 +131,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..facts.values import Attr, Method
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
 from ..model.needs import together
@@ -135,10 +150,12 @@ def check(run: Run) -> Iterator[Report]:
     """Report checkpoints that go past the hooks of a module."""
     sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
-        method = event.node.args[0] if event.node.args else None
-        if isinstance(method, ast.Attribute) and method.attr == "forward" and not _is_own(method.value):
+        method = _method(event)
+        if method is not None and not _is_own(method.value):
             module = ast.unparse(method.value)
-            fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (Replace(method, module),))
+            is_written = event.node.args[0] is method
+            change = Replace(method, module)
+            fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (change,)) if is_written else None
             yield Report(
                 event.node,
                 f"`{module}.forward` skips the hooks of the module, "
@@ -147,6 +164,17 @@ def check(run: Run) -> Iterator[Report]:
                 fix=fix,
                 severity=None if sharded else Severity.WARNING,
             )
+
+
+def _method(event: Checkpoint) -> ast.Attribute | None:
+    """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
+    written = event.node.args[0] if event.node.args else None
+    function = event.function
+    made = function.node if isinstance(function, Method | Attr) else None
+    for node in (written, made):
+        if isinstance(node, ast.Attribute) and node.attr == "forward":
+            return node
+    return None
 
 
 def _is_own(receiver: ast.expr) -> bool:

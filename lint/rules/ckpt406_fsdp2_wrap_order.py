@@ -34,6 +34,35 @@ def wrap(block, save_matmuls):
     return checkpoint_wrapper(torch.compile(block), context_fn=save_matmuls)  # error
 ```
 
+```python
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing, checkpoint_wrapper,
+)
+from torch.distributed.fsdp import fully_shard
+
+def shard(model):
+    for block in model.layers:
+        fully_shard(block)
+    fully_shard(model)
+
+def wrap(model):
+    for index, block in enumerate(model.layers):
+        model.layers[index] = checkpoint_wrapper(block)  # error
+
+def main(model):
+    shard(model)
+    wrap(model)
+    return torch.compile(model)
+
+def by_class(model, Block):
+    for module in model.modules():
+        if isinstance(module, Block):
+            fully_shard(module)
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, Block))  # error
+    return torch.compile(model)
+```
+
 ## Good
 ```python
 import torch
@@ -121,16 +150,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Result, Value, same
+from ..facts.values import Absent, Attr, Const, Element, Result, Seq, Value, same
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard
+from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
 from ..model.libraries.sharding import root
 from ..model.names import canonical
+from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.places import Guard
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING
@@ -139,9 +170,9 @@ NEEDS = ((Compile, CheckpointWrap), (Compile, ApplyCheckpointing))
 
 def check(run: Run) -> Iterator[Report]:
     """Report the two orders that switch something off."""
-    for wrap in run.of(CheckpointWrap):
-        compiled = _compile_of(wrap.module)
-        if compiled is not None and _is_selective(wrap):
+    for wrap in run.of(WrapperCheckpointing):
+        compiled = _compile_of(wrap.module) if isinstance(wrap, CheckpointWrap) else None
+        if isinstance(wrap, CheckpointWrap) and compiled is not None and _is_selective(wrap):
             yield Report(
                 wrap.node,
                 "the selective policy sees none of the operators of a compiled block, so everything is recomputed; "
@@ -167,16 +198,41 @@ def _is_selective(wrap: CheckpointWrap) -> bool:
     return not (isinstance(context, Absent) or (isinstance(context, Const) and context.value is None))
 
 
-def _shard_before(run: Run, wrap: CheckpointWrap) -> Fsdp2Shard | None:
-    """The ``fully_shard`` of the very module that is wrapped."""
+def _shard_before(run: Run, wrap: WrapperCheckpointing) -> Fsdp2Shard | None:
+    """The ``fully_shard`` of the very modules that are wrapped."""
     for shard in run.of(Fsdp2Shard):
         earlier = shard.order < wrap.order and shard.place.walk == wrap.place.walk
-        if earlier and same(shard.module, wrap.module) and not shard.place.excludes(wrap.place):
+        if earlier and _shards_wrapped(run, shard, wrap) and not shard.place.excludes(wrap.place):
             return shard
     return None
 
 
-def _compile_after(run: Run, wrap: CheckpointWrap) -> Compile | None:
+def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> bool:
+    if isinstance(wrap, ApplyCheckpointing):
+        checked = classes_checked(wrap.check, run.bodies)
+        is_part = isinstance(shard.module, Element) and root(shard.module) is root(wrap.model)
+        return is_part and any(_asks_for(guard, checked) for guard in shard.place.guards)
+    return same(shard.module, wrap.module) or _are_layers_of_one_list(shard.module, wrap.module)
+
+
+def _are_layers_of_one_list(left: Value, right: Value) -> bool:
+    """Whether both are what loops over the same list go through."""
+    if not (isinstance(left, Element) and isinstance(right, Element)):
+        return False
+    return left.index is None and right.index is None and isinstance(left.of, Attr) and same(left.of, right.of)
+
+
+def _asks_for(guard: Guard, classes: list[Value]) -> bool:
+    """Whether the condition is ``isinstance`` with one of ``classes``."""
+    value = guard.value
+    if not (guard.taken and isinstance(value, Result) and value.call.name == "builtins.isinstance"):
+        return False
+    asked = value.call.argument(1)
+    kinds = asked.items if isinstance(asked, Seq) else [asked]
+    return any(same(kind, cls) or kind is cls for kind in kinds for cls in classes)
+
+
+def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
     """The compilation of the wrapper or of the model it is put into."""
     for compiling in run.of(Compile):
         later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
