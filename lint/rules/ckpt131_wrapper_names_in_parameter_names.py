@@ -158,8 +158,8 @@ def check(run: Run) -> Iterator[Report]:
             pattern = _pattern(attach)
             if pattern is not None and attach.order > wrap.order and root(attach.model) is model:
                 yield _report(pattern, wrap, "this pattern")
-    for wrap in run.of(CheckpointWrap):
-        yield from _below_attribute(run, wrap)
+    for single in run.of(CheckpointWrap):
+        yield from _below_attribute(run, single)
 
 
 def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:

@@ -595,7 +595,32 @@ LIBRARIES_THAT_DO_IT_THEMSELVES = Kind(
     },
 )
 
+KEYWORDS_THAT_WERE_TAKEN_OUT = Kind(
+    right={
+        "popped from the keyword arguments": """
+            def run(fn, *args, **kwargs):
+                kwargs.pop("use_reentrant", None)
+                return checkpoint(fn, *args, use_reentrant=True, **kwargs)
+        """,
+        "deleted under a condition": """
+            def run(fn, *args, **kwargs):
+                if "use_reentrant" in kwargs:
+                    del kwargs["use_reentrant"]
+                return checkpoint(fn, *args, use_reentrant=False, **kwargs)
+        """,
+    },
+    wrong={
+        "popped, and not given": """
+            def run(fn, x, preserve):
+                kwargs = {"use_reentrant": True, "preserve_rng_state": preserve}
+                kwargs.pop("use_reentrant")
+                return checkpoint(fn, x, **kwargs)  # error: CKPT101
+        """,
+    },
+)
+
 KINDS = {
+    "keywords that were taken out": KEYWORDS_THAT_WERE_TAKEN_OUT,
     "norms that keep nothing": NORMS_THAT_KEEP_NOTHING,
     "guards that data never passes": GUARDS_THAT_DATA_NEVER_PASSES,
     "version branches": VERSION_BRANCHES,

@@ -97,7 +97,10 @@ class _Arguments:
         choices = [option for option in options(value) if isinstance(option, Dict)]
         self.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
         for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
-            self.kwargs[key] = join(*(choice.get(key) for choice in choices))
+            value = join(*(choice.get(key) for choice in choices))
+            # What is written beside it is what counts when the dict lost the key: both would raise.
+            if key not in self.kwargs or not any(isinstance(option, Absent) for option in options(value)):
+                self.kwargs[key] = value
 
 
 def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) -> Value:
