@@ -619,7 +619,62 @@ KEYWORDS_THAT_WERE_TAKEN_OUT = Kind(
     },
 )
 
+OBJECTS_THAT_HOLD_WHAT_THEY_WERE_GIVEN = Kind(
+    right={
+        "two objects of one class": """
+            class Residual(nn.Module):
+                def __init__(self, fn):
+                    super().__init__()
+                    self.fn = fn
+                def forward(self, x):
+                    return self.fn(x) + x
+            class Net(nn.Module):
+                def __init__(self, dim):
+                    super().__init__()
+                    self.stem = Residual(nn.Sequential(nn.Conv1d(dim, dim, 1), nn.BatchNorm1d(dim)))
+                    self.body = nn.Sequential(Residual(nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim))), nn.GELU())
+                def forward(self, x):
+                    return checkpoint(self.body, self.stem(x), use_reentrant=False)
+        """,
+        "through a method of the object": """
+            class PreNorm(nn.Module):
+                def __init__(self, norm, fn):
+                    super().__init__()
+                    self.norm, self.fn = norm, fn
+                def inner(self, x):
+                    return self.fn(self.norm(x))
+                def forward(self, x):
+                    return self.inner(x) + x
+            class Net(nn.Module):
+                def __init__(self, dim):
+                    super().__init__()
+                    self.first = PreNorm(nn.BatchNorm1d(dim), nn.Linear(dim, dim))
+                    self.second = PreNorm(nn.LayerNorm(dim), nn.Sequential(nn.Linear(dim, dim), nn.GELU()))
+                def forward(self, x):
+                    return checkpoint(self.second, self.first(x), use_reentrant=False)
+        """,
+    },
+    wrong={
+        "the one that holds it": """
+            class Residual(nn.Module):
+                def __init__(self, fn):
+                    super().__init__()
+                    self.fn = fn
+                def forward(self, x):
+                    return self.fn(x) + x
+            class Net(nn.Module):
+                def __init__(self, dim):
+                    super().__init__()
+                    self.stem = Residual(nn.Sequential(nn.Conv1d(dim, dim, 1), nn.BatchNorm1d(dim)))
+                    self.body = Residual(nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim)))
+                def forward(self, x):
+                    return self.body(checkpoint(self.stem, x, use_reentrant=False))  # error: CKPT106
+        """,
+    },
+)
+
 KINDS = {
+    "objects that hold what they were given": OBJECTS_THAT_HOLD_WHAT_THEY_WERE_GIVEN,
     "keywords that were taken out": KEYWORDS_THAT_WERE_TAKEN_OUT,
     "norms that keep nothing": NORMS_THAT_KEEP_NOTHING,
     "guards that data never passes": GUARDS_THAT_DATA_NEVER_PASSES,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 6
 #: Times one function is walked for different callers, and walks of functions in one file.
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
+#: The same for constructors: what an object holds, only its own call tells.
+MAX_BUILT = 24
 #: Functions that one text defines, each with other names around it.
 MAX_CLOSURES = 8
 #: Decorators that leave the arguments and the result of a function as they are.
@@ -283,7 +285,8 @@ def _follow(caller: Walk, function: Function, call: Call, receiver: Value | None
     program, node = caller.program, function.node
     stack = caller.place.stack
     walked = program.followed.get(node, 0)
-    if walked >= MAX_WALKS or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
+    few = walked < (MAX_BUILT if function.name == "__init__" else MAX_WALKS)
+    if not few or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
         return Unknown(call.node)
     program.followed[node] = walked + 1
     program.walks += 1

@@ -27,6 +27,7 @@ from ...facts.values import (
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..types import PASS_THROUGH
+from .given import asked_of_self, of_object
 
 if TYPE_CHECKING:
     import ast
@@ -144,27 +145,30 @@ class _Search:
                 return conditional_options(value)
             case Function():
                 return self._enter_function(value)
+            case Method(Instance() as instance, function):
+                return self._enter_function(function, instance)
             case Method(_, function) | Partial(func=Function() as function):
                 return self._enter_function(function)
             case Partial(func=inner) | Attr(base=inner, name="forward" | "__call__"):
                 return [(inner, ())]
             case Instance(cls):
-                return _always(self._enter_instance(value, cls))
+                return self._enter_instance(value, cls)
             case Result(call):
                 return _always(self._enter_result(value, call))
             case Seq(_, items):
                 return _always(items)
         return []
 
-    def _enter_function(self, function: Function) -> list[_Entry]:
-        if function in self.functions:
-            return []
-        self.functions[function] = function
+    def _enter_function(self, function: Function, instance: Instance | None = None) -> list[_Entry]:
+        """Enter ``function``, a method of ``instance``: what the object was given is its own, not that of its class."""
         calls = self.regions.calls_in(function)
+        if function in self.functions:
+            calls = [call for call in calls if instance is not None and asked_of_self(call) is not None]
+        self.functions[function] = function
         for call in calls:
             self.calls[call.node] = call
             self._came_to(call, (*self._under, *own_guards(call.place)))
-        called = ((_meant(call.func), tuple(own_guards(call.place))) for call in calls)
+        called = ((_meant(of_object(call, instance)), tuple(own_guards(call.place))) for call in calls)
         return [(value, guards) for value, guards in called if _is_followed(value)]
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
@@ -172,16 +176,16 @@ class _Search:
         if known is None or len(under) < len(known):
             self.conditions[_key(part)] = under
 
-    def _enter_instance(self, instance: Instance, cls: Class) -> list[Value]:
+    def _enter_instance(self, instance: Instance, cls: Class) -> list[_Entry]:
         self._came_to(instance, self._under)
-        if _key(instance) in self.modules:
-            return []
-        self.modules[_key(instance)] = instance
+        self.modules.setdefault(_key(instance), instance)
         for owner in (cls, *ancestors(cls)):
             forward = owner.body.get("forward") or owner.body.get("__call__")
+            if isinstance(forward, Function):
+                return self._enter_function(forward, instance)
             if forward is not None:
-                return [forward]
-        return held_by(instance) if container_kind(instance) == "Sequential" else []
+                return [(forward, ())]
+        return _always(held_by(instance)) if container_kind(instance) == "Sequential" else []
 
     def _enter_result(self, result: Result, call: Call) -> list[Value]:
         self._came_to(result, self._under)
