@@ -79,3 +79,68 @@ def test_the_nearest_folder_that_says_any_holds_up_to_the_repository(tmp_path):
     (tmp_path / "repo" / "requirements.txt").write_text("torch==2.6\n")
     project_ranges.cache_clear()
     assert versions_of("", str(inner / "a.py")) == {"torch": "==2.6"}
+
+
+@pytest.mark.parametrize(
+    ("dependency", "expected"),
+    [
+        ("torch>=2.5,<3", {"torch": ">=2.5,<3"}),
+        ("pytorch=2.1", {"torch": "==2.1.*"}),
+        ("pytorch::pytorch=2.1.0=py3.11_cuda12.1_0", {"torch": "==2.1.0"}),
+        ("conda-forge::transformers 4.51.*", {"transformers": "==4.51.*"}),
+        ("transformers==4.51.3", {"transformers": "==4.51.3"}),
+        ("pytorch-cuda=12.1", {}),
+        ("peft", {}),
+    ],
+)
+def test_conda_names_and_ranges(tmp_path, dependency, expected):
+    assert (
+        ranges(tmp_path, environment_DOT_yml=f"name: x\ndependencies:\n  - python=3.11\n  - {dependency}\n") == expected
+    )
+
+
+def test_what_a_conda_environment_gives_to_pip(tmp_path):
+    text = "dependencies:\n  - pytorch=2.1\n  - pip\n  - pip:\n    - transformers==4.51.3\n    - -r more.txt\n"
+    assert ranges(tmp_path, environment_DOT_yml=text) == {"torch": "==2.1.*", "transformers": "==4.51.3"}
+
+
+def test_setup_config(tmp_path):
+    text = (
+        "[options]\ninstall_requires =\n    torch>=2.1\n    numpy\n[options.extras_require]\ntrain = peft<0.12; trl\n"
+    )
+    text = text.replace("peft<0.12; trl", "\n    peft<0.12\n    trl")
+    assert ranges(tmp_path, setup_DOT_cfg=text) == {"torch": ">=2.1", "peft": "<0.12"}
+
+
+def test_setup_script_is_read_and_not_run(tmp_path):
+    text = """
+import sys
+from setuptools import setup
+
+REQUIRED = ["torch>=2.1", "numpy"]
+raise SystemExit("run")
+setup(name="x", install_requires=REQUIRED, extras_require={"train": ["transformers>=4.40,<4.46"]})
+"""
+    assert ranges(tmp_path, setup_DOT_py=text) == {"torch": ">=2.1", "transformers": ">=4.40,<4.46"}
+
+
+@pytest.mark.parametrize(
+    "name", ["pyproject_DOT_toml", "setup_DOT_py", "setup_DOT_cfg", "environment_DOT_yml", "uv_DOT_lock"]
+)
+def test_a_broken_file_says_nothing(tmp_path, name):
+    assert ranges(tmp_path, **{name: '[[package]]\nname = "torch"\n  - = (\'torch>=2 [\n'}) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("^0.0.3", ">=0.0.3,<0.0.4"),
+        ("~4", ">=4,<5"),
+        ("4.51.*", "==4.51.*"),
+        (">=4.40, <5", ">=4.40,<5"),
+        ("^4.40 || ^5", None),
+    ],
+)
+def test_ranges_of_poetry(tmp_path, said, expected):
+    text = f'[tool.poetry.dependencies]\ntransformers = "{said}"\n'
+    assert ranges(tmp_path, pyproject_DOT_toml=text).get("transformers") == expected

@@ -120,6 +120,9 @@ def test_version_ranges_overlap():
     assert overlap("~=5.20", ">=5.23")
     assert not overlap("~=5.20.0", ">=5.23")
     assert overlap("==5.23.*", ">=5.23.1")
+    assert not overlap(">=5", "<5.0")
+    assert overlap("==2.4.1+cu121", ">=2.4.1")
+    assert not overlap("==5.0.0", ">5")
 
 
 def test_a_rule_runs_only_for_versions_its_claim_holds_for():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-Release: TypeAlias = tuple[int, ...]
 
 #: What a project is taken to use when it does not say: the newest releases the rules know.
 NEWEST: dict[str, str] = {
@@ -18,8 +19,9 @@ NEWEST: dict[str, str] = {
     "accelerate": ">=1.13",
     "trl": ">=1.16",
 }
-_CLAUSE = re.compile(r"(>=|<=|==|~=|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?")
-_END: Release = (10**9,)
+#: Only versions are left to packaging: its specifiers load the tags of every platform, several times as long.
+_CLAUSE = re.compile(r"(>=|<=|===?|~=|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post|dev)[0-9]+)?)(\.\*)?")
+_FIRST, _END = Version("0.dev0"), Version(f"{10**9}")
 
 
 class Versions:
@@ -56,6 +58,7 @@ class Versions:
         return least <= low and high <= most
 
 
+@cache
 def overlap(left: str, right: str) -> bool:
     """Whether two version ranges (``>=5.0,<6``) share a version; holes made by ``!=`` are ignored."""
     low_l, high_l = bounds(left)
@@ -63,33 +66,35 @@ def overlap(left: str, right: str) -> bool:
     return max(low_l, low_r) < min(high_l, high_r)
 
 
-def _release(number: str) -> Release:
-    return tuple(int(part) for part in number.split("."))
-
-
-def bounds(spec: str) -> tuple[Release, Release]:
+@cache
+def bounds(spec: str) -> tuple[Version, Version]:
     """The lowest version of a range and the lowest above it."""
-    low: Release = ()
-    high: Release = _END
+    low, high = _FIRST, _END
     for operator, number, wildcard in _CLAUSE.findall(spec):
-        release = _release(number)
+        version = Version(Version(number).public)
         match operator:
             case ">=":
-                low = max(low, release)
+                low = max(low, version)
             case ">":
-                low = max(low, (*release, 0, 0, 1))
+                low = max(low, _just_above(version))
             case "<":
-                high = min(high, release)
+                high = min(high, version)
             case "<=":
-                high = min(high, (*release, 0, 0, 1))
-            case "==":
-                above = _after(release, -1) if wildcard else (*release, 0, 0, 1)
-                low, high = max(low, release), min(high, above)
+                high = min(high, _just_above(version))
+            case "==" | "===":
+                above = _next(version.release) if wildcard else _just_above(version)
+                low, high = max(low, version), min(high, above)
             case "~=":
-                low, high = max(low, release), min(high, _after(release, -2) if len(release) > 1 else _END)
+                above = _next(version.release[:-1]) if len(version.release) > 1 else _END
+                low, high = max(low, version), min(high, above)
     return low, high
 
 
-def _after(release: Release, position: int) -> Release:
-    kept = release[: len(release) + position + 1]
-    return (*kept[:-1], kept[-1] + 1)
+def _just_above(version: Version) -> Version:
+    """A version above ``version`` and below every release that follows it."""
+    return Version(f"{version.base_version}.0.0.0.1") if not version.is_prerelease else Version(version.base_version)
+
+
+def _next(release: tuple[int, ...]) -> Version:
+    """The first version that starts otherwise: 5.24 for 5.23."""
+    return Version(".".join(map(str, (*release[:-1], release[-1] + 1))))
