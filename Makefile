@@ -72,6 +72,10 @@ bench: $(STAMP) ## Measure the engine and the planner on this machine, into test
 sweep: $(STAMP) ## Every architecture of transformers under every policy, into hf_ckpt/ARCHITECTURES.md (hours; resumes)
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.sweep
 
+.PHONY: budgets
+budgets: $(STAMP) ## What budgets do on what people fine-tune, into hf_ckpt/BUDGETS.md (minutes; packages it lacks are named)
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.acceptance
+
 .PHONY: clean
 clean: ## Remove everything that was built here, .venv too
 	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

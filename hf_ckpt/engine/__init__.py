@@ -13,7 +13,7 @@ from .recipes.plans import Plan, buffer_keys, plan_of, select
 from .replay import TracedReplay
 from .report import EngineReport, Mode
 from .tracing.cache import TRACES
-from .tracing.ledgers import ledger_at
+from .tracing.ledgers import SizedTrace, ledger_at
 from .tracing.trace_call import trace_call
 from .untraceable import UntraceableError
 
@@ -28,6 +28,7 @@ __all__ = [
     "EngineReport",
     "Mode",
     "Plan",
+    "SizedTrace",
     "TracedReplay",
     "UntraceableError",
     "buffer_keys",

@@ -15,7 +15,7 @@ from .report import EngineReport, Mode
 from .running.first_use import CheckedFrame
 from .running.frame import Frame
 from .running.lookup import Lookup
-from .tracing.ledgers import ledger_at
+from .tracing.ledgers import SizedTrace, ledger_at
 from .untraceable import UntraceableError, in_words
 from .untraced.layer import UntracedLayer
 
@@ -49,6 +49,8 @@ class TracedReplay:
         self.plan = plan
         self.forwards = 0
         self.replays = 0
+        #: How often a trace of this layer was given up, so that what its ledger said holds no more.
+        self.given_up = 0
         self._lookup = Lookup(layer, self.sublayers, self._replayed)
         self._last: Prepared | None = None
         self._reason = ""
@@ -122,6 +124,13 @@ class TracedReplay:
         """The ledger of the last forward, at its shapes: of its trace, or counted while :attr:`counts` was set."""
         return ledger_at(self._last.recipe.trace, self._last.sizes) if self._last else self._untraced.ledger()
 
+    def sized_trace(self) -> SizedTrace | None:
+        """The trace of the last forward with its sizes; None without one that holds for several sizes."""
+        last = self._last
+        if last is None or not last.recipe.trace.symbolic:
+            return None
+        return SizedTrace(last.recipe.trace, last.sizes)
+
     @property
     def counts(self) -> bool:
         """Whether a forward without a trace counts what the layer's sublayers save, for :meth:`ledger`."""
@@ -137,9 +146,13 @@ class TracedReplay:
         frame = CheckedFrame(prepared, leaves)
         frame.witness = self.witness
         output = frame.run(call, args)
-        if frame.problem:
+        if frame.hook_problem:
+            self._lookup.refuse(prepared, frame.hook_problem)
+            self.given_up += 1
+        elif frame.problem:
             if not self._lookup.distrust(prepared, frame.problem):
                 self._warn(frame.problem)
+                self.given_up += 1
         elif not frame.is_undecided:
             self._lookup.trust(prepared)
         return output

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_iter
 
 from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
@@ -10,8 +15,6 @@ from .options import head_option, head_options
 from .shape import head_shape
 
 if TYPE_CHECKING:
-    import torch
-
     from ..planner.costs.roofline import Calibration
     from .install import HeadHandle
 
@@ -32,6 +35,8 @@ class ManagedHead:
         self.model = model
         self.rates = rates
         self.fixed = fixed
+        #: Rows of logits that a forward returns for each token: 0 where a fused loss never builds them.
+        self.rows_per_token = 1.0
         #: The head that was put on here, paused or not.
         self.own: HeadHandle | None = None
         if fixed is None and choose and obstacle(model) is None:
@@ -43,10 +48,24 @@ class ManagedHead:
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
+        if self.rows_per_token < 1:
+            return (head_option(replace(shape, rows=ceil(self.rows_per_token * tokens)), 1, self.rates.stream),)
         if self.own is not None:
             return head_options(shape, self.rates.stream)
         chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
         return (head_option(shape, chunks, self.rates.stream),)
+
+    def observe(self, output: Any, tokens: int) -> None:
+        """Note how many rows of logits a forward of so many tokens returned.
+
+        TRL's fused head and Liger's fused loss return none, ``logits_to_keep`` some.
+        """
+        shape = head_shape(self.model, tokens)
+        found = list(tree_iter(output))
+        if shape is None or not all(value is None or isinstance(value, torch.Tensor) for value in found):
+            return
+        logits = (value for value in found if value is not None and value.shape[-1:] == (shape.vocabulary,))
+        self.rows_per_token = min(1.0, max((value.shape[:-1].numel() for value in logits), default=0) / tokens)
 
     def use(self, chunks: int) -> None:
         """Run the head in so many chunks from the next forward on; 1 is as the model does it."""

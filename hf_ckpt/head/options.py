@@ -17,7 +17,8 @@ CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 class HeadShape:
     """A loss head for one batch: logits are ``tokens x vocabulary``, weights ``vocabulary x width``.
 
-    ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients.
+    ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients. ``rows`` are the tokens for
+    which there are logits, where these are not all.
     """
 
     tokens: int
@@ -25,6 +26,7 @@ class HeadShape:
     width: int
     itemsize: int
     trained: bool
+    rows: int | None = None
 
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
@@ -32,9 +34,11 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
 
     What the final norm before it saves counts as the head's.
     """
-    rows = -(-shape.tokens // chunks)
+    rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
     logits = rows * shape.vocabulary * BYTES_PER_LOGIT + _final_norm(shape)
     weights = shape.vocabulary * shape.width
+    if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
+        return HeadOption(chunks, logits + weights * shape.itemsize)
     if chunks == 1 or not shape.trained:
         return HeadOption(chunks, logits, chunks * 1e-5 if chunks > 1 else 0.0)
     # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.

@@ -48,7 +48,7 @@ def logs(tmp_path: Path, policy: str, **more: Any) -> list[dict[str, Any]]:
 
 def test_each_logged_step_tells_of_itself_and_learning_steps_are_marked(tmp_path: Path) -> None:
     entries = logs(tmp_path, "budget=1.0")
-    assert [entry["ckpt/learning_steps"] for entry in entries] == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert [entry["ckpt/learning_steps"] for entry in entries] == [1, 0, 0, 0, 0, 0, 0, 0]
     for entry in entries:
         assert entry["ckpt/recomputed_share"] == entry["ckpt/learning_steps"]
     held = [entry["ckpt/held_bytes"] for entry in entries]
@@ -57,7 +57,7 @@ def test_each_logged_step_tells_of_itself_and_learning_steps_are_marked(tmp_path
 
 def test_rare_logs_are_of_their_own_step(tmp_path: Path) -> None:
     short, long = logs(tmp_path, "budget=1.0", logging_steps=4)
-    assert [entry["ckpt/learning_steps"] for entry in (short, long)] == [1, 1]
+    assert [entry["ckpt/learning_steps"] for entry in (short, long)] == [1, 0]
     assert [entry["ckpt/recomputed_share"] for entry in (short, long)] == [0.0, 0.0]
     assert short["ckpt/held_bytes"] < long["ckpt/held_bytes"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +40,14 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """A module with hooks of somebody else, and what is said where one of them changes a value."""
+
+    module: nn.Module
+    what: str
+
+
 class Binding:
     """One layer, its slots, and its state when it was bound."""
 
@@ -52,7 +61,10 @@ class Binding:
         self._state = self._reader(modules, hooked)
         self.state = copy.deepcopy(self._state())
         self.key = self._key(modules)
-        self.obstacle = self._obstacle(hooked)
+        #: Why this layer cannot be traced at all, or "".
+        self.obstacle = "a global module hook may change what it computes" if _global_hooks() else ""
+        #: Modules whose hooks are watched while the layer runs.
+        self.hooked = tuple({id(found.module): found for found in _foreign_hooks(hooked)}.values())
 
     def is_current(self, call: LayerCall) -> bool:
         """Whether nothing a trace depends on has changed since."""
@@ -98,7 +110,7 @@ class Binding:
                 watch(table["_modules"], "[*map(id, {}.values())]")
         for _, module in hooked:
             for hooks in _HOOK_TABLES:
-                watch(module.__dict__[hooks], "len({})")
+                watch(module.__dict__[hooks], "[*map(id, {}.values())]")
         for slot in self.slots:
             if slot.within:
                 watch(slot.table, f"id({{}}[{slot.attribute!r}].{'.'.join(slot.within)})")
@@ -121,18 +133,17 @@ class Binding:
         )
         return self.function, state, tensors
 
-    def _obstacle(self, hooked: list[tuple[str, nn.Module]]) -> str:
-        """Why this layer cannot be traced at all, or ""."""
-        if _global_hooks():
-            return "a global module hook may change what it computes"
-        for prefix, module in hooked:
-            for table in _HOOK_TABLES:
-                for hook in module.__dict__[table].values():
-                    origin = getattr(hook, "__module__", None) or type(hook).__module__
-                    if origin not in _OBSERVING_MODULES:
-                        name = getattr(hook, "__qualname__", type(hook).__qualname__)
-                        return f"the hook {name} on {prefix or 'the layer'} may change what it computes"
-        return ""
+
+def _foreign_hooks(hooked: list[tuple[str, nn.Module]]) -> Iterator[Hooked]:
+    """The modules with hooks that are neither ours nor of transformers: a trace knows nothing of what they do."""
+    for prefix, module in hooked:
+        for table in _HOOK_TABLES:
+            for hook in module.__dict__[table].values():
+                origin = getattr(hook, "__module__", None) or type(hook).__module__
+                if origin not in _OBSERVING_MODULES:
+                    name = getattr(hook, "__qualname__", type(hook).__qualname__)
+                    yield Hooked(module, f"the hook {name} on {prefix or 'the layer'} changes what it computes")
+                    break
 
 
 def _items(table: dict[str, Any]) -> tuple[tuple[str, Hashable], ...]:

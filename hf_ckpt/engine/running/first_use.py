@@ -27,7 +27,7 @@ class CheckedFrame(Frame):
     are right anyway.
     """
 
-    __slots__ = ("_devices", "is_undecided", "later", "originals", "position", "problem")
+    __slots__ = ("_devices", "hook_problem", "is_undecided", "later", "originals", "position", "problem")
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(prepared, leaves)
@@ -36,6 +36,8 @@ class CheckedFrame(Frame):
         self.later: dict[int, Any] = {}
         self.position = 0
         self.problem = ""
+        #: What a hook inside the layer changed; it is the ``problem`` then.
+        self.hook_problem = ""
         self.is_undecided = False
         drawing = (leaf.device for leaf in leaves if can_redraw(leaf.device))
         self._devices = tuple(dict.fromkeys((torch.device("cpu"), *drawing)))
@@ -43,7 +45,7 @@ class CheckedFrame(Frame):
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run the layer and check its rebuild."""
         with torch.autograd.graph.saved_tensors_hooks(self.hook(self.pack), self.unpack):
-            output = call(*args)
+            output = self.called(call, args)
         if not self.problem and self.position != self.prepared.count:
             self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
         if not self.problem:
@@ -80,6 +82,10 @@ class CheckedFrame(Frame):
         self.dropped.append(handle)
         self.originals.append(kept[0])
         return handle
+
+    def hook_changed(self, how: str) -> None:
+        """A trace knows nothing of it."""
+        self.problem = self.hook_problem = how
 
     def _store(self, position: int, tensor: torch.Tensor, kept: Any) -> Any:
         handle = self.prepared.packers[position](self, tensor)

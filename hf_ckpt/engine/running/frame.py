@@ -19,6 +19,7 @@ from ..random_state import random_state_kept
 from ..verb import packing_verbs
 from .graph import graph_is_retained
 from .prepared import ParameterView, one_too_many
+from .watched_hooks import HookWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +51,8 @@ class Frame:
         self.prepared = prepared
         self.inputs = [leaves[i] for i in prepared.recipe.inputs]
         self.versions = [tensor._version for tensor in self.inputs]
-        self.parameters = [(slot, _mark(slot)) for slot in prepared.referred]
+        #: What stood behind each slot when the forward ended: PEFT's LoRA on experts touches its weights on the way.
+        self.parameters: list[tuple[Slot, tuple[int, int]]] = []
         self.checked = False
         self.sources: list[Any] = []
         self.dropped: list[list[torch.Tensor | None]] = []
@@ -67,10 +69,24 @@ class Frame:
             return next_packer()(self, tensor)
 
         with torch.autograd.graph.saved_tensors_hooks(self.hook(pack), self.unpack):
-            output = call(*args)
+            output = self.called(call, args)
         if next_packer() is not one_too_many:
             raise RuntimeError(self.differs("it saved fewer tensors"))
         return output
+
+    def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """``call(*args)``, its hooks watched."""
+        binding = self.prepared.known.binding
+        if binding.hooked:
+            output = HookWatch(binding.hooked, binding.slots, self.hook_changed).run(call, args)
+        else:
+            output = call(*args)
+        self.parameters = [(slot, _mark(slot)) for slot in self.prepared.referred]
+        return output
+
+    def hook_changed(self, how: str) -> None:
+        """A hook inside the layer did what it had not done when this recipe was first used."""
+        raise RuntimeError(self.differs(how))
 
     def hook(self, pack: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
         """``pack`` with what the recipe's verbs and the witness need around it."""

@@ -97,6 +97,10 @@ class Lookup:
             return False
         return True
 
+    def refuse(self, prepared: Prepared, reason: str) -> None:
+        """This layer, as it is now, does what no trace shows."""
+        prepared.known.binding.obstacle = reason
+
     def _prepare(
         self, plan: Plan, call: LayerCall, leaves: list[torch.Tensor], key: tuple[Any, ...], known: KnownCalls
     ) -> Prepared | str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from ...ledger import LayerLedger
     from .symbols import Guards, Size
 
 
@@ -152,6 +153,8 @@ class Trace:
     slots: tuple[str, ...]
     #: What was compiled from this trace, by plan and sublayers (see recipe.py).
     recipes: dict[Any, Any] = field(default_factory=dict)
+    #: The ledgers that were asked for, by the values of the symbols (see ledgers.py).
+    ledgers: dict[tuple[int, ...], LayerLedger] = field(default_factory=dict)
 
     def nbytes(self, buffer: int, values: Mapping[str, int]) -> int:
         """Bytes of a buffer at these symbol values."""

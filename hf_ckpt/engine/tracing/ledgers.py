@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +16,25 @@ if TYPE_CHECKING:
     from .ir import Buffer as TracedBuffer
     from .ir import Trace, TracedOp
 
+#: Ledgers that a trace remembers.
+_MAX_SIZES = 64
 _SOURCES = {"input": Source.INPUT, "parameter": Source.PARAMETER, "constant": Source.INPUT}
+
+
+@dataclass(frozen=True, slots=True)
+class SizedTrace:
+    """A symbolic trace with the values that its symbols had in one call: what the layer saves at other ones."""
+
+    trace: Trace
+    sizes: Mapping[str, int]
+
+    def ledger(self) -> LayerLedger:
+        """What that call saved."""
+        return ledger_at(self.trace, self.sizes)
+
+    def ledger_at(self, sizes: Mapping[str, int]) -> LayerLedger | None:
+        """What a call with these values of the symbols will save; None where it needs another trace."""
+        return ledger_at(self.trace, sizes) if self.trace.guards.hold_for(sizes) else None
 
 
 def ledger_at(trace: Trace, sizes: Mapping[str, int]) -> LayerLedger:
@@ -24,6 +42,16 @@ def ledger_at(trace: Trace, sizes: Mapping[str, int]) -> LayerLedger:
 
     A constant the layer makes from Python numbers counts as an input: it is there anyway. Views are no ops.
     """
+    key = tuple(sizes.values())
+    known = trace.ledgers.get(key)
+    if known is None:
+        if len(trace.ledgers) >= _MAX_SIZES:
+            trace.ledgers.clear()
+        known = trace.ledgers[key] = _ledger(trace, sizes)
+    return known
+
+
+def _ledger(trace: Trace, sizes: Mapping[str, int]) -> LayerLedger:
     saved: dict[int, list[int]] = {}
     for pack in trace.packs:
         saved.setdefault(pack.buffer, []).append(pack.position)

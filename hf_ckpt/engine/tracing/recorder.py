@@ -107,6 +107,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if func.namespace in _COLLECTIVE_NAMESPACES:
             raise UntraceableError(f"{func} is a collective")
+        if func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]:
+            return args[0]  # torch.nn.utils.parametrize puts a weight into itself
         self._adopt_constants(args)
         reads = self._versions(args, kwargs)
         written = self._written(func, args, kwargs)

@@ -53,8 +53,9 @@ class Guards:
 
     bindings: tuple[Binding, ...]
     condition: str
-    #: How many sizes of the inputs the trace fixes to the value that they had.
+    #: How many sizes of the inputs the trace fixes to the value that they had, and these values.
     fixed: int
+    fixed_sizes: frozenset[int]
     layouts: tuple[tuple[Size, ...], ...]  # per input: its shape, then its strides
 
     def bind(self, leaves: Sequence[torch.Tensor], numbers: Sequence[int]) -> dict[str, int] | None:
@@ -65,8 +66,11 @@ class Guards:
         for leaf, layout in zip(leaves, self.layouts, strict=True):
             if (*leaf.shape, *leaf.stride()) != tuple(evaluate(size, values) for size in layout):
                 return None
-        holds = _compiled(f"lambda {', '.join(values)}: bool({self.condition})")
-        return values if holds(**values) else None
+        return values if self.hold_for(values) else None
+
+    def hold_for(self, values: Mapping[str, int]) -> bool:
+        """Whether the conditions hold for these values of the symbols."""
+        return bool(_compiled(f"lambda {', '.join(values)}: bool({self.condition})")(**values))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -157,8 +161,9 @@ class SymbolicInputs:
         conditions = [] if env is None else [PythonPrinter().doprint(guard.expr) for guard in env.guards]
         conditions += [f"{name} >= 2" for name, binding in self._bindings.items() if binding.kind == "size"]
         condition = " and ".join(f"({c})" for c in conditions) or "True"
-        fixed = 0 if env is None else sum(isinstance(e, sympy.Integer) for e in env.replacements.values())
-        guards = Guards(tuple(self._bindings.values()), condition, fixed, tuple(self._layouts))
+        fixed = [] if env is None else [int(e) for e in env.replacements.values() if isinstance(e, sympy.Integer)]
+        fixed_sizes = frozenset((1, *fixed))  # a size of 1 is never left open
+        guards = Guards(tuple(self._bindings.values()), condition, len(fixed), fixed_sizes, tuple(self._layouts))
         try:
             holds = guards.bind(leaves, numbers) is not None
         except NameError as error:

@@ -1,17 +1,21 @@
 """Plans a running model batch by batch: before a forward it writes the batch's plan to the layers' engines.
 
-A batch of a size not seen before runs under the next thriftier plan. Its forward leaves a ledger in every engine, from
-which its own plan is made; switching to it later is one attribute a layer.
+The first batch runs thriftily. Its forward leaves a trace in every engine, from which its own plan is made, and plans
+for batches of other sizes: what those will save is arithmetic on the trace (see :mod:`.foresight`). The first forward
+under such a plan is compared with what was foreseen, and teaches where it differs. Where no trace tells, a batch of a
+new size runs under the next thriftier plan.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...errors import BudgetError
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
 from ..budget import DeviceMemory, ShareBudget
@@ -20,6 +24,7 @@ from ..memory.device_memory import device_memory
 from ..memory.room import Room
 from ..ranks import Ranks, needs_agreement
 from .call_size import call_meter
+from .foresight import Foresight, is_as_foreseen
 from .group import Group
 from .live_forwards import LiveForwards
 from .made_plan import Demand, Measured, make_plan
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
     from ...engine import TracedReplay
     from ...head.install import HeadHandle
+    from ...ledger import LayerLedger
     from ..budget import Budget
     from ..costs.problem import Problem
     from ..costs.roofline import Calibration
@@ -50,20 +56,31 @@ class PlannedLayer:
 
 @dataclass(frozen=True, slots=True)
 class PendingMeasurement:
-    """A forward that runs to be measured: its size, what was taken before it, and whether this rank's batch has it."""
+    """A forward that runs to be measured.
+
+    ``size`` is that of the largest batch among the ranks, ``mine`` that of this rank's, ``own`` whether it is as large;
+    ``taken`` is what was taken before the forward. ``foreseen`` is the size whose plan it runs under, where that plan
+    was made from what was foreseen and no forward showed yet whether it is right.
+    """
 
     size: BatchSize
-    taken: Taken
+    mine: BatchSize | None
     own: bool
+    taken: Taken
+    foreseen: BatchSize | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet."""
+    """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet.
+
+    ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more.
+    """
 
     load: int
     held: int
     backward_seen: bool
+    given_up: int = 0
 
 
 class BatchPlanner:
@@ -104,8 +121,11 @@ class BatchPlanner:
         )
         self.ranks = Ranks(next(model.parameters()).device, together=needs_agreement(model))
         self.book = PlanBook()
-        #: What batches were measured to take, by size.
+        #: What batches were measured, or are foreseen, to take, by size.
         self.measured: dict[BatchSize, Measured] = {}
+        self.foresight = Foresight()
+        #: Those of ``measured`` that are foreseen, and that no forward has shown to be right.
+        self.foreseen: set[BatchSize] = set()
         self.live = LiveForwards()
         #: Forwards before one backward; a share of what is saved is the same share of each of them.
         self.group = None if isinstance(budget, ShareBudget) else Group()
@@ -116,6 +136,7 @@ class BatchPlanner:
         #: How many forwards ran to be measured.
         self.learning_forwards = 0
         self._settled = False
+        self._given_up = 0
         self._pending: PendingMeasurement | None = None
         self._running: BatchSize | None = None
         self._hooks: tuple[RemovableHandle, ...] = ()
@@ -156,59 +177,101 @@ class BatchPlanner:
             self._warn_sizeless()
             return
         self._running = size
+        if alive.given_up > self._given_up:
+            self._given_up = alive.given_up
+            self._start_over()
         choice = self._choose(size, alive)
         if choice.plan is not self.current or choice.settled != self._settled:
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
-            self._expect(size, own=mine is not None and mine.totals == size.totals)
+            self._expect(size, mine, choice.foreseen)
         if choice.plan is None and alive.load:
             self.head.chunk_until_planned(size.head_tokens, 0)
 
     def _alive(self) -> Alive:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
-        return Alive(load, held, backward_seen=self.live.backward_seen)
+        given_up = sum(layer.engine.given_up for layer in self.layers)
+        return Alive(load, held, backward_seen=self.live.backward_seen, given_up=given_up)
 
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
-        numbers = [alive.load, alive.held, int(not alive.backward_seen), int(mine is None)]
-        load, held, unknown, missing, *size = self.ranks.largest([*numbers, *astuple(mine or BatchSize(0, 0))])
-        return Alive(load, held, backward_seen=not unknown), None if missing else BatchSize(*size)
+        numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, int(mine is None)]
+        load, held, unknown, given_up, missing, *size = self.ranks.largest(
+            [*numbers, *astuple(mine or BatchSize(0, 0))]
+        )
+        together = Alive(load, held, backward_seen=not unknown, given_up=given_up)
+        return together, None if missing else BatchSize(*size)
 
     def _choose(self, size: BatchSize, alive: Alive) -> Choice:
-        """The plan for a forward of this size, made now where what it takes was measured before."""
-        if self.group is None:
-            return self.book.choose(size)
-        grown = self.group.meet(size, alive.load)
+        """The plan for a forward of this size, made now where what it takes is known."""
+        grown = self.group is not None and self.group.meet(size, alive.load)
         if grown:
             self.book.plans.clear()
-        target = self.group.stand_in(size)
-        known = min((known for known in self.measured if target.fits_in(known)), default=None)
-        if not alive.backward_seen:
+        target = size if self.group is None else self.group.stand_in(size)
+        known = self._known(target)
+        if self.group is not None and not alive.backward_seen:
             # How many forwards go before a backward is not known yet: none of them may take what the next ones need.
             return Choice(None, settled=known is not None)
         if known is None:
             return self.book.choose(target)
         if grown:
-            return Choice(self._plan_for(known, alive=alive.held), settled=True)
-        if self.book.choose(target).plan is None:
-            self.book.add(known, self._plan_for(known, forwards=self.group.weight(known)))
-        return self.book.choose(target)
+            plan = self._plan_for(known, alive=alive.held)
+            unproven = known if known in self.foreseen else None
+            return Choice(plan, settled=unproven is None, foreseen=unproven)
+        if known not in self.book.plans:
+            self.book.add(known, self._plan_for(known, forwards=self._weight(known)))
+        return self.book.choose(target, self.foreseen)
+
+    def _known(self, target: BatchSize) -> BatchSize | None:
+        """The size of the least batch into which ``target`` fits and of which is known what it takes."""
+        fitting = [known for known in self.measured if target.fits_in(known)]
+        nearest = min(fitting, key=lambda known: (known.bucket != target.bucket, known), default=None)
+        if nearest is None or nearest.bucket != target.bucket:
+            return self._foresee(target) or nearest
+        return nearest
+
+    def _foresee(self, size: BatchSize) -> BatchSize | None:
+        """Note what a batch of this size, or one a little longer, will take; returns the size that it is noted for."""
+        longer, neighbours = size.with_margin, {known.bucket for known in self.measured}
+        for wanted in (longer, size) if size.bucket == longer.bucket and size.bucket in neighbours else (size,):
+            taken = self.room.look(self.ranks, empty=not self.live.waiting())
+            made = self.ranks.decide(partial(self._foreseen, wanted, taken))
+            if made is not None:
+                self._note(wanted, *made)
+                self.foreseen.add(wanted)
+                return wanted
+        return None
+
+    def _foreseen(self, size: BatchSize, taken: Taken) -> tuple[Measured, MadePlan] | None:
+        ledgers = self.foresight.ledgers(size)
+        if ledgers is None:
+            return None
+        try:
+            return self._planned(size, taken, ledgers)
+        except BudgetError:  # where nothing fits, the batch itself must show it
+            return None
 
     def _plan_for(self, size: BatchSize, *, forwards: float = 1.0, alive: int = 0) -> MadePlan:
-        """The plan for a size that was measured; raises BudgetError on all ranks where one of them has none."""
+        """The plan for a size that is known; raises BudgetError on all ranks where one of them has none."""
         demand = Demand(self.budget, self.book.factor, forwards, alive)
         plan = self.ranks.decide(lambda: make_plan(self.measured[size], demand))
         assert plan is not None
         return plan
 
-    def _expect(self, size: BatchSize, *, own: bool) -> None:
+    def _weight(self, size: BatchSize) -> float:
+        return 1.0 if self.group is None else self.group.weight(size)
+
+    def _expect(self, size: BatchSize, mine: BatchSize | None, foreseen: BatchSize | None) -> None:
         """The forward that begins is to be measured, if some rank's batch has this size."""
+        own = mine is not None and mine.totals == size.totals
         if not self.ranks.any(own):
             return
-        self.learning_forwards += 1
         taken = self.room.look(self.ranks, empty=not self.live.waiting())
-        self._pending = PendingMeasurement(size, taken, own)
+        self._pending = PendingMeasurement(size, mine, own, taken, foreseen)
+        if foreseen is not None:
+            return
+        self.learning_forwards += 1
         if self.current is None:
             self.head.chunk_until_planned(size.head_tokens, taken.room(self.budget))
 
@@ -234,38 +297,76 @@ class BatchPlanner:
         pending, self._pending = self._pending, None
         size, self._running = self._running, None
         if pending is not None:
+            if pending.mine is not None:
+                self.head.observe(output, pending.mine.head_tokens)
             self._learn(pending)
         if size is not None:
             self.live.add(output, size.load, self._held(size))
 
     def _learn(self, pending: PendingMeasurement) -> None:
-        """Note what the forward took, and make the plan for its size."""
-        weight = 1.0 if self.group is None else self.group.weight(pending.size)
-        demand = Demand(self.budget, self.book.factor, weight)
-        made = self.ranks.decide(lambda: self._made(pending, demand), prefer=pending.own)
-        if made is None:
-            return
-        measured, plan = made
-        self.problem = measured.problem
-        self.measured = {known: m for known, m in self.measured.items() if not _replaces(pending.size, known)}
-        self.measured[pending.size] = measured
-        self.book.add(pending.size, plan)
+        """Note what the forward took, and make the plan for its size; what was foreseen need only be right."""
+        if pending.foreseen is not None:
+            wrong = self.ranks.any(not self._was_foreseen(pending))
+            self.foreseen.discard(pending.foreseen)
+            if not wrong:
+                return
+            self._forget(pending.foreseen)
+        if pending.mine is not None:
+            self.foresight.note(pending.mine, [layer.engine.sized_trace() for layer in self.layers])
+        made = self.ranks.decide(lambda: self._made(pending), prefer=pending.own)
+        if made is not None:
+            self._note(pending.size, *made)
 
-    def _made(self, pending: PendingMeasurement, demand: Demand) -> tuple[Measured, MadePlan] | None:
-        ledgers = tuple(layer.engine.ledger() for layer in self.layers)
+    def _was_foreseen(self, pending: PendingMeasurement) -> bool:
+        if pending.mine is None:
+            return True
+        foreseen = self.foresight.ledgers(pending.mine) or (None,) * len(self.layers)
+        return all(map(is_as_foreseen, foreseen, self._ledgers()))
+
+    def _start_over(self) -> None:
+        """A layer does not do what its trace says: what batches were measured to take is not what they take."""
+        self.measured.clear()
+        self.book.plans.clear()
+        self.foreseen.clear()
+        self.foresight = Foresight()
+
+    def _forget(self, wrong: BatchSize) -> None:
+        """A forecast was wrong, so those not yet shown to be right are as good as it."""
+        for size in (wrong, *self.foreseen):
+            self.measured.pop(size, None)
+            self.book.plans.pop(size, None)
+        self.foreseen.clear()
+
+    def _note(self, size: BatchSize, measured: Measured, plan: MadePlan) -> None:
+        self.problem = measured.problem
+        self.measured = {known: m for known, m in self.measured.items() if not _replaces(size, known)}
+        self.measured[size] = measured
+        self.book.add(size, plan)
+
+    def _ledgers(self) -> tuple[LayerLedger | None, ...]:
+        return tuple(layer.engine.ledger() for layer in self.layers)
+
+    def _made(self, pending: PendingMeasurement) -> tuple[Measured, MadePlan] | None:
+        ledgers = self._ledgers()
         if all(ledger is None for ledger in ledgers):
             return None
+        return self._planned(pending.size, pending.taken, ledgers)
+
+    def _planned(
+        self, size: BatchSize, taken: Taken, ledgers: tuple[LayerLedger | None, ...]
+    ) -> tuple[Measured, MadePlan]:
+        """What a batch of this size takes, and its plan."""
         grown = self.room.layer_gradients()
         problem = assemble(
             ledgers,
             self.rates,
             gradients=grown,
-            heads=self.head.options(pending.size.head_tokens),
+            heads=self.head.options(size.head_tokens),
             **self.room.other_gradients(grown),
             offload=self.offload,
         )
-        measured = Measured(ledgers, problem, pending.taken)
-        return measured, make_plan(measured, demand)
+        measured = Measured(ledgers, problem, taken)
+        return measured, make_plan(measured, Demand(self.budget, self.book.factor, self._weight(size)))
 
     def _held(self, size: BatchSize) -> int:
         """Bytes that the forward that just ran under the plan in force holds, its head's among them."""

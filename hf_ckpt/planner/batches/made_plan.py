@@ -71,7 +71,9 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
 def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
     limits = limits_of(demand.budget, problem, taken.memory, taken.to_come)
     if limits.peak is None:
-        return limits
+        assert limits.held is not None
+        least = min(limits.held, least_held(problem)) if demand.factor < 1 else 0
+        return replace(limits, held=max(least, int(limits.held * demand.factor)))
     spared = limits.peak - int(limits.peak * demand.factor) + demand.alive
     return replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
 

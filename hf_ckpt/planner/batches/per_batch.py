@@ -9,16 +9,19 @@ After a few batches of each size nothing is planned any more.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
-from math import floor, log2
+from dataclasses import astuple, dataclass, field, replace
+from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from ...engine import Plan
     from ..solver.solve import Solution
 
 #: Buckets for each doubling of the number of tokens.
 BUCKETS_PER_DOUBLING = 4
+MARGINS_PER_DOUBLING = 16
 #: What a budget is multiplied by after each out-of-memory error.
 TIGHTEN = 0.9
 
@@ -48,6 +51,31 @@ class BatchSize:
         return self.tokens, self.target_tokens, self.media
 
     @property
+    def measures(self) -> dict[str, int]:
+        """What the batch has, by name: rows, their length and all of their tokens, of both sides; media likewise."""
+        rows, target_rows, media_rows = (
+            total // max(1, one)
+            for total, one in (
+                (self.tokens, self.length), (self.target_tokens, self.target_length), (self.media, self.media_row),
+            )
+        )  # fmt: skip
+        named = {
+            "rows": rows, "length": self.length, "tokens": self.tokens,
+            "target rows": target_rows, "target length": self.target_length, "target tokens": self.target_tokens,
+            "media rows": media_rows, "media row": self.media_row, "media": self.media,
+        }  # fmt: skip
+        return {name: value for name, value in named.items() if value}
+
+    @property
+    def with_margin(self) -> BatchSize:
+        """The batch with its rows up to a 16th of a doubling longer: a plan for it serves slightly longer ones too."""
+        longer, target_longer = _up(self.length), _up(self.target_length)
+        return replace(
+            self, length=longer, tokens=self.tokens // max(1, self.length) * longer, target_length=target_longer,
+            target_tokens=self.target_tokens // max(1, self.target_length) * target_longer,
+        )  # fmt: skip
+
+    @property
     def load(self) -> int:
         """One number for how much a forward saves: tokens of both sides, or numbers of images where there are none."""
         return self.tokens + self.target_tokens or self.media
@@ -61,6 +89,10 @@ class BatchSize:
     def bucket(self) -> tuple[int, int]:
         """The bucket of its token count, and that of its media."""
         return _bucket(self.tokens + self.target_tokens), _bucket(self.media)
+
+
+def _up(length: int) -> int:
+    return ceil(2 ** (ceil(MARGINS_PER_DOUBLING * log2(length)) / MARGINS_PER_DOUBLING)) if length else 0
 
 
 def _bucket(count: int) -> int:
@@ -78,10 +110,14 @@ class MadePlan:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to run a batch with. No ``plan``: rebuild everything; ``settled``: no better plan is to be made."""
+    """What to run a batch with. No ``plan``: rebuild everything; ``settled``: no better plan is to be made.
+
+    ``foreseen`` is the size that the plan was made for, where no forward has shown yet that it takes what was foreseen.
+    """
 
     plan: MadePlan | None
     settled: bool
+    foreseen: BatchSize | None = None
 
 
 @dataclass
@@ -91,13 +127,14 @@ class PlanBook:
     plans: dict[BatchSize, MadePlan] = field(default_factory=dict)
     tightened: int = 0
 
-    def choose(self, size: BatchSize) -> Choice:
-        """The plan for a batch of this size."""
+    def choose(self, size: BatchSize, foreseen: Set[BatchSize] = frozenset()) -> Choice:
+        """The plan for a batch of this size. Of plans for ``foreseen`` sizes it is not known yet if they are right."""
         fitting = [known for known in self.plans if size.fits_in(known)]
         if not fitting:
             return Choice(None, settled=False)
         nearest = min(fitting, key=lambda known: (known.bucket != size.bucket, known))
-        return Choice(self.plans[nearest], settled=nearest.bucket == size.bucket)
+        unproven = nearest if nearest in foreseen else None
+        return Choice(self.plans[nearest], nearest.bucket == size.bucket and unproven is None, unproven)
 
     def add(self, size: BatchSize, plan: MadePlan) -> None:
         """Note a plan made for this size; it replaces those of its bucket that it covers."""

@@ -32,7 +32,7 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
     """
     best = _first(problem, limits)
     if limits.peak is None:
-        return best
+        return _with_what_replays_read(problem, limits, best)
     bound = limits.peak + max(0, limits.peak - best.predicted.peak)
     for _ in range(ROUNDS):
         if best.predicted.seconds == 0 or bound - limits.peak < WORTH * limits.peak:
@@ -47,6 +47,20 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
             break
         bound += unused
     return best
+
+
+def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -> Solution:
+    """A plan that stays within a bound on held bytes with the shared inputs that only its replays read."""
+    if limits.held is None:
+        return found
+    read = under(problem, found.layers).shared - problem.shared
+    over = found.predicted.held + read - limits.held
+    if over <= 0:
+        return found
+    try:
+        return refined(problem, solve(problem, replace(limits, held=limits.held - over)))
+    except BudgetError:  # nothing is thriftier
+        return found
 
 
 def _first(problem: Problem, limits: Limits) -> Solution:

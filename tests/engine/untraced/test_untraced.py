@@ -36,9 +36,16 @@ class BatchNormed(torch.nn.Module):
         return self.norm(hidden.flatten(0, 1)).view_as(hidden)
 
 
-def observed(model: torch.nn.Module) -> None:
+class Careful(torch.nn.Module):
+    """Looks at its values to decide what to do, which a trace cannot."""
+
+    def forward(self, gate: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.silu(gate) if gate.isfinite().all() else gate
+
+
+def data_dependent(model: torch.nn.Module) -> None:
     for layer in model.model.layers:
-        layer.mlp.register_forward_hook(lambda module, args, output: None)
+        layer.mlp.act_fn = Careful()
 
 
 def changed(model: torch.nn.Module) -> None:
@@ -57,7 +64,7 @@ def of_a_subclass(model: torch.nn.Module) -> None:
         layer.mlp.up_proj.weight = torch.nn.Parameter(TwoTensor(weight, weight.clone()), requires_grad=False)
 
 
-KINDS = [observed, changed, batch_normed, of_a_subclass]
+KINDS = [data_dependent, changed, batch_normed, of_a_subclass]
 
 
 def build(prepare) -> torch.nn.Module:
@@ -94,15 +101,16 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("prepare", KINDS, ids=lambda prepare: prepare.__name__)
 def test_every_budget_holds_is_used_and_changes_no_bit(prepare) -> None:
     model = build(prepare)
-    none, _, expected = measured(model, "none")
+    none, _, expected = measured(model, "none", steps=3)
     for share in (1.0, 0.8, 0.5, 0.3):
-        held, layers, result = measured(model, f"budget={share}")
+        # The first step shows that a hook changes values, the second one is learnt from.
+        held, layers, result = measured(model, f"budget={share}", steps=3)
         assert same(result, expected), share
         assert share - 0.05 <= held / none <= share, share
         assert (share == 1.0) == (sum(layer.replays for layer in layers) == 0)
 
 
-@pytest.mark.parametrize("prepare", [observed, batch_normed], ids=lambda prepare: prepare.__name__)
+@pytest.mark.parametrize("prepare", [data_dependent, batch_normed], ids=lambda prepare: prepare.__name__)
 def test_sublayer_policies_replay_sublayers(prepare) -> None:
     model = build(prepare)
     none, _, expected = measured(model, "none", steps=1)
@@ -117,7 +125,7 @@ def test_sublayer_policies_replay_sublayers(prepare) -> None:
 
 
 def test_a_byte_budget_holds_at_the_real_peak() -> None:
-    model = build(observed)
+    model = build(data_dependent)
     for budget in ("650KiB", "450KiB"):
         planner = conduct(model, budget, memory=nothing_used())
         step(model)

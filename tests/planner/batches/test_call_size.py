@@ -97,8 +97,9 @@ def test_a_plan_for_short_targets_is_not_used_for_long_ones():
         assert all(map(torch.equal, gradients(model, calls[n]), plain[n]))
         current.setdefault(n, []).append(handle.planner.current)
     assert list(handle.planner.book.plans) == [BatchSize(32, 16, 2 * n, n) for n in (8, 128)]
-    assert current[128][0] is None, "what was learned with short targets ran with long ones"
-    assert current[128][1] is not current[8][1]
+    assert current[8][0] is None
+    for plan in current[128]:
+        assert plan not in (None, *current[8]), "what was learned with short targets ran with long ones"
 
 
 def test_sizes_of_text():
