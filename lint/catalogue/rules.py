@@ -25,9 +25,8 @@ class Rule(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What the rule is about: the first line of the page, which says what a rule of that name allows."""
-        line = self.page.strip().partition("\n")[0].removeprefix("Allow ")
-        return line[:1].upper() + line[1:]
+        """The mistake: the first line of the page."""
+        return self.page.strip().partition("\n")[0]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Allow a call of torch's checkpoint that leaves `use_reentrant` open.
+"""A call of torch's checkpoint that leaves `use_reentrant` open.
 
 ## What it does
 Flags `torch.utils.checkpoint.checkpoint` and `checkpoint_sequential` when `use_reentrant` is certainly not given or is

@@ -1,4 +1,4 @@
-"""Allow a dict of checkpointing arguments for transformers that lacks `use_reentrant`.
+"""A dict of checkpointing arguments for transformers that lacks `use_reentrant`.
 
 ## What it does
 Flags a dict given to `gradient_checkpointing_enable` (or `activation_checkpointing_enable`) of a transformers model, or

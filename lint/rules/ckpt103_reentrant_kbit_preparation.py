@@ -1,4 +1,4 @@
-"""Allow preparing a quantized model for training with the variant of checkpointing left open.
+"""Preparing a quantized model for training with the variant of checkpointing left open.
 
 ## What it does
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without

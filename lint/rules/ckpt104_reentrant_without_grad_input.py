@@ -1,4 +1,4 @@
-"""Allow a reentrant checkpoint whose inputs need no gradient.
+"""A reentrant checkpoint whose inputs need no gradient.
 
 ## What it does
 Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when this file shows that every input is

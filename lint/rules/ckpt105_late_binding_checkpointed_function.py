@@ -1,4 +1,4 @@
-"""Allow a checkpointed lambda or local function that reads a variable the loop will change.
+"""A checkpointed lambda or local function that reads a variable the loop will change.
 
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
@@ -247,8 +247,8 @@ def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, .
     is_lambda = isinstance(node, ast.Lambda)
     return Report(
         event.node,
-        f"the backward pass runs this function again, when {quoted} means what the last turn of the loop left; "
-        f"gradients are wrong. Bind it as a default argument or pass the module itself",
+        f"backward runs this function after the loop, when {quoted} is the last iteration's value, so gradients are "
+        "wrong; bind it as a default argument or pass the module itself",
         notes=() if is_lambda else (Remark(node, f"{quoted} is read here when the function runs"),),
         fix=_fix(run, event, node, names),
     )

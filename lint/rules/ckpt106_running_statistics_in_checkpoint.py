@@ -1,4 +1,4 @@
-"""Allow BatchNorm and other running statistics inside a checkpointed region.
+"""BatchNorm and other running statistics inside a checkpointed region.
 
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking

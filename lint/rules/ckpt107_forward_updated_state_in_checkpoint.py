@@ -1,4 +1,4 @@
-"""Allow state that the forward pass updates and uses inside a checkpointed region.
+"""State that the forward pass updates and uses inside a checkpointed region.
 
 ## What it does
 Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their

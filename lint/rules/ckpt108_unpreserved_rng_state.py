@@ -1,4 +1,4 @@
-"""Allow `preserve_rng_state=False` around something that draws random numbers.
+"""`preserve_rng_state=False` around something that draws random numbers.
 
 ## What it does
 Flags a checkpoint with `preserve_rng_state=False` in whose region this file shows a dropout layer with a probability

@@ -1,4 +1,4 @@
-"""Allow FSDP2's activation checkpointing of accelerate on a model with dropout.
+"""FSDP2's activation checkpointing of accelerate on a model with dropout.
 
 ## What it does
 Flags `activation_checkpointing` in the `fsdp_config` of `TrainingArguments` (version 2, the default) or in

@@ -1,4 +1,4 @@
-"""Allow saving a PEFT adapter from a model that holds checkpoint wrappers.
+"""Saving a PEFT adapter from a model that holds checkpoint wrappers.
 
 ## What it does
 Flags a model that gets a PEFT adapter and whose layers are wrapped by torch's `checkpoint_wrapper`, directly, through

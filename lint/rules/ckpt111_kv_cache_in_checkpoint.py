@@ -1,4 +1,4 @@
-"""Allow torch's checkpoint wrappers around the layers of a language model that keeps a key/value cache.
+"""Torch's checkpoint wrappers around the layers of a language model that keeps a key/value cache.
 
 ## What it does
 Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language

@@ -1,4 +1,4 @@
-"""Allow `generate()` on a model that is in train mode with checkpointing on.
+"""`generate()` on a model that is in train mode with checkpointing on.
 
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it

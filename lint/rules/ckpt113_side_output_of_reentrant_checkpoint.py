@@ -1,4 +1,4 @@
-"""Allow a reentrant checkpoint around something that a loss reads from the side.
+"""A reentrant checkpoint around something that a loss reads from the side.
 
 ## What it does
 Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in

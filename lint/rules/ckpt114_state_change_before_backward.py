@@ -1,4 +1,4 @@
-"""Allow a change of the model between a checkpointed forward pass and its backward pass.
+"""A change of the model between a checkpointed forward pass and its backward pass.
 
 ## What it does
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,

@@ -1,4 +1,4 @@
-"""Allow random numbers in a checkpointed region that do not come from torch's own generator.
+"""Random numbers in a checkpointed region that do not come from torch's own generator.
 
 ## What it does
 Flags a checkpointed region in which this file draws from `random`, `numpy.random`, `secrets` or a generator object of

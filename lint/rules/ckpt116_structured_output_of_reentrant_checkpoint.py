@@ -1,4 +1,4 @@
-"""Allow a reentrant checkpoint around a function that returns a dict, a list or an object.
+"""A reentrant checkpoint around a function that returns a dict, a list or an object.
 
 ## What it does
 Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when every `return` of its function gives

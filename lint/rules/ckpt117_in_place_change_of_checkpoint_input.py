@@ -1,4 +1,4 @@
-"""Allow a checkpointed function to change its inputs in place.
+"""A checkpointed function that changes its inputs in place.
 
 ## What it does
 Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the

@@ -1,4 +1,4 @@
-"""Allow giving the hidden states to a checkpointed transformers layer by keyword.
+"""Giving the hidden states to a checkpointed transformers layer by keyword.
 
 ## What it does
 Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is of a class of this file that derives

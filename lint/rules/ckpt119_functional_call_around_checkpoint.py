@@ -1,4 +1,4 @@
-"""Allow `functional_call` with other parameters on a module that checkpoints inside.
+"""`functional_call` with other parameters on a module that checkpoints inside.
 
 ## What it does
 Flags `torch.func.functional_call(module, parameters, ...)` with parameters that this file computes (a gradient step,

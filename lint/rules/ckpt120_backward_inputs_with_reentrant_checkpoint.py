@@ -1,4 +1,4 @@
-"""Allow `backward(inputs=...)` with the parameters of a model that checkpoints reentrant.
+"""`backward(inputs=...)` with the parameters of a model that checkpoints reentrant.
 
 ## What it does
 Flags `loss.backward(inputs=list(model.parameters()))`, and the same through `torch.autograd.backward`, when the forward

@@ -1,4 +1,4 @@
-"""Allow a checkpointed result that is detached before the next segment gets it.
+"""A checkpointed result that is detached before the next segment gets it.
 
 ## What it does
 Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of

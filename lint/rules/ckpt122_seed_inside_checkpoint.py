@@ -1,4 +1,4 @@
-"""Allow a fixed random seed inside a checkpointed region.
+"""A fixed random seed inside a checkpointed region.
 
 ## What it does
 Flags `torch.manual_seed(0)`, `torch.cuda.manual_seed(0)`, `transformers.set_seed(0)` and the like in a function or

@@ -1,4 +1,4 @@
-"""Allow `prepare_model_for_kbit_training` after the adapter was attached.
+"""`prepare_model_for_kbit_training` after the adapter was attached.
 
 ## What it does
 Flags `prepare_model_for_kbit_training(model)` on a model that `get_peft_model` returned or changed, unless something

@@ -1,4 +1,4 @@
-"""Allow `determinism_check="none"`, which hides that the recomputation is another computation.
+"""`determinism_check="none"`, which hides that the recomputation is another computation.
 
 ## What it does
 Flags `determinism_check="none"` given to non-reentrant checkpointing, directly, in a partial, or in the dict of a

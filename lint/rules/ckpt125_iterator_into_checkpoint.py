@@ -1,4 +1,4 @@
-"""Allow a checkpointed region that consumes what it is given: an iterator, or an entry that is popped.
+"""A checkpointed region that consumes what it is given: an iterator, or an entry that is popped.
 
 ## What it does
 Flags a `zip`, `map`, `filter`, `enumerate`, `reversed`, `iter` or generator as an input of a checkpoint, `next(...)` on

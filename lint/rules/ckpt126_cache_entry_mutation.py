@@ -1,4 +1,4 @@
-"""Allow `allow_cache_entry_mutation=True` in selective activation checkpointing.
+"""`allow_cache_entry_mutation=True` in selective activation checkpointing.
 
 ## What it does
 Flags `create_selective_checkpoint_contexts(..., allow_cache_entry_mutation=True)`, called or in a partial.

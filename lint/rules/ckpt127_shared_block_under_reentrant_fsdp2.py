@@ -1,4 +1,4 @@
-"""Allow one sharded block in several reentrant checkpoints.
+"""One sharded block in several reentrant checkpoints.
 
 ## What it does
 Flags a reentrant checkpoint of a module that is run more than once in a forward pass (the same module in a loop, or in

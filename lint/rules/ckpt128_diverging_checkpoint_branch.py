@@ -1,4 +1,4 @@
-"""Allow a checkpointed branch that calls the block with other arguments than the plain branch.
+"""A checkpointed branch that calls the block with other arguments than the plain branch.
 
 ## What it does
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer

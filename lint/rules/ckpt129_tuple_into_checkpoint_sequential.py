@@ -1,4 +1,4 @@
-"""Allow a tuple as the input of a reentrant `checkpoint_sequential`.
+"""A tuple as the input of a reentrant `checkpoint_sequential`.
 
 ## What it does
 Flags `checkpoint_sequential(functions, segments, (a, b))` in the reentrant variant, which is the default.

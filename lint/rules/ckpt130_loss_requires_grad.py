@@ -1,4 +1,4 @@
-"""Allow `loss.requires_grad_()` before `loss.backward()`.
+"""`loss.requires_grad_()` before `loss.backward()`.
 
 ## What it does
 Flags `loss.requires_grad_()` and `loss.requires_grad = True` on a computed loss that then goes through `backward()`, in

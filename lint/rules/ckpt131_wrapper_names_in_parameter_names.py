@@ -1,4 +1,4 @@
-"""Allow selecting parameters or modules by a name that a checkpoint wrapper interrupts.
+"""Selecting parameters or modules by a name that a checkpoint wrapper interrupts.
 
 ## What it does
 Flags a test on the names of `named_parameters()` or `named_modules()` after the model's layers were wrapped with

@@ -1,4 +1,4 @@
-"""Allow code in a reentrant checkpoint that branches on `torch.is_grad_enabled()`.
+"""Code in a reentrant checkpoint that branches on `torch.is_grad_enabled()`.
 
 ## What it does
 Flags `if torch.is_grad_enabled():`, `if hidden.requires_grad:` for what is computed there, and the like in a function

@@ -1,4 +1,4 @@
-"""Allow a `use_reentrant` that is a string.
+"""A `use_reentrant` that is a string.
 
 ## What it does
 Flags `use_reentrant` given as text (`"False"`), to torch's checkpoint or in a dict for transformers.

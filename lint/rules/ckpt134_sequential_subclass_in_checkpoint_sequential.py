@@ -1,4 +1,4 @@
-"""Allow `checkpoint_sequential` on a subclass of `nn.Sequential` whose own `forward` it does not call.
+"""`checkpoint_sequential` on a subclass of `nn.Sequential` whose own `forward` it does not call.
 
 ## What it does
 Flags `checkpoint_sequential(model, ...)` when `model` is of a class of this file that derives from `nn.Sequential` and

@@ -1,4 +1,4 @@
-"""Allow optimizer steps in gradient hooks on a module that several reentrant checkpoints run.
+"""Optimizer steps in gradient hooks on a module that several reentrant checkpoints run.
 
 ## What it does
 Flags a reentrant checkpoint that runs the same module several times (a shared block) in a file whose

@@ -1,4 +1,4 @@
-"""Allow writing a deprecated checkpointing name after the arguments are built.
+"""Writing a deprecated checkpointing name after the arguments are built.
 
 ## What it does
 Flags `args.gradient_checkpointing = ...` and `args.gradient_checkpointing_kwargs = ...` on a `TrainingArguments` (or a

@@ -1,4 +1,4 @@
-"""Allow checkpointing arguments on the model that the Trainer replaces.
+"""Checkpointing arguments on the model that the Trainer replaces.
 
 ## What it does
 Flags `model.gradient_checkpointing_enable({...})` whose arguments differ from those of the `Trainer` that gets the

@@ -1,4 +1,4 @@
-"""Allow a hand-written training loop that leaves a checkpointed transformers model in eval mode.
+"""A hand-written training loop that leaves a checkpointed transformers model in eval mode.
 
 ## What it does
 Flags checkpointing enabled on a model of transformers that a hand-written loop then trains in eval mode: because

@@ -1,4 +1,4 @@
-"""Allow a transformers layer whose `forward` is replaced, and with it the checkpoint.
+"""A transformers layer whose `forward` is replaced, and with it the checkpoint.
 
 ## What it does
 Flags `LlamaDecoderLayer.forward = f`, and the same on a layer object, when `f` is a function of this file that neither

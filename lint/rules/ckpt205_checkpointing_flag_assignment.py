@@ -1,4 +1,4 @@
-"""Allow a checkpointing flag that is set on a finished transformers model, or `checkpointing_enable` without a call.
+"""A checkpointing flag that is set on a finished transformers model, or `checkpointing_enable` without a call.
 
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers

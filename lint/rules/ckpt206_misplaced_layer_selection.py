@@ -1,4 +1,4 @@
-"""Allow `every_n_layers` and `offload` in a dict whose keys go to the layers.
+"""`every_n_layers` and `offload` in a dict whose keys go to the layers.
 
 ## What it does
 Flags the keys `every_n_layers` and `offload` in the dict given to `activation_checkpointing_enable` (or

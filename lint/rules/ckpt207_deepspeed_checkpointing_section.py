@@ -1,4 +1,4 @@
-"""Allow an `activation_checkpointing` section in the DeepSpeed configuration of a Trainer that checkpoints nothing.
+"""An `activation_checkpointing` section in the DeepSpeed configuration of a Trainer that checkpoints nothing.
 
 ## What it does
 Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, or names the

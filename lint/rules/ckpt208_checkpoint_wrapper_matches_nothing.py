@@ -1,4 +1,4 @@
-"""Allow `apply_activation_checkpointing` with a check that no module of the model passes.
+"""`apply_activation_checkpointing` with a check that no module of the model passes.
 
 ## What it does
 Flags `apply_activation_checkpointing(model, check_fn=...)` when the check compares a module with a class instead of

@@ -1,4 +1,4 @@
-"""Allow a checkpoint call whose result nobody uses.
+"""A checkpoint call whose result nobody uses.
 
 ## What it does
 Flags `checkpoint(block, x)` whose result goes nowhere: a statement of its own, a comprehension that is one, a name that

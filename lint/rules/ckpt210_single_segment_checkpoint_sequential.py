@@ -1,4 +1,4 @@
-"""Allow `checkpoint_sequential` with one segment.
+"""`checkpoint_sequential` with one segment.
 
 ## What it does
 Flags `checkpoint_sequential(functions, 1, input)`.
@@ -75,6 +75,6 @@ def check(run: Run) -> Iterator[Report]:
         if equals(event.segments, 1):
             yield Report(
                 event.node,
-                "the last segment is never checkpointed, and one segment is the last: nothing is recomputed; "
+                "`checkpoint_sequential` never checkpoints its last segment, so `segments=1` recomputes nothing; "
                 "use at least 2 segments, or `checkpoint` for the whole",
             )

@@ -1,4 +1,4 @@
-"""Allow turning checkpointing on for a model that is only evaluated.
+"""Turning checkpointing on for a model that is only evaluated.
 
 ## What it does
 Flags `gradient_checkpointing_enable()` on a transformers model that the same script puts into evaluation mode and uses,

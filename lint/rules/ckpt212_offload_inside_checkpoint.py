@@ -1,4 +1,4 @@
-"""Allow offloading saved tensors inside a checkpointed region.
+"""Offloading saved tensors inside a checkpointed region.
 
 ## What it does
 Flags `checkpoint_wrapper(offload_wrapper(module))`, and `save_on_cpu()` entered in a function that is checkpointed.

@@ -1,4 +1,4 @@
-"""Allow a checkpoint policy that compares operators without their overload.
+"""A checkpoint policy that compares operators without their overload.
 
 ## What it does
 Flags `op == torch.ops.aten.mm` and `op in {torch.ops.aten.mm, ...}` in a policy function for
@@ -177,7 +177,7 @@ def _report(node: ast.AST, packet: Ref) -> Report:
     )
     return Report(
         node,
-        f"`{packet.name}` stands for all its overloads and equals none of them, so the policy never matches it; "
+        f"`{packet.name}` is an op packet and a policy receives overloads, so it never matches; "
         f"write `{packet.name}.default`",
         notes=(Remark(written, "the packet"),) if written is not None else (),
         fix=fix,

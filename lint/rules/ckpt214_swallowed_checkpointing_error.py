@@ -1,4 +1,4 @@
-"""Allow an exception handler to hide that checkpointing was called with a keyword it does not take.
+"""An exception handler that hides that checkpointing was called with a keyword it does not take.
 
 ## What it does
 Flags `model.gradient_checkpointing_enable(use_reentrant=False)` (and other keywords the method takes in no version)

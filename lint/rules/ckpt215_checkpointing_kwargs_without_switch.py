@@ -1,4 +1,4 @@
-"""Allow arguments for checkpointing while checkpointing is off.
+"""Arguments for checkpointing while checkpointing is off.
 
 ## What it does
 Flags `TrainingArguments` that get `gradient_checkpointing_kwargs` (or the new name) although `gradient_checkpointing`

@@ -1,4 +1,4 @@
-"""Allow keyword arguments for the function under a reentrant checkpoint.
+"""Keyword arguments for the function under a reentrant checkpoint.
 
 ## What it does
 Flags `checkpoint(fn, x, mask=mask)` when the reentrant variant runs, which it also does when `use_reentrant` is not

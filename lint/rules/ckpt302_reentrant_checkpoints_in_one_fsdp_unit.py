@@ -1,4 +1,4 @@
-"""Allow several reentrant checkpoints inside one FSDP unit.
+"""Several reentrant checkpoints inside one FSDP unit.
 
 ## What it does
 Flags reentrant checkpoints in the `forward` of a module that `FullyShardedDataParallel` wraps as one unit, that is

@@ -1,4 +1,4 @@
-"""Allow activation checkpointing by FSDP and by the Trainer at once.
+"""Activation checkpointing by FSDP and by the Trainer at once.
 
 ## What it does
 Flags `TrainingArguments` (or a trl config, where checkpointing is on unless it is switched off) with FSDP enabled,

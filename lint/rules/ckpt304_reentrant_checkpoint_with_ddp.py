@@ -1,4 +1,4 @@
-"""Allow reentrant checkpoints under DDP with `find_unused_parameters` or with a block they share.
+"""Reentrant checkpoints under DDP with `find_unused_parameters` or with a block they share.
 
 ## What it does
 Flags the reentrant variant in a model that `DistributedDataParallel` wraps with `find_unused_parameters=True`, or whose

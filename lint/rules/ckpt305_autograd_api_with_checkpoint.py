@@ -1,4 +1,4 @@
-"""Allow `autograd.grad`, double backward or `torch.func` through a checkpoint that cannot do it.
+"""`autograd.grad`, double backward or `torch.func` through a checkpoint that cannot do it.
 
 ## What it does
 Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint, and

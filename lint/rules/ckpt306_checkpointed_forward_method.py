@@ -1,4 +1,4 @@
-"""Allow checkpointing `module.forward` instead of the module.
+"""Checkpointing `module.forward` instead of the module.
 
 ## What it does
 Flags a checkpoint whose function is the `forward` of a module. `super().forward` and `self.forward` are left alone:

@@ -1,4 +1,4 @@
-"""Allow a tensor with a graph inside a container or closure that several reentrant checkpoints share.
+"""A tensor with a graph inside a container or closure that several reentrant checkpoints share.
 
 ## What it does
 Flags a reentrant checkpoint in a loop that gets a tensor, computed by a module before the loop, inside a list, tuple or
@@ -156,7 +156,7 @@ def check(run: Run) -> Iterator[Report]:
         if shared is not None:
             yield Report(
                 event.node,
-                "every segment goes back through this shared tensor's graph, which the first one frees: a "
+                "the first segment's backward frees the graph behind this shared tensor, so the second raises a "
                 "RuntimeError; pass it as an argument of its own, or write `use_reentrant=False`",
                 notes=(Remark(shared.call.node, "the tensor is computed here, once"),),
                 fix=Rewrite(

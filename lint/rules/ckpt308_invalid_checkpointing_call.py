@@ -1,4 +1,4 @@
-"""Allow enabling checkpointing in a way that raises.
+"""Enabling checkpointing in a way that raises.
 
 ## What it does
 Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and

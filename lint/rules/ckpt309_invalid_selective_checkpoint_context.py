@@ -1,4 +1,4 @@
-"""Allow a `context_fn` that raises.
+"""A `context_fn` that raises.
 
 ## What it does
 Flags `context_fn` given the result of `create_selective_checkpoint_contexts(...)`, that function itself, or a policy,

@@ -1,4 +1,4 @@
-"""Allow `checkpoint_sequential` with more segments than modules, none at all, or keyword arguments it does not take.
+"""`checkpoint_sequential` with more segments than modules, none at all, or keyword arguments it does not take.
 
 ## What it does
 Flags a literal number of segments that is 0 or larger than the number of modules in the list or `nn.Sequential` of this

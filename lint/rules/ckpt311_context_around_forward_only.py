@@ -1,4 +1,4 @@
-"""Allow `sdpa_kernel(SDPBackend.MATH)` around the forward pass of a checkpointed model only.
+"""`sdpa_kernel(SDPBackend.MATH)` around the forward pass of a checkpointed model only.
 
 ## What it does
 Flags the forward pass of a non-reentrant checkpointed model inside `with sdpa_kernel(SDPBackend.MATH):` when the

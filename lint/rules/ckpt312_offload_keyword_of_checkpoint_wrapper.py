@@ -1,4 +1,4 @@
-"""Allow `offload_to_cpu` as a keyword of torch's `checkpoint_wrapper`.
+"""`offload_to_cpu` as a keyword of torch's `checkpoint_wrapper`.
 
 ## What it does
 Flags `checkpoint_wrapper(module, offload_to_cpu=...)` of `torch.distributed.algorithms`, also through

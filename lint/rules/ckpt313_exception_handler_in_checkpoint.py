@@ -1,4 +1,4 @@
-"""Allow a checkpointed function that catches every exception around its last layers.
+"""A checkpointed function that catches every exception around its last layers.
 
 ## What it does
 Flags `except Exception`, `except BaseException` and a bare `except` around the last computation of a function that a

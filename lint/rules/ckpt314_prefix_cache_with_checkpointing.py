@@ -1,4 +1,4 @@
-"""Allow prefix tuning of a model that is checkpointed.
+"""Prefix tuning of a model that is checkpointed.
 
 ## What it does
 Flags `get_peft_model(model, PrefixTuningConfig(...))` on a transformers model whose checkpointing is enabled before or

@@ -1,4 +1,4 @@
-"""Allow a checkpointed region with side effects in a model compiled with `fullgraph=True`.
+"""A checkpointed region with side effects in a model compiled with `fullgraph=True`.
 
 ## What it does
 Flags a checkpoint inside a function or module of this file that `torch.compile(..., fullgraph=True)` compiles, when

@@ -1,4 +1,4 @@
-"""Allow offloading of activations while the checkpointing that it needs is off.
+"""Offloading of activations while the checkpointing that it needs is off.
 
 ## What it does
 Flags configurations that move activations to the CPU without checkpointing: `fsdp_activation_checkpointing_offload` of

@@ -1,4 +1,4 @@
-"""Allow a reentrant checkpoint around an FSDP unit.
+"""A reentrant checkpoint around an FSDP unit.
 
 ## What it does
 Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that

@@ -1,4 +1,4 @@
-"""Allow checkpointing the same blocks twice where that costs a forward pass.
+"""Checkpointing the same blocks twice where that costs a forward pass.
 
 ## What it does
 Flags a block that is checkpointed by two means of which at least one is reentrant: `checkpoint_wrapper` twice, or

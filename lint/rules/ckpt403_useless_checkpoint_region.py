@@ -1,4 +1,4 @@
-"""Allow checkpointing a region whose checkpoint keeps as much as it frees.
+"""Checkpointing a region whose checkpoint keeps as much as it frees.
 
 ## What it does
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a

@@ -1,4 +1,4 @@
-"""Allow `apply_activation_checkpointing` to wrap every module.
+"""`apply_activation_checkpointing` that wraps every module.
 
 ## What it does
 Flags `apply_activation_checkpointing(model)` without `check_fn` and without `auto_wrap_policy`, and a `check_fn` that

@@ -1,4 +1,4 @@
-"""Allow checkpointing to recompute layers that are frozen from the bottom up.
+"""Checkpointing that recomputes layers that are frozen from the bottom up.
 
 ## What it does
 Flags checkpointing on a transformers model whose whole backbone the file freezes (`model.model`, `model.bert`, ...) and

@@ -1,4 +1,4 @@
-"""Allow an order of checkpoint, compile and shard in which one of them has no effect.
+"""An order of checkpoint, compile and shard in which one of them has no effect.
 
 ## What it does
 Flags two orders. `fully_shard(block)` before `checkpoint_wrapper(block)` (or `apply_activation_checkpointing`) when the

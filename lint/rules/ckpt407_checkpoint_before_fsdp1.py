@@ -1,4 +1,4 @@
-"""Allow wrapping with checkpoints before FSDP1 wraps the model.
+"""Wrapping with checkpoints before FSDP1 wraps the model.
 
 ## What it does
 Notes `apply_activation_checkpointing(model)` that comes before `FullyShardedDataParallel(model)`. Off by default.

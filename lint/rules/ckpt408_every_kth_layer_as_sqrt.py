@@ -1,4 +1,4 @@
-"""Allow checkpointing every k-th layer as if that were the square-root strategy.
+"""Checkpointing every k-th layer as if that were the square-root strategy.
 
 ## What it does
 Notes a checkpoint under `if i % k == 0` where `k` is computed from a square root.

@@ -1,4 +1,4 @@
-"""Allow the names that transformers 5.23 deprecated.
+"""Names that transformers 5.23 deprecated.
 
 ## What it does
 Flags `gradient_checkpointing` and `gradient_checkpointing_kwargs` in the constructor of transformers'

@@ -1,4 +1,4 @@
-"""Allow a suppression that silences nothing.
+"""A suppression that silences nothing.
 
 ## What it does
 Flags a code in `# noqa: CKPT...` or `# ckpt-lint: ignore[...]` for which nothing is reported at that place.

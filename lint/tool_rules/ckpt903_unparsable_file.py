@@ -1,4 +1,4 @@
-"""Allow a file that cannot be read.
+"""A file that cannot be read.
 
 ## What it does
 Reports a file (or a notebook cell) that is not valid Python, not a notebook, or not text in the encoding it declares,
