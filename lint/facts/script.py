@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .nodes import all_nodes
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _PLAIN_BASES = ("torch.nn.", "builtins.object", "lightning.", "pytorch_lightning.")
 #: Functions that take a class and build nothing.
 _ASKING = frozenset(("isinstance", "issubclass", "super"))
+#: Methods that PyTorch, Lightning and transformers call themselves.
+_CALLED_BY_LIBRARIES = re.compile(
+    r"__|forward|train|eval|setup|configure|on_|validation|test|predict|.*gradient_checkpointing|.*grad_checkpointing"
+)
 _TRAINING = frozenset(("backward", "fit"))
 
 
@@ -38,7 +43,7 @@ class Script(NamedTuple):
 def whole_script(tree: ast.Module, calls: list[Call]) -> Script | None:
     """A program of these ``calls``, once it was walked from its first line; None when it trains nothing by itself."""
     run = [call for call in calls if call.place.walk == 0]
-    rebound = _rebound(tree) if any(map(_trains, run)) else None
+    rebound = _rebound(tree, _modules(run)) if any(map(_trains, run)) else None
     return None if rebound is None else Script(frozenset(_built(tree, run)), rebound)
 
 
@@ -85,24 +90,45 @@ def _is_plain(cls: Class) -> bool:
     )
 
 
-def _rebound(tree: ast.AST) -> frozenset[str] | None:
+def _modules(run: list[Call]) -> frozenset[int]:
+    """The calls that build a module: what they give is no switch."""
+    return frozenset(id(call.node) for call in run if isinstance(call.func, Class) or call.name.startswith("torch."))
+
+
+def _rebound(tree: ast.Module, modules: frozenset[int]) -> frozenset[str] | None:
     """The attributes that are set outside of constructors; None when some are set by names that are not shown."""
-    own = {id(node) for body in _constructors(tree) for node in ast.walk(body)}
+    own = {id(node) for body in _left_out(tree) for node in ast.walk(body)}
     found: set[str] = set()
     for node in all_nodes(tree):
+        if id(node) in own:
+            continue
         match node:
             case ast.Attribute(attr="__dict__"):
                 return None
-            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if id(node) not in own:
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
                 found.add(name)
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
                 found.add(name)
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, _, value]) if id(value) in modules:
+                pass
             case ast.Call(func=ast.Name(id="setattr" | "vars") | ast.Attribute(attr="__setattr__")):
                 return None
     return frozenset(found)
 
 
-def _constructors(tree: ast.AST) -> Iterator[ast.AST]:
+def _left_out(tree: ast.Module) -> Iterator[ast.AST]:
+    """Constructors, and functions that nothing in the script speaks of and no library calls."""
+    said = {_said(node) for node in all_nodes(tree)}
     for node in all_nodes(tree):
-        if isinstance(node, ast.FunctionDef) and node.name in ("__init__", "__post_init__"):
-            yield node
+        if isinstance(node, ast.FunctionDef):
+            unused = node.name not in said and not node.decorator_list and not _CALLED_BY_LIBRARIES.match(node.name)
+            if unused or node.name in ("__init__", "__post_init__"):
+                yield node
+
+
+def _said(node: ast.AST) -> str:
+    """The name, or the text, by which ``node`` may mean a function."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+            return name
+    return ""

@@ -18,7 +18,7 @@ from .events import (
 from .history import E, History
 from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import needs_gradient_of_data
-from .state.modes import stays_in_eval
+from .state.modes import region_stays_in_eval, stays_in_eval
 
 if TYPE_CHECKING:
     import ast
@@ -52,12 +52,12 @@ class Run(History):
 
     def _is_outside_of_its_mode(self, event: TorchCheckpoint) -> bool:
         """Whether the checkpoint is behind `self.training`, and the model is in eval mode all the time."""
-        return any(excludes_mode(guard, training=False) for guard in event.place.guards) and self.stays_in_eval(event)
+        return any(excludes_mode(guard, training=False) for guard in event.place.guards) and stays_in_eval(self, event)
 
     def stays_in_eval(self, event: Checkpointing) -> bool:
-        """Whether what comes to ``event`` is in eval mode whenever it runs."""
+        """Whether what ``event`` checkpoints is in eval mode whenever it runs."""
         if event.node not in self._in_eval:
-            self._in_eval[event.node] = stays_in_eval(self, event)
+            self._in_eval[event.node] = stays_in_eval(self, event) or region_stays_in_eval(self, event)
         return self._in_eval[event.node]
 
     def replayed(self, kind: type[E]) -> Iterator[E]:

@@ -54,6 +54,17 @@ def forward(layers, x):
     return torch.stack([checkpoint(lambda h: layer(h), x, use_reentrant=False) for layer in layers])  # error
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x):
+        for layer in self.layers:
+            self.layer = layer
+            x = checkpoint(lambda h: self.layer(h), x, use_reentrant=False)  # error
+        return x
+```
+
 ## Good
 ```python
 from functools import partial
@@ -196,13 +207,26 @@ def _changing(run: Run, function: Function, event: Checkpoint) -> tuple[str, ...
     """The names ``function`` reads that a loop around both it and the checkpoint binds before the backward pass."""
     if function.place.function is not event.place.function:
         return ()
-    read = free_names(function.node)
+    read = free_names(function.node) | _attributes(function.node, ast.Load)
     found: set[str] = set()
     for loop in function.place.loops:
-        names = read.intersection(names_bound_by(loop)) if loop in event.place.loops else ()
+        names = read & (names_bound_by(loop) | _attributes(loop, ast.Store)) if loop in event.place.loops else ()
         if names and not _ends_in_turn(run, event, loop) and not _is_last_turn(loop, event.node):
             found.update(names)
     return tuple(sorted(found))
+
+
+def _attributes(node: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
+    """The attributes of the object itself that ``node`` reads, or sets: `self.layer`."""
+    return frozenset(
+        f"self.{part.attr}"
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, context) and _is_self(part.value)
+    )
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _ends_in_turn(run: Run, event: Checkpoint, loop: Loop) -> bool:
@@ -256,8 +280,11 @@ def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, .
 
 def _fix(run: Run, event: Checkpoint, node: FunctionNode, names: tuple[str, ...]) -> Rewrite | None:
     """Bind ``names`` where the function is made, if they mean the same there as in the call."""
-    if isinstance(node, ast.AsyncFunctionDef) or any(
-        _is_bound_between(loop, node, event, names) for loop in _around(event)
+    attributes = any("." in name for name in names)
+    if (
+        attributes
+        or isinstance(node, ast.AsyncFunctionDef)
+        or any(_is_bound_between(loop, node, event, names) for loop in _around(event))
     ):
         return None
     only_here = isinstance(node, ast.Lambda) or _is_only_checkpointed(run, node, event)

@@ -240,3 +240,37 @@ def test_what_the_region_seeds_itself_is_drawn_again():
     drawn = "x = x * torch.rand_like(x)"
     assert codes(body=drawn, use=UNPRESERVED) == ["CKPT108"]
     assert codes(body=f"torch.manual_seed(7)\n{drawn}", use=UNPRESERVED) == ["CKPT122"]
+
+
+def test_a_switch_that_an_unused_method_sets_stays_off():
+    text = SCRIPT.replace("def main", "    def enable(self):\n        self.never = True\n\ndef main")
+    assert _codes_of(text, **NORM, use=BEHIND.format("self.never")) == []
+    assert _codes_of(text, **NORM, use=BEHIND.format("self.never"), prepared="model.enable()") == ["CKPT106"]
+
+
+def test_modules_that_are_set_by_name_leave_switches_as_they_are():
+    by_name = 'setattr(self, f"part{0}", nn.Linear(dim, dim))\n        self.stem = nn.Linear(dim, dim)'
+    text = SCRIPT.replace("self.stem = nn.Linear(dim, dim)", by_name)
+    assert _codes_of(text, **NORM, use=BEHIND.format("self.never")) == []
+
+
+def test_blocks_in_eval_mode_update_nothing():
+    for block in (NORM, AVERAGE):
+        assert codes(**block, use=USED, prepared="model.train()\nmodel.blocks.eval()") == []
+    assert codes(**AVERAGE, use=USED, prepared="model.blocks.eval()\nmodel.train()") == ["CKPT107"]
+
+
+def test_a_block_that_the_checkpoint_hands_to_a_method_is_looked_into():
+    text = SCRIPT.replace("def main", "    def run(self, module, x):\n        return module(x)\n\ndef main")
+    assert _codes_of(text, **NUMPY, use="x = checkpoint(self.run, block, x, use_reentrant=False)") == ["CKPT115"]
+
+
+def test_a_module_dict_of_a_comprehension_is_looked_into():
+    held = "self.blocks = nn.ModuleDict({str(i): Block(dim) for i in range(3)})"
+    text = SCRIPT.replace("self.blocks = nn.ModuleList([Block(dim) for _ in range(3)])", held)
+    assert _codes_of(text.replace("in self.blocks:", "in self.blocks.values():"), **NUMPY, use=USED) == ["CKPT115"]
+
+
+def test_an_attribute_that_the_loop_sets_is_read_late():
+    assert codes(use="self.now = block\nx = checkpoint(lambda h: self.now(h), x, use_reentrant=False)") == ["CKPT105"]
+    assert codes(use="x = checkpoint(lambda h, b=block: b(self.stem(h)), x, use_reentrant=False)") == []

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,22 +114,33 @@ def judge(programs: Iterable[Program]) -> Iterator[Judged]:
 
 
 def table(judged: list[Judged]) -> str:
-    """Precision by rule and recall over all programs, as Markdown."""
+    """Precision by rule, and recall by what goes wrong, as Markdown."""
     told = [one for one in judged if one.effects is not None]
+    return "\n".join((*_precision(told), "", *_recall(told), "", f"{len(told)} of {len(judged)} programs can be told."))
+
+
+def _precision(told: list[Judged]) -> Iterator[str]:
     said = Counter(code for one in told for code in one.claims)
     untrue = Counter(code for one in told for code in one.untrue)
-    wrong = [one for one in told if one.effects]
-    missed = [one for one in wrong if one.is_missed]
-    lines = ["| rule | findings | true | precision |", "|---|---:|---:|---:|"]
-    for code, count in sorted(said.items()):
-        lines.append(f"| {code} | {count} | {count - untrue[code]} | {1 - untrue[code] / count:.3f} |")
-    total = sum(said.values())
-    if total:
-        lines.append(f"| all | {total} | {total - sum(untrue.values())} | {1 - sum(untrue.values()) / total:.3f} |")
-    found = len(wrong) - len(missed)
-    lines += ["", f"{len(told)} of {len(judged)} programs can be told; in {len(wrong)} something goes wrong, "
-              f"ckpt-lint reports {found} of these (recall {found / max(1, len(wrong)):.3f})."]  # fmt: skip
-    return "\n".join(lines)
+    yield from ("| rule | findings | true | precision |", "|---|---:|---:|---:|")
+    for code, count in (*sorted(said.items()), ("all", said.total())):
+        true = count - (untrue.total() if code == "all" else untrue[code])
+        yield f"| {code} | {count} | {true} | {true / max(1, count):.3f} |"
+
+
+def _recall(told: list[Judged]) -> Iterator[str]:
+    yield from ("| what goes wrong | programs | found | recall |", "|---|---:|---:|---:|")
+    kinds = [(str(effect), [one for one in told if effect in (one.effects or ())]) for effect in Effect]
+    for name, wrong in (*kinds, ("any of these", [one for one in told if one.effects])):
+        found = sum(not one.is_missed for one in wrong)
+        yield f"| {name} | {len(wrong)} | {found} | {found / max(1, len(wrong)):.3f} |"
+
+
+def results(judged: list[Judged], first: int) -> str:
+    """The page of one measure: its command, then :func:`table`."""
+    command = f"python -m tests.truth.judge --programs {len(judged)} --seed {first} --results tests/truth/RESULTS.md"
+    libraries = " and ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    return f"# Agreement with executed truth\n\n`{command}`, with {libraries}:\n\n{table(judged)}\n"
 
 
 def _keep(one: Judged, folder: Path) -> None:
@@ -142,8 +154,9 @@ def _keep(one: Judged, folder: Path) -> None:
 @click.command()
 @click.option("--programs", default=200, show_default=True, help="How many programs to write and run.")
 @click.option("--seed", type=int, default=None, help="The first program's seed; drawn anew and printed by default.")
+@click.option("--results", "page", type=click.Path(path_type=Path), help="File for the tables, with this command.")
 @click.option("--disagreements", type=click.Path(path_type=Path), help="Folder for programs that are judged otherwise.")
-def main(programs: int, seed: int | None, disagreements: Path | None) -> None:
+def main(programs: int, seed: int | None, page: Path | None, disagreements: Path | None) -> None:
     """Write programs, run them, and compare ckpt-lint's findings with what happens."""
     first = random.randrange(10**9) if seed is None else seed
     click.echo(f"seed {first}")
@@ -154,6 +167,8 @@ def main(programs: int, seed: int | None, disagreements: Path | None) -> None:
             disagreements.mkdir(parents=True, exist_ok=True)
             _keep(one, disagreements)
     click.echo(table(judged))
+    if page is not None:
+        page.write_text(results(judged, first))
 
 
 if __name__ == "__main__":

@@ -215,9 +215,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         for condition in generator.ifs:
             evaluate(walk, condition)
     if isinstance(node, ast.DictComp):
-        evaluate(walk, node.key)
-        evaluate(walk, node.value)
-        made: Value = Dict({}, True, node, place)
+        key = text_of(evaluate(walk, node.key)) or GAP
+        made: Value = Dict({key: evaluate(walk, node.value)}, True, node, place)
     else:
         listed = made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
         listed.count = length_of(passed) if len(node.generators) == 1 and not node.generators[0].ifs else None

@@ -83,16 +83,39 @@ class Region(NamedTuple):
 class Regions:
     """Finds regions in one program; the search of a body is done once."""
 
-    __slots__ = ("_calls", "_known")
+    __slots__ = ("_calls", "_checkpointed", "_known")
 
     def __init__(self, program: Program) -> None:
         self._known: dict[int, tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
+        #: The checkpoints of each function of the file, with how many of its parameters are taken already.
+        self._checkpointed: dict[ast.AST, list[tuple[Call, int]]] = {}
         for call in program.calls:
+            self._note_checkpoint(call)
             function = call.place.function
             if function is not None:
                 self._calls.setdefault(function, []).append(call)
                 self._calls.setdefault(function.node, []).append(call)
+
+    def _note_checkpoint(self, call: Call) -> None:
+        if canonical(call.name) != "torch.utils.checkpoint.checkpoint":
+            return
+        match call.args:
+            case [Function() as function, *_]:
+                self._checkpointed.setdefault(function.node, []).append((call, 0))
+            case [Method(_, function), *_]:
+                self._checkpointed.setdefault(function.node, []).append((call, 1))
+
+    def given_for(self, param: Param) -> list[Value]:
+        """What the checkpoints of the function of ``param`` give for it."""
+        arguments = param.function.node.args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        found = []
+        for call, taken in self._checkpointed.get(param.function.node, ()):
+            position = names.index(param.name) - taken + 1 if param.name in names else 0
+            if 0 < position < len(call.args):
+                found.append(call.args[position])
+        return found
 
     def calls_in(self, function: Function) -> list[Call]:
         """The calls in the body of ``function``, nested functions excluded.
@@ -168,8 +191,16 @@ class _Search:
         for call in calls:
             self.calls[call.node] = call
             self._came_to(call, (*self._under, *own_guards(call.place)))
-        called = ((_meant(of_object(call, instance)), tuple(own_guards(call.place))) for call in calls)
+        called = [
+            (meant, tuple(own_guards(call.place))) for call in calls for meant in self._meant(of_object(call, instance))
+        ]
         return [(value, guards) for value, guards in called if _is_followed(value)]
+
+    def _meant(self, called: Value) -> list[Value]:
+        """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
+        if not isinstance(called, Param):
+            return [called]
+        return self.regions.given_for(called) or ([] if called.default is None else [called.default])
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
         known = self.conditions.get(_key(part))
@@ -212,11 +243,6 @@ def _key(part: Value | Call) -> _Key:
 
 def _always(values: Iterable[Value]) -> list[_Entry]:
     return [(value, ()) for value in values]
-
-
-def _meant(called: Value) -> Value:
-    """What is called; for a parameter what it is bound to early: `lambda x, block=block: block(x)`."""
-    return called.default if isinstance(called, Param) and called.default is not None else called
 
 
 def _is_followed(called: Value) -> bool:

@@ -13,6 +13,7 @@ from ..types import bases, class_names, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from ...facts.calls import Call
     from ...facts.places import Loop
@@ -147,6 +148,24 @@ def stays_in_eval(run: History, event: Checkpointing) -> bool:
     """Whether a script trains every model that comes to the checkpoint ``event`` in eval mode."""
     models = list(_models_around(run, event))
     return bool(models) and all(Modes(run, model).stays_in_eval() for model in models)
+
+
+def region_stays_in_eval(run: History, event: Checkpointing) -> bool:
+    """Whether a script puts all that runs again because of ``event`` in eval mode, and nothing takes it back."""
+    if not any(_models_around(run, event)):
+        return False
+    inside = {part for part in run.region(event).conditions if isinstance(part[0], ast.ClassDef) or part[1]}
+    switches = list(run.of(ModeSwitch))
+    last = max((switch.order for switch in switches if switch.on is not False), default=0)
+    return bool(inside) and any(
+        switch.order > last and _always_runs(switch) and inside <= _parts(run, switch.receiver)
+        for switch in switches
+        if switch.on is False
+    )
+
+
+def _parts(run: History, module: Value) -> AbstractSet[object]:
+    return run.bodies.of(unwrapped(module)).conditions.keys()
 
 
 def _models_around(run: History, event: Checkpointing) -> Iterator[Instance]:
