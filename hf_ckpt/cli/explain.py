@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -10,18 +11,30 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
+from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..planner.memory.setup import Setup
 
 
 @click.command("explain")
 @subject_options()
 @click.option("--policy", default="budget=0.5", show_default=True, help="The policy to explain.")
 @gpu_options
-@click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
+@setup_options
 @click.option("--points", type=click.IntRange(2), default=9, show_default=True, help="Budgets on the frontier.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw the frontier into this PNG.")
 def command(
-    subject: Subject, policy: str, gpu: str | None, memory: str | None, optimizer: str, points: int, plot: Path | None
+    subject: Subject,
+    setup: Callable[[Subject], Setup],
+    policy: str,
+    gpu: str | None,
+    memory: str | None,
+    points: int,
+    plot: Path | None,
 ) -> None:
     """Show every saved tensor of the layers: its bytes, in how many layers it is kept or rebuilt, and at what price.
 
@@ -36,7 +49,7 @@ def command(
     from ..planner.explain.findings import frontier, next_gain, tensor_rows
     from .study import study
 
-    studied = study(subject, memory, optimizer, gpu)
+    studied = study(subject, memory, setup(subject), gpu)
     resolved = studied.resolve(parsed)
     problem, solution = as_solution(studied.inputs, resolved)
     console = Console()

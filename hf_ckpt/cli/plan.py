@@ -11,11 +11,13 @@ from rich.console import Console
 
 from ..policy import parse_policy
 from .plan_tables import largest_lines, size_table
+from .setup import setup_options
 from .subject import Subject, gpu_options, several_sizes, subject_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..planner.memory.setup import Setup
     from ..policy import Policy
     from .rows import Row
     from .study import Model
@@ -30,7 +32,7 @@ LENGTH_STEP, MOST_TOKENS, MOST_SEQUENCES = 128, 1 << 20, 4096
 @subject_options(several=True)
 @click.option("--policy", "policies", multiple=True, help="A policy to forecast; may be given several times.")
 @gpu_options
-@click.option("--optimizer", default="adamw_torch", show_default=True, help="TrainingArguments' `optim` name.")
+@setup_options
 @click.option(
     "--largest",
     type=click.Choice(["batch", "length"]),
@@ -44,7 +46,7 @@ def command(
     policies: tuple[str, ...],
     gpu: str | None,
     memory: str | None,
-    optimizer: str,
+    setup: Callable[[Subject], Setup],
     largest: str | None,
     as_json: bool,
 ) -> None:
@@ -60,7 +62,7 @@ def command(
     from .rows import exit_code, rows_of
     from .study import read_model
 
-    model = read_model(subject, memory, optimizer, gpu)
+    model = read_model(subject, memory, setup(subject), gpu)
     sizes = several_sizes(model.subject, batches, lengths)
     rows = [row for batch, length in sizes for row in rows_of(model.study(batch, length), parsed)]
     refused = {row.policy for row in rows if row.error is not None and row.fits is None}
@@ -84,7 +86,7 @@ def _largest(model: Model, policy: Policy, dimension: str) -> int | None:
         (row,) = rows_of(model.study(*at), [policy])
         return row.error is None and row.fits is True
 
-    if model.memory.total is None:
+    if model.total is None:
         raise click.BadParameter("it needs a memory to fill: give --memory", param_hint="--largest")
     if dimension == "batch":
         return largest(fits, 1, MOST_SEQUENCES)
@@ -102,28 +104,31 @@ def _show(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict
     if dimension is not None:
         for line in largest_lines(model, dimension, sought):
             console.print(line, markup=False, highlight=False)
-    console.print(_advice(rows), markup=False, highlight=False)
+    from .advice import lines
+
+    for line in lines(model, _first_size(rows)):
+        console.print(line, markup=False, highlight=False)
 
 
-def _advice(rows: Sequence[Row]) -> str:
-    from .rows import fastest
-
-    best = fastest([row for row in rows if (row.batch, row.length) == (rows[0].batch, rows[0].length)])
-    if best is None:
-        return "Nothing fits: use a smaller batch, shorter sequences, LoRA, or shard the model."
-    if best.policy == "none":
-        return f"{best.batch} x {best.length} tokens fit without checkpointing."
-    return f'Fastest that fits at {best.batch} x {best.length} tokens: callbacks=[SelectiveCkpt("{best.policy}")]'
+def _first_size(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if (row.batch, row.length) == (rows[0].batch, rows[0].length)]
 
 
 def _as_json(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[str, int | None]) -> dict[str, Any]:
+    from .advice import as_json, sharding
+
+    stands = model.standing
     found: dict[str, Any] = {
         "model": model.subject.model,
         "dtype": model.subject.dtype,
         "rates_of": model.rates.device,
-        "memory_bytes": model.memory.total,
-        "weight_bytes": model.memory.used,
-        "gradient_and_optimizer_bytes": model.to_come,
+        "memory_bytes": model.total,
+        "weight_bytes": stands.weights,
+        "optimizer_bytes": stands.optimizer,
+        "gathered_bytes": stands.gathered,
+        "gradient_bytes": stands.gradients,
+        "gradient_and_optimizer_bytes": stands.gradients + stands.optimizer + stands.gathered,
         "forecasts": [row.as_json() for row in rows],
+        "sharding_more": as_json(sharding(model, _first_size(rows))),
     }
     return found | ({f"largest_{dimension}": sought} if dimension is not None else {})

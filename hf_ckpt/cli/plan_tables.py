@@ -11,18 +11,26 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ..measuring.forecast import ForecastInputs
     from .rows import Row
     from .study import Model, Study
 
-_HEADINGS = ("held", "of none", "peak", "with state", "added ms", "of a step")
+_HEADINGS = ("held", "of none", "in all", "fits", "peak in", "added ms", "of step")
 
 
 def size_table(study: Study, rows: Sequence[Row]) -> Table:
     """The policies at one size of batch that have a forecast."""
-    table = Table(title=str(study.subject), title_justify="left", caption_justify="left", box=SIMPLE, pad_edge=False)
+    table = Table(
+        title=str(study.subject),
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE,
+        pad_edge=False,
+        padding=(0, 1),
+    )
     table.add_column("policy", overflow="fold")
     for heading in _HEADINGS:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if row.error is None:
             table.add_row(row.policy, *_figures(row))
@@ -31,34 +39,49 @@ def size_table(study: Study, rows: Sequence[Row]) -> Table:
 
 
 def _figures(row: Row) -> list[str]:
-    if row.held_bytes is None or row.peak_bytes is None or row.total_bytes is None or row.added_seconds is None:
+    if row.held_bytes is None or row.total_bytes is None or row.added_seconds is None:
         return [""] * len(_HEADINGS)
     return [
         decimal(row.held_bytes),
         "" if row.share_of_none is None else f"{row.share_of_none:.2f}",
-        decimal(row.peak_bytes),
-        decimal(row.total_bytes) + (" (too much)" if row.fits is False else ""),
+        decimal(row.total_bytes),
+        {True: "yes", False: "no", None: ""}[row.fits],
+        row.peak_at or "",
         f"{1000 * row.added_seconds:,.1f}",
         "" if row.added_share is None else f"+{row.added_share:.1%}",
     ]
 
 
 def _caption(study: Study) -> str:
+    from ..measuring.forecast import step_seconds
+
     inputs = study.inputs
     untraced = sum(ledger is None for ledger in inputs.ledgers)
+    seconds = step_seconds(inputs)
     parts = [
-        f"state: {decimal(inputs.memory.used)} of weights, {decimal(inputs.to_come)} of gradients and optimizer",
-        f"times of {inputs.rates.device}",
         *([] if inputs.memory.total is None else [f"memory: {decimal(inputs.memory.total)}"]),
+        f"in all: with {_state(inputs)}",
+        f"times of {inputs.rates.device}",
+        *([] if seconds is None else [f"a step without checkpointing: {1000 * seconds:,.0f} ms by these rates"]),
         *([f"{untraced} layers cannot be traced and are replayed whole"] if untraced else []),
     ]
     return "; ".join(parts)
+
+
+def _state(inputs: ForecastInputs) -> str:
+    weights = f"{decimal(inputs.memory.used)} of weights"
+    if inputs.growing is None:
+        return f"{weights}, {decimal(inputs.to_come)} of gradients and optimizer"
+    gradients = sum(inputs.growing.layers) + inputs.growing.head + inputs.growing.late
+    return (
+        f"{weights}, {decimal(inputs.to_come)} of optimizer, and the {decimal(gradients)} of gradients as they come up"
+    )
 
 
 def largest_lines(model: Model, dimension: str, sought: Mapping[str, int | None]) -> Iterator[str]:
     """One line a policy: the largest batch, or the longest sequence, that it allows."""
     subject = model.subject
     fixed = f"of {subject.length} tokens" if dimension == "batch" else f"in a batch of {subject.batch}"
-    yield f"Largest {dimension} {fixed} in {decimal(model.memory.total or 0)}:"
+    yield f"Largest {dimension} {fixed} in {decimal(model.total or 0)}:"
     for policy, size in sought.items():
         yield f"  {policy}: {'none fits' if size is None else size}"

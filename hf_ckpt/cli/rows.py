@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetError, CkptError
-from ..measuring.forecast import forecast, step_seconds
+from ..measuring.forecast import as_solution, forecast, moments, step_seconds
+from ..planner.costs.timeline import Moment, Phase, worst
 from ..policy import parse_policy
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ class Row:
         length: Tokens in each.
         held_bytes: What the layers hold between forward and backward.
         share_of_none: That over what they hold without checkpointing.
-        peak_bytes: Activations and loss head at the peak of a step, beside weights, gradients and optimizer.
-        total_bytes: The peak with weights, gradients and optimizer.
+        peak_bytes: Activations, loss head and the gradients that come up at the peak of a step, beside the rest.
+        peak_at: The moment of the peak: ``loss``, ``backward 31``, ``optimizer``, ...
+        total_bytes: The peak with weights, optimizer, what is gathered, and gradients that stand all along.
         added_seconds: What recomputing adds to a step.
         step_seconds: A step without checkpointing, by the same rates; None where a layer cannot be traced.
         fits: Whether ``total_bytes`` fit the memory; None when no memory is known.
@@ -41,6 +43,7 @@ class Row:
     held_bytes: int | None = None
     share_of_none: float | None = None
     peak_bytes: int | None = None
+    peak_at: str | None = None
     total_bytes: int | None = None
     added_seconds: float | None = None
     step_seconds: float | None = None
@@ -68,12 +71,14 @@ def rows_of(study: Study, policies: Iterable[Policy]) -> list[Row]:
 def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     subject = study.subject
     try:
-        found = forecast(study.inputs, study.resolve(policy))
+        problem, solution = as_solution(study.inputs, study.resolve(policy))
     except BudgetError as error:
         return Row(str(policy), subject.batch, subject.length, fits=False, error=str(error))
     except CkptError as error:
         return Row(str(policy), subject.batch, subject.length, error=str(error))
-    total = found.peak + study.inputs.memory.used + study.inputs.to_come
+    found = solution.predicted
+    peak = worst((*moments(problem, solution), _optimizer_step(study)))
+    total = peak.nbytes + study.inputs.memory.used + study.inputs.to_come
     memory = study.inputs.memory.total
     return Row(
         str(policy),
@@ -81,12 +86,20 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
         subject.length,
         held_bytes=found.held,
         share_of_none=found.held / none.held if none.held else None,
-        peak_bytes=found.peak,
+        peak_bytes=peak.nbytes,
+        peak_at=str(peak),
         total_bytes=total,
         added_seconds=found.seconds,
         step_seconds=step_seconds(study.inputs),
         fits=None if memory is None else total <= memory,
     )
+
+
+def _optimizer_step(study: Study) -> Moment:
+    """What the optimizer's step takes beside its state, gradients among it where they do not stand all along."""
+    growing = study.inputs.growing
+    gradients = 0 if growing is None else sum(growing.layers) + growing.head + growing.late
+    return Moment(Phase.OPTIMIZER, None, gradients + study.step_copies)
 
 
 def fastest(rows: Sequence[Row]) -> Row | None:

@@ -10,12 +10,14 @@ import click
 import torch
 
 from ..anatomy import Anatomy, read_anatomy
+from ..devices.flash_attn import planned_attention
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
-from ..measuring.forecast import ForecastInputs
+from ..measuring.forecast import ForecastInputs, Growing
 from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
-from ..planner.memory.state import static_state
+from ..planner.costs.unpacking import unpacking
+from ..planner.memory.setup import Setup, Standing, standing
 from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
 from .model import build_model, token_ids
@@ -42,12 +44,14 @@ class Study:
         stacks: All of its stacks of decoder layers.
         platform: What a policy on it has to work with.
         inputs: What a forecast reads, for the stacks that run on token ids.
+        step_copies: Bytes that the optimizer's step takes for itself.
     """
 
     subject: Subject
     stacks: tuple[Stack, ...]
     platform: Platform
     inputs: ForecastInputs
+    step_copies: int
 
     def resolve(self, policy: Policy) -> ResolvedPolicy:
         """The policy on this model, as ``hf_ckpt.apply`` resolves it. Raises PolicyError and ModelStructureError."""
@@ -65,8 +69,8 @@ class Model:
         device: The device to plan for.
         card: The ops that it runs, where a profile stands for it; None: those of the machine at hand.
         rates: Rates of that device.
-        memory: Its bytes, and those that the weights take.
-        to_come: Bytes of gradients and optimizer state.
+        total: Its bytes; None where nobody says.
+        setup: How the model is trained.
     """
 
     subject: Subject
@@ -75,8 +79,8 @@ class Model:
     device: torch.device
     card: CudaOps | None
     rates: Calibration
-    memory: DeviceMemory
-    to_come: int
+    total: int | None
+    setup: Setup
 
     def study(self, batch: int, length: int) -> Study:
         """Trace the layers at one size of batch. Raises CkptError when the model does not run on token ids."""
@@ -92,6 +96,15 @@ class Model:
         return positions_of(self.module)
 
     @cached_property
+    def standing(self) -> Standing:
+        """What one card holds before any activation."""
+        return self.standing_under(self.setup)
+
+    def standing_under(self, setup: Setup) -> Standing:
+        """The same under another setup."""
+        return standing(self.module, [layer.module for layer in self.anatomy.reached_by_tokens().layers], setup)
+
+    @cached_property
     def _studies(self) -> dict[tuple[int, int], Study]:
         return {}
 
@@ -100,31 +113,35 @@ class Model:
         return read_platform(self.module, device=self.device)
 
     def _new_study(self, subject: Subject) -> Study:
-        anatomy = self.anatomy.reached_by_tokens()
+        anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
+        grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients)
+        growing = None if self.setup.accumulates else grows
         inputs = ForecastInputs(
             anatomy=anatomy,
             ledgers=self._ledgers(subject, anatomy),
             head=head_shape(self.module, subject.batch * subject.length),
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
-            memory=self.memory,
-            to_come=self.to_come,
+            memory=DeviceMemory(self.total, stands.weights),
+            to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.gradients),
+            growing=growing,
         )
-        return Study(subject, self.anatomy.stacks, self._platform, inputs)
+        return Study(subject, self.anatomy.stacks, self._platform, inputs, stands.step_copies)
 
     def _ledgers(self, subject: Subject, anatomy: Anatomy) -> list[LayerLedger | None]:
         ids = token_ids(subject, self.module, "meta")
         traced_on = self.device if self.card is None else torch.device("cpu")
-        return dry_ledgers(self.module, anatomy, ids, traced_on, card=self.card)
+        found = dry_ledgers(self.module, anatomy, ids, traced_on, card=self.card)
+        return [unpacking(ledger, self.rates) if ledger and self.setup.four_bit else ledger for ledger in found]
 
 
-def read_model(subject: Subject, memory: str | None, optimizer: str, gpu: str | None = None) -> Model:
+def read_model(subject: Subject, memory: str | None, setup: Setup, gpu: str | None = None) -> Model:
     """Build the model on the meta device.
 
     Args:
         subject: The model, and the size of its batch.
         memory: Memory of the device to plan for, with its unit; None: the device's.
-        optimizer: TrainingArguments' ``optim`` name.
+        setup: How the model is trained.
         gpu: The card to plan for, by the name of its profile; None: this machine.
 
     Returns:
@@ -134,10 +151,9 @@ def read_model(subject: Subject, memory: str | None, optimizer: str, gpu: str | 
         CkptError: there is no such model, or its length cannot be.
         BadParameter: the optimizer or the size of memory cannot be.
     """
-    check_optimizer(optimizer)
-    target = target_named(gpu, subject.dtype)
-    module = build_model(subject, "meta")
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+    check_optimizer(setup.optimizer)
+    target = target_named(gpu, subject)
+    module = build_model(replace(subject, attention=planned_attention(subject.attention)), "meta")
     return Model(
         subject=fit_length(subject, module),
         module=module,
@@ -145,14 +161,14 @@ def read_model(subject: Subject, memory: str | None, optimizer: str, gpu: str | 
         device=target.device,
         card=target.card,
         rates=target.rates,
-        memory=DeviceMemory(target.total if memory is None else _bytes_of(memory), weights),
-        to_come=static_state(module, optimizer).to_come,
+        total=target.total if memory is None else _bytes_of(memory),
+        setup=setup,
     )
 
 
-def study(subject: Subject, memory: str | None, optimizer: str, gpu: str | None = None) -> Study:
+def study(subject: Subject, memory: str | None, setup: Setup, gpu: str | None = None) -> Study:
     """The study of a model at the size of its subject; arguments and errors as in :func:`read_model`."""
-    model = read_model(subject, memory, optimizer, gpu)
+    model = read_model(subject, memory, setup, gpu)
     return model.study(model.subject.batch, model.subject.length)
 
 

@@ -18,6 +18,7 @@ from ..planner.memory.device_memory import device_memory
 if TYPE_CHECKING:
     from ..devices.profile import DeviceProfile
     from ..planner.costs.roofline import Calibration
+    from .subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +38,29 @@ class Target:
     total: int | None
 
 
-def target_named(gpu: str | None, dtype: str) -> Target:
+def target_named(gpu: str | None, subject: Subject) -> Target:
     """The card of this name, or this machine.
 
     Args:
         gpu: The name of a profile; None: this machine.
-        dtype: Data type of the weights, as on the command line.
+        subject: The model, with its data type and attention.
 
     Returns:
         The target. Where the card itself is at hand its measured rates replace the profile's, and stderr says which
         differ.
 
     Raises:
-        DeviceError: there is no such profile, or the card has no arithmetic of this type.
+        DeviceError: there is no such profile, or the card cannot compute in this type or with this attention.
     """
+    flash = (subject.attention or "").startswith("flash_attention")
+    if flash and subject.dtype == "fp32":
+        raise DeviceError(f"{subject.attention} computes in 16 bit only: use --dtype bf16 or fp16")
     if gpu is None:
         return _here(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     profile = card_named(gpu)
-    if dtype == "bf16" and profile.capability < (8, 0):
+    if profile.capability < (8, 0) and flash:
+        raise DeviceError(f"{profile.title} is too old for {subject.attention}: use --attention sdpa")
+    if profile.capability < (8, 0) and subject.dtype == "bf16":
         raise DeviceError(f"{profile.title} has no bfloat16 units, which --dtype bf16 needs: use --dtype fp16")
     if torch.cuda.is_available() and device_name(torch.device("cuda")) == profile.title:
         return _measured(profile)

@@ -26,21 +26,47 @@ if TYPE_CHECKING:
 
 
 class _Caught:
-    """Stands as a layer's ``_gradient_checkpointing_func`` and notes the call."""
+    """Stands as a layer's ``_gradient_checkpointing_func`` and notes the call.
 
-    def __init__(self, trains: bool) -> None:
-        self.trains = trains
+    ``results`` are shared by the layers of a model: what a layer returned is what the next one alike returns.
+    """
+
+    def __init__(self, layer: DecoderLayer, results: dict[Hashable, Any]) -> None:
+        self.layer = layer
+        self.trains = any(p.requires_grad for p in layer.module.parameters())
+        self.results = results
         self.call: partial[Any] | None = None
         self.args: tuple[Any, ...] = ()
 
     def __call__(self, call: partial[Any], *args: Any) -> Any:
         self.call, self.args = call, args
+        if not all(map(_is_plain, (*args, *call.keywords.values()))):
+            return self._run(call, args)
+        key = _alike(self.layer, self)
+        if key not in self.results:
+            self.results[key] = self._run(call, args)
+        return tree_map_only(torch.Tensor, _again, self.results[key])
+
+    def _run(self, call: partial[Any], args: tuple[Any, ...]) -> Any:
         try:
             return call(*args)
         except (NotImplementedError, RuntimeError):
             # Data-dependent layers (a router) cannot run on metadata; the next layer needs the shape, and to know
             # whether gradients flow into it.
             return torch.empty_like(args[0]).requires_grad_(self.trains or args[0].requires_grad)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a layer can leave nothing for others in ``value``, as it can in a dict or a cache."""
+    return all(
+        leaf is None or isinstance(leaf, torch.Tensor | int | float | str)
+        for leaf in (value if isinstance(value, tuple) else (value,))
+    )
+
+
+def _again(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor with the same metadata."""
+    return torch.empty_like(tensor).requires_grad_(tensor.requires_grad)
 
 
 def dry_ledgers(
@@ -88,7 +114,8 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
             f"the layers of {type(model).__name__} have no checkpointing switch of transformers, so they cannot be "
             "forecast; every policy still works on it"
         )
-    caught = [_Caught(any(p.requires_grad for p in layer.module.parameters())) for layer in anatomy.layers]
+    results: dict[Hashable, Any] = {}
+    caught = [_Caught(layer, results) for layer in anatomy.layers]
     changes = [
         change
         for layer, note in zip(anatomy.layers, caught, strict=True)

@@ -13,6 +13,7 @@ from ..planner.budget import limits_of
 from ..planner.costs.assemble import assemble, under
 from ..planner.costs.assess import assess
 from ..planner.costs.problem import HeadOption
+from ..planner.costs.timeline import Moment, timeline
 from ..planner.solver.refine import solve_refined
 from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
@@ -42,6 +43,7 @@ class ForecastInputs:
         rates: Rates of the device.
         memory: Bytes of the device, and those used by the weights.
         to_come: Bytes of gradients and optimizer state that will stand beside the activations at the peak.
+        growing: Gradients that come up in backward, while activations go; None: they stand all along.
     """
 
     anatomy: Anatomy
@@ -51,6 +53,16 @@ class ForecastInputs:
     rates: Calibration
     memory: DeviceMemory
     to_come: int
+    growing: Growing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """Bytes of gradients: of each layer, those that come before the layers' and after them."""
+
+    layers: tuple[int, ...]
+    head: int
+    late: int
 
 
 def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
@@ -81,6 +93,11 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
     return problem, Solution(plans, head, assess(under(problem, plans), plans, head))
 
 
+def moments(problem: Problem, solution: Solution) -> tuple[Moment, ...]:
+    """The bytes alive at every moment of a step, the model's state aside; the largest is the predicted peak."""
+    return timeline(under(problem, solution.layers), solution.layers, solution.head)
+
+
 def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem) -> Limits | None:
     """The byte limits of a ``budget`` policy; None for any other."""
     budget = policy.requests.budget
@@ -109,7 +126,16 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
             "no layer of this model can be traced on metadata, so nothing is known before it runs: measure it with "
             "`hf-ckpt bench`"
         )
-    return assemble(inputs.ledgers, inputs.rates, heads=_heads(inputs, policy), offload=policy.requests.offload)
+    growing = inputs.growing
+    return assemble(
+        inputs.ledgers,
+        inputs.rates,
+        gradients=None if growing is None else growing.layers,
+        heads=_heads(inputs, policy),
+        head_gradients=0 if growing is None else growing.head,
+        late_gradients=0 if growing is None else growing.late,
+        offload=policy.requests.offload,
+    )
 
 
 def _heads(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[HeadOption, ...]:

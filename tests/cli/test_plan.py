@@ -20,6 +20,7 @@ from hf_ckpt.cli.rows import rows_of
 from hf_ckpt.cli.study import read_model
 from hf_ckpt.cli.subject import Subject
 from hf_ckpt.errors import CkptError
+from hf_ckpt.planner.memory.setup import Setup
 from hf_ckpt.policy import parse_policy
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def planned(folder: str) -> Model:
     subject = Subject(folder, None, 0, "fp32", None, batch=2, length=16, length_asked=True)
-    return read_model(subject, "1GiB", "adamw_torch")
+    return read_model(subject, "1GiB", Setup("adamw_torch"))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def plan(*arguments: str) -> tuple[int, Any]:
 
 def test_a_grid_in_json(folder: str) -> None:
     code, found = plan("--model", folder, "--batch", "1", "--batch", "2", "--length", "16", "--length", "32",
-                       "--memory", "1GiB", "--policy", "full", "--policy", "none", "--policy", "full@vision")  # fmt: skip
+                       "--memory", "1GiB", "--accumulate", "2", "--policy", "full", "--policy", "none", "--policy", "full@vision")  # fmt: skip
     rows = found["forecasts"]
     assert code == 0
     assert [(row["batch"], row["length"]) for row in rows[::3]] == [(1, 16), (1, 32), (2, 16), (2, 32)]
@@ -177,3 +178,61 @@ def test_a_card_without_bfloat16_says_so(folder: str) -> None:
     result = CliRunner().invoke(command, ["plan", "--model", folder, "--gpu", "t4"])
     assert isinstance(result.exception, CkptError)
     assert "use --dtype fp16" in str(result.exception)
+
+
+def test_gradients_come_up_while_activations_go(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--policy", "none")
+    (grown,), (standing,) = (plan(*at, "--accumulate", n)[1]["forecasts"] for n in ("1", "8"))
+    assert grown["total_bytes"] < standing["total_bytes"]
+    assert standing["peak_at"] == "loss" or standing["peak_at"].startswith("backward")
+
+
+def test_sharding_is_compared_with_recomputing(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--policy", "full", "--policy", "none")
+    none = plan(*at)[1]["forecasts"][1]["total_bytes"]
+    _, found = plan(*at, "--memory", f"{none - 1}B")
+    more = found["sharding_more"]
+    assert (more["gpus"], more["policy"]) == (2, "none")
+    assert more["frees_bytes"] > 0 < more["saves_seconds"]
+    shown = CliRunner().invoke(command, ["plan", *at, "--memory", f"{none - 1}B"]).stdout
+    assert "then `none` fits, which saves" in " ".join(shown.split())
+
+
+def test_every_way_to_spread_takes_less_on_a_card(folder: str) -> None:
+    sizes = {}
+    for way in ((), ("--ddp",), ("--zero", "1"), ("--zero", "2"), ("--zero", "3"), ("--fsdp",), ("--fsdp", "--master")):
+        gpus = ("--gpus", "8") if way else ()
+        found = plan("--model", folder, "--length", "32", "--policy", "full", *gpus, *way)[1]
+        sizes[way] = found["weight_bytes"] + found["optimizer_bytes"]
+    assert sizes[("--fsdp",)] < sizes[("--fsdp", "--master")] < sizes[("--zero", "3")]
+    assert sizes[("--zero", "3")] < sizes[("--zero", "2")] == sizes[("--zero", "1")]
+    assert sizes[()] == sizes[("--ddp",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--fsdp",), "say how many with --gpus"),
+        (("--gpus", "2", "--fsdp", "--zero", "3"), "exclude each other"),
+        (("--master",), "FSDP's shards"),
+        (("--load-in-4bit",), "with --lora"),
+    ],
+)
+def test_a_setup_that_cannot_be_is_refused(folder: str, options: tuple[str, ...], says: str) -> None:
+    result = CliRunner().invoke(command, ["plan", "--model", folder, *options])
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.split())
+
+
+def test_flash_attn_is_planned_without_the_package(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "none", "--lora", "4", "--load-in-4bit")
+    flash, sdpa = (plan(*at, "--attention", kernel)[1]["forecasts"][0] for kernel in ("flash_attention_2", "sdpa"))
+    assert flash["held_bytes"] == pytest.approx(sdpa["held_bytes"], rel=0.02)
+    result = CliRunner().invoke(command, ["plan", *at, "--attention", "flash_attention_2", "--dtype", "fp32"])
+    assert "16 bit only" in str(result.exception)
+
+
+def test_the_table_keeps_to_eighty_columns(folder: str) -> None:
+    shown = CliRunner().invoke(command, ["plan", "--model", folder, "--gpu", "h100", "--length", "64"]).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "a step without checkpointing" in " ".join(shown.split())

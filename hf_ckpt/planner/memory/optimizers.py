@@ -48,6 +48,15 @@ _RULES: tuple[tuple[str, StateRule], ...] = (
 )
 
 
+#: What steps every parameter at once without a fused kernel has a second copy of one moment (torch/optim/adam.py).
+_FOREACH = re.compile(r"^(adamw?_torch|adamw?|rmsprop|adagrad)$")
+
+
+def foreach_copies(name: str) -> int:
+    """How many temporary tensors of a parameter's shape the step of an optimizer makes for all parameters at once."""
+    return int(bool(_FOREACH.match(name.lower())))
+
+
 def rule_for(name: str) -> StateRule:
     """The rule of an optimizer; an unknown one is taken for 32-bit Adam, and says so by ``known``."""
     lower = name.lower()

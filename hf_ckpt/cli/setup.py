@@ -1,0 +1,88 @@
+"""How the training that `hf-ckpt plan` is for is set up: options, and what cannot go together. Free of torch."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..planner.memory.setup import Setup
+    from .subject import Subject
+
+_NAMES = ("optimizer", "gpus", "ddp", "fsdp", "zero", "master", "load_in_4bit", "accumulate")
+
+
+def setup_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of a training's setup for a command, which gets them as ``setup``: a function of the subject."""
+
+    @functools.wraps(function)
+    def with_setup(*args: Any, **kwargs: Any) -> Any:
+        chosen = {name: kwargs.pop(name) for name in _NAMES}
+        return function(*args, setup=functools.partial(make_setup, chosen), **kwargs)
+
+    decorated: Callable[..., Any] = with_setup
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS = (
+    click.option(
+        "--optimizer", default="adamw_torch_fused", show_default=True,
+        help="TrainingArguments' `optim` name: adamw_8bit, paged_adamw_8bit, adafactor, sgd, ...",
+    ),
+    click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Cards that train together."),
+    click.option("--ddp", is_flag=True, help="Every card holds everything; the default for several."),
+    click.option("--fsdp", is_flag=True, help="Weights, gradients and optimizer state are sharded."),
+    click.option("--zero", type=click.Choice(["1", "2", "3"]), help="DeepSpeed's stage."),
+    click.option(
+        "--master", is_flag=True, help="With --fsdp: shards in float32, as accelerate keeps them under mixed precision."
+    ),
+    click.option("--load-in-4bit", is_flag=True, help="With --lora: frozen linear weights by bitsandbytes (QLoRA)."),
+    click.option(
+        "--accumulate", type=click.IntRange(1), default=1, show_default=True,
+        help="Batches before an optimizer step: with several, gradients stand all along.",
+    ),
+)  # fmt: skip
+
+
+def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
+    """The setup that the options describe.
+
+    Args:
+        chosen: The options' values by name.
+        subject: The model and its batch.
+
+    Returns:
+        The setup.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    from ..planner.memory.setup import Setup, Spread
+
+    gpus, zero = chosen["gpus"], chosen["zero"]
+    spreads = [spread for spread in (Spread.DDP, Spread.FSDP) if chosen[spread]]
+    spreads += [] if zero is None else [Spread(f"zero{zero}")]
+    if len(spreads) > 1:
+        raise click.UsageError("--ddp, --fsdp and --zero exclude each other")
+    if spreads and gpus == 1:
+        raise click.UsageError(f"--{spreads[0]} spreads over several cards: say how many with --gpus")
+    if chosen["master"] and spreads != [Spread.FSDP]:
+        raise click.UsageError(
+            "--master is about FSDP's shards: use it with --fsdp (DeepSpeed always has float32 ones)"
+        )
+    if chosen["load_in_4bit"] and not subject.lora:
+        raise click.UsageError("weights in 4 bit cannot be trained: use --load-in-4bit with --lora")
+    return Setup(
+        optimizer=chosen["optimizer"],
+        gpus=gpus,
+        spread=spreads[0] if spreads else Spread.DDP if gpus > 1 else None,
+        master=chosen["master"],
+        four_bit=chosen["load_in_4bit"],
+        accumulates=chosen["accumulate"] > 1,
+    )
