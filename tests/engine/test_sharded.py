@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch.multiprocessing as mp
-
-from . import sharded_worker
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ..forked import Forked
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
     "strategy", ["ddp", "fsdp1", "fsdp1-flat", "fsdp2", pytest.param("fsdp2-bf16", marks=pytest.mark.slow)]
 )
-def test_sharded_training_is_bitwise_equal(strategy: str, tmp_path: Path) -> None:
+def test_sharded_training_is_bitwise_equal(strategy: str, forked: Forked) -> None:
     """Full fine-tuning and LoRA, three decisions each; ``flat`` is FSDP1 with ``use_orig_params=False``."""
-    mp.spawn(sharded_worker.run, args=(2, str(tmp_path / "rendezvous"), strategy), nprocs=2)
+    for rank in forked.run_ranks("-m", "tests.engine.sharded_worker", strategy, folder=ROOT):
+        assert "OK" in rank.stdout, rank.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Every example runs as its first lines say, in a process of its own."""
+"""Every example runs as its first lines say, in a process of its own (`tests/forked`)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,14 @@ SINGLE = {"trainer_minimal.py": "planned per batch", "lora.py": "recompute mlp+n
 TWO_RANKS = ("fsdp1.py", "fsdp2.py")
 
 
-def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TRANSFORMERS_VERBOSITY": "warning"}
-    return subprocess.run(
-        [sys.executable, *command], cwd=cwd or EXAMPLES.parent, env=environment, capture_output=True, text=True
-    )
-
-
 def test_every_script_is_run_here():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*SINGLE, *TWO_RANKS, *SHARED, "demo.py", "finetune.py"}
 
 
 @pytest.mark.parametrize(("script", "decision"), SINGLE.items(), ids=list(SINGLE))
-def test_single_process(script, decision, tmp_path):
-    done = run(str(EXAMPLES / script), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_single_process(script, decision, forked, tmp_path):
+    done = forked.run(EXAMPLES / script, folder=tmp_path)
+    assert done.status == 0, done.stderr
     assert decision in done.stdout
     assert "all  " in done.stdout  # the last row: bytes were measured
     assert not list(tmp_path.iterdir())
@@ -55,23 +48,24 @@ def saved_model(tmp_path):
     return tmp_path / "model"
 
 
-def test_finetune_as_a_user_would(saved_model, tmp_path):
-    options = ("--model", str(saved_model), "--data", str(EXAMPLES / "README.md"), "--output", str(tmp_path / "out"))
-    done = run(str(EXAMPLES / "finetune.py"), *options, "--steps", "3", "--batch", "2", "--length", "32", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_finetune_as_a_user_would(saved_model, forked, tmp_path):
+    options = ("--model", saved_model, "--data", EXAMPLES / "README.md", "--output", tmp_path / "out")
+    short = ("--steps", "3", "--batch", "2", "--length", "32")
+    done = forked.run(EXAMPLES / "finetune.py", *options, *short, folder=tmp_path)
+    assert done.status == 0, done.stderr
     assert "planned per batch" in done.stdout
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("script", ["fsdp1.py", "fsdp2.py"])
-def test_two_ranks(script):
-    command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(EXAMPLES / script))
-    done = run(*command)
-    if "terminate called without an active exception" in done.stderr:
+def test_two_ranks(script, forked):
+    ranks = forked.run_ranks(EXAMPLES / script, folder=EXAMPLES.parent)
+    if any("terminate called without an active exception" in rank.stderr for rank in ranks):
         # Gloo's threads may abort an interpreter that ends while they run; a script for users does not work round it.
-        done = run(*command)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("equal, every bit") == 2
+        ranks = forked.run_ranks(EXAMPLES / script, folder=EXAMPLES.parent)
+    for rank in ranks:
+        assert rank.status == 0, rank.stderr
+        assert "equal, every bit" in rank.stdout
 
 
 def test_trl_missing_is_one_sentence():
@@ -79,7 +73,9 @@ def test_trl_missing_is_one_sentence():
         "import runpy, sys; sys.modules['trl'] = None; sys.path.insert(0, 'examples');"
         "runpy.run_path('examples/trl_sft.py', run_name='__main__')"
     )
-    done = run("-c", code)
+    environment = os.environ | {"TRANSFORMERS_VERBOSITY": "warning"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "trl_sft.py needs trl, which is not installed: run `pip install trl`"
     assert "Traceback" not in done.stderr

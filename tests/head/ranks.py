@@ -1,4 +1,4 @@
-"""Run under torchrun with two gloo ranks: prints OK when the chunked head trains like the plain one in every wrapping."""
+"""Run as two gloo ranks: prints OK when the chunked head trains like the plain one in every wrapping."""
 
 import os
 import sys

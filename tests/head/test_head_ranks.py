@@ -1,8 +1,5 @@
 """The chunked head on two gloo ranks; a head that is an FSDP unit of its own is left alone."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +8,6 @@ import pytest
 @pytest.mark.parametrize(
     "wrapping", ["ddp", "ddp-unused", "ddp-static", "fsdp1", "fsdp1-orig", "fsdp1-own-head", "fsdp2", "fsdp2-own-head"]
 )
-def test_trains_alike_on_two_ranks(wrapping):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run = subprocess.run(
-        [*command, str(Path(__file__).with_name("ranks.py")), wrapping],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert run.stdout.count("OK") == 2, run.stderr[-3000:]
+def test_trains_alike_on_two_ranks(wrapping, forked, tmp_path):
+    for rank in forked.run_ranks(Path(__file__).with_name("ranks.py"), wrapping, folder=tmp_path):
+        assert "OK" in rank.stdout, rank.stderr[-3000:]

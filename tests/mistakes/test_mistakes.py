@@ -1,17 +1,11 @@
 """`examples/mistakes/`: ckpt-lint finds in every script what is planted there, and every script goes wrong as it says.
 
-The scripts run in forks of one process that has the libraries loaded (`zygote.py`), so that each costs its own seconds
-only.
+The scripts run in forks of one process that has the libraries loaded (`tests/forked`).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import select
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +17,6 @@ FOLDER = Path(__file__).parents[2] / "examples" / "mistakes"
 SCRIPTS = sorted(FOLDER.glob("ckpt*.py"))
 #: What stands in a script that takes more than 8 seconds.
 SLOW = "# slow"
-TIMEOUT_S = 300
 #: What stands before the library that a script needs beside those of the development dependencies.
 NEEDS = "# needs "
 RULES = {rule.code: rule for rule in load_rules()}
@@ -66,34 +59,6 @@ def test_every_rule_has_a_script():
     assert set(RULES) <= {own_code(script) for script in SCRIPTS}
 
 
-class Zygote:
-    """The process that runs the scripts."""
-
-    def __init__(self) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(Path(__file__).with_name("zygote.py"))]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def run(self, script: Path) -> dict:
-        self.process.stdin.write(f"{script}\n")
-        self.process.stdin.flush()
-        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
-        assert ready, f"{script.name} ran for more than {TIMEOUT_S} s"
-        return json.loads(self.process.stdout.readline())
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    for library in ("torch", "transformers", "peft", "accelerate"):
-        pytest.importorskip(library)
-    zygote = Zygote()
-    yield zygote
-    zygote.process.kill()
-    zygote.process.wait()
-
-
 def _running(script: Path):
     lines = script.read_text().splitlines()
     marks = [pytest.mark.slow] if SLOW in lines else []
@@ -103,8 +68,8 @@ def _running(script: Path):
 
 
 @pytest.mark.parametrize("script", [_running(script) for script in SCRIPTS])
-def test_script_goes_wrong_as_it_says(script, zygote):
-    done = zygote.run(script)
-    assert done["status"] == 0, done["stderr"][-3000:]
-    confirmed = [line for line in done["stdout"].splitlines() if line.startswith("confirmed: ")]
-    assert len(confirmed) == 1, done["stdout"]
+def test_script_goes_wrong_as_it_says(script, forked, tmp_path):
+    done = forked.run(script, folder=tmp_path)
+    assert done.status == 0, done.stderr[-3000:]
+    confirmed = [line for line in done.stdout.splitlines() if line.startswith("confirmed: ")]
+    assert len(confirmed) == 1, done.stdout

@@ -1,4 +1,4 @@
-"""Run under torchrun with two gloo ranks: batches of different lengths, one plan for both under FSDP2."""
+"""Run as two gloo ranks: batches of different lengths, one plan for both under FSDP2."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Run under torchrun with two gloo ranks: what only one of them meets must not leave the other one waiting."""
+"""Run as two gloo ranks: what only one of them meets must not leave the other one waiting."""
 
 import datetime
 import os

@@ -1,0 +1,69 @@
+"""The tests' side of ``zygote.py``."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one process did."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Forked:
+    """The process with the libraries loaded. A script gets its own fork, and each of two ranks one."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+
+    def run(self, *argv: str | Path, folder: Path) -> Run:
+        """Run a script (or ``-m`` and a module) with ``folder`` as the current folder."""
+        (run,) = self._answer(argv, folder, [{}])
+        return run
+
+    def run_ranks(self, *argv: str | Path, folder: Path, world: int = 2) -> list[Run]:
+        """The same under the environment that torchrun gives to ``world`` ranks."""
+        common = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port()}
+        ranks = [common | {"RANK": rank, "LOCAL_RANK": rank} for rank in range(world)]
+        return self._answer(argv, folder, [{name: str(value) for name, value in rank.items()} for rank in ranks])
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self, argv: tuple[str | Path, ...], folder: Path, ranks: list[dict[str, str]]) -> list[Run]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {"argv": [str(item) for item in argv], "folder": str(folder), "ranks": ranks}
+        self._process.stdin.write(f"{json.dumps(request)}\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], TIMEOUT_S)
+        assert ready, f"{argv} ran for more than {TIMEOUT_S} s"
+        return [Run(**answer) for answer in json.loads(self._process.stdout.readline())]
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

@@ -1,0 +1,89 @@
+"""Imports torch, transformers and peft once, then runs each script it is told about in a fork of itself.
+
+Reads one request a line: ``{"argv": [str], "folder": str, "ranks": [{name: value}]}``, where ``argv`` begins with a path
+or with ``-m`` and a module, and ``ranks`` has the environment of each fork. Writes one answer a line, a list with
+``{"status": int, "stdout": str, "stderr": str}`` for each fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+
+import accelerate  # noqa: F401
+import peft  # noqa: F401
+import torch
+import torch.distributed.fsdp
+import transformers
+
+
+def _warm() -> None:
+    """Load what transformers would load lazily in every fork again."""
+    torch.set_num_threads(1)
+    for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "Trainer", "TrainingArguments"):
+        getattr(transformers, name)
+
+
+def run(argv: list[str], folder: str, ranks: list[dict[str, str]]) -> list[dict[str, object]]:
+    """Run ``argv`` as the main program, in one child process for each of ``ranks``, all at the same time."""
+    with tempfile.TemporaryDirectory() as texts:
+        streams = [[Path(texts, f"{name}{rank}") for name in ("stdout", "stderr")] for rank in range(len(ranks))]
+        children = [_fork(argv, folder, environment, files) for environment, files in zip(ranks, streams, strict=True)]
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        return [
+            {"status": status, "stdout": out.read_text(), "stderr": err.read_text()}
+            for status, (out, err) in zip(statuses, streams, strict=True)
+        ]
+
+
+def _fork(argv: list[str], folder: str, environment: dict[str, str], streams: list[Path]) -> int:
+    child = os.fork()
+    if child == 0:
+        _become(argv, folder, environment, streams)
+    return child
+
+
+def _become(argv: list[str], folder: str, environment: dict[str, str], streams: list[Path]) -> None:
+    status = 1
+    try:
+        for descriptor, stream in enumerate(streams, 1):
+            os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), descriptor)
+        sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1) for descriptor in (1, 2))
+        os.chdir(folder)
+        os.environ.update(environment)
+        _main(argv)
+        status = 0
+    except SystemExit as leave:
+        status = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+        if isinstance(leave.code, str):
+            print(leave.code, file=sys.stderr)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _main(argv: list[str]) -> None:
+    """What ``python`` does with ``argv``."""
+    if argv[0] == "-m":
+        sys.argv[:] = argv[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        return
+    sys.argv[:] = argv
+    sys.path[0] = str(Path(argv[0]).parent)
+    runpy.run_path(argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _warm()
+    for line in sys.stdin:
+        print(json.dumps(run(**json.loads(line))), flush=True)
