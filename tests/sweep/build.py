@@ -9,7 +9,7 @@ import torch
 
 from .classes import Subject, classes_of
 from .inputs import Size, make_inputs, seed
-from .shrink import STYLES, shrink
+from .shrink import STYLES, Style, shrink
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,6 +29,7 @@ class Built:
 
     model: nn.Module
     batches: tuple[dict[str, Any], ...]
+    style: Style
 
 
 def build(subject: Subject) -> Built:
@@ -49,7 +50,7 @@ def build(subject: Subject) -> Built:
     raise CannotBuildError(" || ".join(reasons))
 
 
-def _build(subject: Subject, style: Any) -> Built:
+def _build(subject: Subject, style: Style) -> Built:
     model_class, config_class = classes_of(subject)
     config = shrink(config_class, style)
     with torch.device("meta"):
@@ -58,7 +59,16 @@ def _build(subject: Subject, style: Any) -> Built:
         raise CannotBuildError(f"{count / 1e6:.0f} million parameters however it is shrunk")
     seed(0)
     model = model_class(shrink(config_class, style)).train()
-    return Built(model, tuple(make_inputs(model, size) for size in SIZES))
+    _without_cache(model)
+    return Built(model, tuple(make_inputs(model, size) for size in SIZES), style)
+
+
+def _without_cache(model: nn.Module) -> None:
+    """As `Trainer` does, on every config: with a cache attention may run through another kernel, to the last bit."""
+    for module in model.modules():
+        config = getattr(module, "config", None)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
 
 
 def _is_complete(built: Built) -> bool:

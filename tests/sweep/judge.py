@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_iter
 from transformers import Cache
 from transformers.modeling_outputs import ModelOutput
 
-import hf_ckpt
+from hf_ckpt import apply
 from hf_ckpt.errors import CkptError
 from hf_ckpt.measuring.verdict import check_effect
 
@@ -22,11 +22,25 @@ from .inputs import seed
 if TYPE_CHECKING:
     from torch import nn
 
+    from hf_ckpt import Handle
+
     from .classes import Subject
 
 POLICIES = ("full", "attention", "mlp", "norm", "balanced", "budget=0.5", "segments(2)", "dots_saveable")
 
 Gradients = list[torch.Tensor | None]
+#: Module name -> attribute -> what stands there.
+Attributes = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What the model does by itself: gradients and buffers after every step, bytes held, attributes that it writes."""
+
+    gradients: list[Gradients]
+    buffers: list[torch.Tensor]
+    held: int
+    writes: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +78,30 @@ def judge(subject: Subject, policies: tuple[str, ...] = POLICIES) -> ClassResult
         built = build(subject)
     except CannotBuildError as error:
         return ClassResult(name, kind, built=False, reason=str(error))
-    _without_cache(built.model)
     try:
-        plain = [_step(built.model, batch) for batch in built.batches * 2]
-    except Exception as error:
-        return ClassResult(name, kind, built=False, reason=f"does not train plainly: {_short(error)}")
-    if not _same(plain[:2], plain[2:]):
-        return ClassResult(name, kind, built=False, reason="two equal plain steps differ: it keeps state of its own")
-    held = _held_plainly(built)
-    results = {policy: _judge_policy(built, policy, plain, held) for policy in policies}
+        plain = _plain(built)
+    except CannotBuildError as error:
+        return ClassResult(name, kind, built=False, reason=str(error))
+    results = {policy: _judge_policy(built, policy, plain) for policy in policies}
     layers = sum(next(iter(results.values())).modes.values()) if results else 0
     return ClassResult(name, kind, True, "", sorted(built.batches[0]), layers, results)
 
 
-def _without_cache(model: nn.Module) -> None:
-    """As `Trainer` does, on every config: with a cache attention may run through another kernel, to the last bit."""
-    for module in model.modules():
-        config = getattr(module, "config", None)
-        if getattr(config, "use_cache", False):
-            config.use_cache = False
+def _plain(built: Built) -> Plain:
+    """Train a copy without any policy. Raises CannotBuildError when it does not, or never twice the same."""
+    model = copy.deepcopy(built.model)
+    before = _attributes(model)
+    try:
+        gradients = [_step(model, batch) for batch in built.batches * 2]
+    except Exception as error:
+        raise CannotBuildError(f"does not train plainly: {_short(error)}") from error
+    count = len(built.batches)
+    if not _same(gradients[:count], gradients[count:]):
+        raise CannotBuildError("two equal plain steps differ: it keeps state of its own")
+    if not any(gradient is not None and gradient.any() for step in gradients for gradient in step):
+        raise CannotBuildError("no parameter gets a gradient")
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    return Plain(gradients, buffers, _held(model, built.batches[-1]), _changed(before, _attributes(model)))
 
 
 def _step(model: nn.Module, batch: dict[str, Any]) -> Gradients:
@@ -120,19 +139,19 @@ def _equal(x: torch.Tensor | None, y: torch.Tensor | None) -> bool:
     return torch.equal(x.nan_to_num(nan=7.0), y.nan_to_num(nan=7.0))
 
 
-def _judge_policy(built: Built, policy: str, plain: list[Gradients], held: int) -> PolicyResult:
+def _judge_policy(built: Built, policy: str, plain: Plain) -> PolicyResult:
     model = copy.deepcopy(built.model)
-    before, keys = _fingerprint(model), list(model.state_dict())
+    before, keys = _attributes(model), list(model.state_dict())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            handle = hf_ckpt.apply(model, policy)
+            handle = apply(model, policy)
     except CkptError as error:
         return PolicyResult("refused", str(error))
     except Exception as error:
         return PolicyResult("error", _short(error))
     try:
-        result = _under(handle, built, plain, held)
+        result = _under(handle, built, plain)
         if list(model.state_dict()) != keys:
             result = PolicyResult("wrong", "state-dict keys changed")
     except CkptError as error:
@@ -140,20 +159,23 @@ def _judge_policy(built: Built, policy: str, plain: list[Gradients], held: int) 
     except Exception as error:
         result = PolicyResult("error", _short(error))
     handle.restore()
-    if result.verdict == "passed" and _fingerprint(model) != before:
-        return PolicyResult("wrong", "restore left something behind")
+    left = _changed(before, _attributes(model)) - plain.writes
+    if result.verdict == "passed" and left:
+        return PolicyResult("wrong", f"restore left {sorted(left)[:3]} changed")
     return result
 
 
-def _under(handle: hf_ckpt.Handle, built: Built, plain: list[Gradients], held: int) -> PolicyResult:
+def _under(handle: Handle, built: Built, plain: Plain) -> PolicyResult:
     first = [_step(handle.model, batch) for batch in built.batches]
     with handle.measure():
         second = [_step(handle.model, batch) for batch in built.batches]
     report = handle.report()
-    if not _same(first + second, plain):
+    if not _same(first + second, plain.gradients):
         return PolicyResult("wrong", "gradients differ")
+    if not all(map(_equal, handle.model.buffers(), plain.buffers)):
+        return PolicyResult("wrong", "buffers differ after training")
     check_effect(report, handle.anatomy)
-    share = (report.held_bytes or 0) / held if held else None
+    share = (report.held_bytes or 0) / plain.held if plain.held else None
     modes: dict[str, int] = {}
     for layer in report.layers:
         mode = layer.mode or layer.decision
@@ -164,25 +186,39 @@ def _under(handle: hf_ckpt.Handle, built: Built, plain: list[Gradients], held: i
     return PolicyResult("passed", "", share, modes, because)
 
 
-def _held_plainly(built: Built) -> int:
-    handle = hf_ckpt.apply(built.model, "none")
+def _held(model: nn.Module, batch: dict[str, Any]) -> int:
+    handle = apply(model, "none")
     with handle.measure():
-        _step(built.model, built.batches[-1])
+        _step(model, batch)
     held = handle.report().held_bytes
     handle.restore()
     return held or 0
 
 
-def _fingerprint(model: nn.Module) -> dict[str, Any]:
+def _attributes(model: nn.Module) -> Attributes:
+    """Everything on every module, as it stands; held, so that a new object cannot take an old one's place."""
     return {
-        name: (
-            {key: id(value) for key, value in vars(module).items() if not key.startswith("_is_full")},
-            len(module._forward_hooks),
-            len(module._forward_pre_hooks),
-            getattr(getattr(module, "config", None), "use_cache", None),
-        )
+        name: vars(module).copy()
+        | {f"{hooks}()": list(vars(module)[hooks].values()) for hooks in ("_forward_hooks", "_forward_pre_hooks")}
+        | {"config.use_cache": getattr(getattr(module, "config", None), "use_cache", None)}
         for name, module in model.named_modules()
     }
+
+
+def _changed(before: Attributes, after: Attributes) -> frozenset[tuple[str, str]]:
+    missing = object()
+    return frozenset(
+        (module, name)
+        for module in before.keys() | after.keys()
+        for name in before.get(module, {}).keys() | after.get(module, {}).keys()
+        if not _stands(before.get(module, {}).get(name, missing), after.get(module, {}).get(name, missing))
+    )
+
+
+def _stands(before: Any, after: Any) -> bool:
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after)
+    return before is after or (isinstance(before, bool | int | str | float) and before == after)
 
 
 def _short(error: Exception) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
+from .classes import Subject
 from .judge import POLICIES, ClassResult, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from .classes import Subject
 
 _SECONDS = 420
 
@@ -24,6 +24,7 @@ def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> 
     """Judge each class in a forked process; one that hangs or dies is a result like any other."""
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
+    _warm_up()
     context = multiprocessing.get_context("fork")
     for subject in subjects:
         receiver, sender = context.Pipe(duplex=False)
@@ -31,6 +32,11 @@ def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> 
         process.start()
         sender.close()
         yield _result_of(receiver, subject, process)
+
+
+def _warm_up() -> None:
+    """What torch loads at its first trace, once instead of in every fork."""
+    judge(Subject("LlamaForCausalLM", "LlamaConfig", "causal_lm"), ("full", "budget=0.5", "segments(2)"))
 
 
 def _judge_into(sender: Any, subject: Subject, policies: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from itertools import cycle, islice
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from transformers import PretrainedConfig
+from huggingface_hub.errors import StrictDataclassFieldValidationError
+from transformers import PretrainedConfig, ResNetConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +29,12 @@ _HEADS = r"(attention_|^n_?|_n_|num_|^)heads?$|nheads?$|n_head$|head_count|attn_
 _HEAD_DIMS = frozenset({_HEAD_DIM})
 _WIDTHS = frozenset({_INNER, _OUTER, _HEADS, r"(key_value|kv)_heads|n_kv_heads|num_kv|multi_query_group"})
 
+_EXPERTS = (
+    (r"experts_per_tok|top_?k_?(experts)?$|moe_top_?k|moe_k$|num_selected|expert_k|topk_num|experts_topk", 2),
+    (r"topk_group|n_group$|num_expert_group|expert_group", 1),
+    (r"(num|n)_.*experts$|num_experts|experts_num|num_local_experts|moe_num|expert_num|expert_count", 4),
+)
+
 #: First match counts: what an int field of this name becomes when it is larger.
 _SIZES: tuple[tuple[str, int], ...] = (
     (r"num_feat_extract_layers|num_conv_pos|sampling_rate|_stride$|stride$|scale_factor|^num_labels$|hop_length", 0),
@@ -38,9 +45,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (_HEADS, 4),
     (_HEAD_DIM, 8),
     (r"lora_rank|_rank$|low_rank", 16),
-    (r"experts_per_tok|top_?k_?(experts)?$|moe_top_?k|moe_k$|num_selected|expert_k|topk_num|experts_topk", 2),
-    (r"topk_group|n_group$|num_expert_group|expert_group", 1),
-    (r"(num|n)_.*experts$|num_experts|experts_num|num_local_experts|moe_num|expert_num|expert_count", 4),
+    *_EXPERTS,
     (r"first_k_dense|dense_layers", 1),
     (r"state_size|d_state|state_dim", 8),
     (r"conv_depthwise|kernel", 0),
@@ -57,36 +62,57 @@ _UNTOUCHED = re.compile(
 )
 _DROPOUT = re.compile(r"drop(?!_last|less)(?!.*layer)")
 _FIRST_FREE_TOKEN = 100
+_MEDIA_TOKEN = re.compile(r"(image|audio|video|speech)_token_(id|index)")
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How far a config is shrunk: some architectures tie widths, head sizes or layer counts together."""
+    """How far a config is shrunk: some architectures tie widths, head sizes or layer counts together.
+
+    With a ``divisor`` every width in every nested config is divided by it and the numbers of heads stay, so whatever
+    holds between the default's widths holds between the small ones. ``images`` shrinks the image side, ``fill`` gives
+    numbers of experts that a config leaves open a value, ``dropout`` sets all dropout to 0.1.
+    """
 
     layers: int = 2
     widths: bool = True
     head_dims: bool = True
     lists: bool = True
+    divisor: int = 0
+    images: bool = True
+    fill: bool = False
+    dropout: bool = True
 
 
 #: Tried in this order until the model runs.
 STYLES = (
     Style(),
+    Style(divisor=16),
+    Style(divisor=8),
+    Style(images=False),
+    Style(fill=True),
+    Style(layers=4),
+    Style(divisor=16, layers=4),
+    Style(divisor=8, layers=8),
+    Style(divisor=4, images=False),
     Style(head_dims=False),
-    Style(lists=False),
-    Style(layers=8),
+    Style(dropout=False),
     Style(widths=False, lists=False, head_dims=False),
 )
 
 
 def shrink(config_class: type[PretrainedConfig], style: Style = STYLES[0]) -> PretrainedConfig:
     """The smallest config of this class that keeps its shape: nested configs shrunk, every layer type present."""
-    defaults = config_class(**_composite(config_class))
-    return config_class(**_values_of(defaults, style))
+    needed = _needed(config_class)
+    values = needed | _values_of(config_class(**needed), style)
+    try:
+        return config_class(**values)
+    except StrictDataclassFieldValidationError:  # rotary sections, where a config does not know them
+        return config_class(**{name: value for name, value in values.items() if name != "rope_parameters"})
 
 
-def _composite(config_class: type[PretrainedConfig]) -> dict[str, Any]:
-    """What a config that only joins two others needs to exist at all."""
+def _needed(config_class: type[PretrainedConfig]) -> dict[str, Any]:
+    """What a config needs to exist at all: the two that it joins, a vocabulary of images."""
     from transformers import BertConfig, ViTConfig
 
     match config_class.__name__:
@@ -94,6 +120,10 @@ def _composite(config_class: type[PretrainedConfig]) -> dict[str, Any]:
             return {"encoder": BertConfig().to_dict(), "decoder": BertConfig(is_decoder=True).to_dict()}
         case "VisionEncoderDecoderConfig":
             return {"encoder": ViTConfig().to_dict(), "decoder": BertConfig(is_decoder=True).to_dict()}
+        case "ChameleonConfig" | "Emu3Config":
+            return {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101, "IMGIMGBZ": 102}}
+        case "DbrxConfig":
+            return {"attn_config": {"rope_theta": 10000.0}}
         case "SpeechEncoderDecoderConfig":
             from transformers import Wav2Vec2Config
 
@@ -107,10 +137,19 @@ def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
         for name, value in vars(defaults).items()
         if not name.startswith("_") and (small := _small(name, value, style)) is not None
     }
+    values |= _filled(defaults) if style.fill else {}
     values |= _layer_lists(defaults, values, style)
+    values |= _layer_indices(defaults, values)
     values |= _token_ids(defaults)
     values |= _consistent(defaults, values, style)
     return {name: value for name, value in values.items() if name not in _PROPERTIES}
+
+
+def _filled(defaults: PretrainedConfig) -> dict[str, Any]:
+    """Numbers of experts that a config leaves open, and which layers have some."""
+    unset = [name for name, value in vars(defaults).items() if value is None]
+    found = {name: size for name in unset for pattern, size in reversed(_EXPERTS) if re.search(pattern, name)}
+    return found | {name: ["dense", "sparse"] for name in unset if name == "mlp_layer_types"}
 
 
 _PROPERTIES = frozenset({"transformers_version", "dtype", "torch_dtype"})
@@ -125,27 +164,49 @@ def _small(name: str, value: Any, style: Style) -> Any:
         case int():
             return _small_int(name, value, style)
         case float():
-            return 0.1 if _DROPOUT.search(name) and value <= 0.5 else None
+            return (0.1 if style.dropout else 0.0) if _DROPOUT.search(name) and value <= 0.5 else None
         case [int(), *_] if all(type(item) is int for item in value):
-            return _small_ints(name, list(value), style)
+            return _divided(name, list(value), style) if style.divisor else _small_ints(name, list(value), style)
         case [str(), *_]:
             return None
     return None
 
 
 def _nested(config: PretrainedConfig, style: Style) -> dict[str, Any]:
+    if config.model_type == "timm_backbone":  # needs another library: transformers' own of the same kind
+        config = ResNetConfig(out_indices=list(config.out_indices or [4]))
     small = shrink(type(config), style)
     return small.to_dict() | {"model_type": config.model_type}
 
 
 def _small_int(name: str, value: int, style: Style) -> int | None:
-    if _UNTOUCHED.search(name) and not re.search(r"head_dim|num_hidden|embed_dim", name):
-        return _small_place(name, value)
+    if _UNTOUCHED.search(name) and not re.search(r"head_dim|num_hidden|embed_dim|hidden_(size|dim)", name):
+        return _small_place(name, value) if style.images or "image" not in name else None
     for pattern, size in _SIZES:
         if re.search(pattern, name):
+            if style.divisor and pattern in _WIDTHS | _HEAD_DIMS:
+                return _quotient(value, style) if pattern in (_HEAD_DIM, _INNER, _OUTER) else None
             size = style.layers if pattern is _LAYERS else size
             return size if size and value > size and style_allows(style, pattern) else None
     return None
+
+
+def _quotient(value: int, style: Style) -> int | None:
+    """The width by the style's divisor; None where that leaves nothing whole."""
+    return value // style.divisor if value % style.divisor == 0 and value >= 2 * style.divisor else None
+
+
+#: The first of a list of channels may be that of the image.
+_COLOURS = 4
+
+
+def _divided(name: str, values: list[int], style: Style) -> list[int] | None:
+    if re.search(r"depths|num_blocks|stage_layers|layers$", name) and "out" not in name:
+        return [min(value, 2) for value in values]
+    if not re.search(r"hidden_sizes|embed_dims?|channels|dims|widths|conv_dim", name):
+        return None
+    quotients = [value if value <= _COLOURS else _quotient(value, style) for value in values]
+    return None if None in quotients else [quotient for quotient in quotients if quotient]
 
 
 def style_allows(style: Style, pattern: str) -> bool:
@@ -180,7 +241,7 @@ def _small_ints(name: str, values: list[int], style: Style) -> list[int] | None:
     return None
 
 
-def _rope(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
+def _rope(defaults: PretrainedConfig, now: Mapping[str, Any]) -> dict[str, Any]:
     """Rope parameters that the head size fits: sections of rotary positions sum to half of it."""
     parameters = defaults.rope_parameters
     if parameters and not all(isinstance(value, int | float | str | list | tuple) for value in parameters.values()):
@@ -188,9 +249,41 @@ def _rope(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
     made = dict(parameters or {"rope_type": "default", "rope_theta": 10000.0})
     made["rope_theta"] = made.get("rope_theta") or 10000.0
     modeling = sys.modules.get(type(defaults).__module__.replace("configuration_", "modeling_"))
-    if style.head_dims and modeling is not None and "mrope_section" in inspect.getsource(modeling):
-        made["mrope_section"] = [2, 1, 1]
+    head = _head_dim(now)
+    if head and modeling is not None and "mrope_section" in inspect.getsource(modeling):
+        half = int(head * (made.get("partial_rotary_factor") or 1.0)) // 2
+        count = len(made.get("mrope_section") or (1, 1, 1))
+        made["mrope_section"] = [half - (count - 1) * (half // count), *[half // count] * (count - 1)]
     return {"rope_parameters": made}
+
+
+def _head_dim(now: Mapping[str, Any]) -> int | None:
+    width, heads = now.get("hidden_size"), now.get("num_attention_heads")
+    given = now.get("qk_rope_head_dim") or now.get("head_dim")
+    if given or not (type(width) is int and type(heads) is int):
+        return given if type(given) is int else None
+    return width // heads
+
+
+_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "depth")
+
+
+def _layer_indices(defaults: PretrainedConfig, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of layer numbers (``out_indices``, ``cross_attention_layers``), spread over the layers that are left."""
+    outputs = {"out_indices": list(vars(defaults)["_out_indices"])} if vars(defaults).get("_out_indices") else {}
+    count = next((values[name] for name in _COUNTS if type(values.get(name)) is int), None)
+    if count is None:
+        return outputs
+    return outputs | {
+        name.lstrip("_"): _spread(len(value), count)
+        for name, value in vars(defaults).items()
+        if re.search(r"_(indices|indexes|layers|layer_ids|idxs?)$", name) and isinstance(value, list | tuple)
+        if value and all(type(item) is int for item in value) and max(value) >= count
+    }
+
+
+def _spread(length: int, count: int) -> list[int]:
+    return [count * (place + 1) // length - 1 for place in range(length)] if length <= count else list(range(count))
 
 
 def _layer_lists(defaults: PretrainedConfig, values: Mapping[str, Any], style: Style) -> dict[str, Any]:
@@ -217,7 +310,9 @@ def _token_ids(defaults: PretrainedConfig) -> dict[str, Any]:
     for name in fields:
         for token in _ids_in(name, fields[name]):
             new.setdefault(token, _FIRST_FREE_TOKEN + len(new) % 28)
-    return {name: _renamed(fields[name], new) for name in fields if any(True for _ in _ids_in(name, fields[name]))}
+    known = {name: _renamed(fields[name], new) for name in fields if any(True for _ in _ids_in(name, fields[name]))}
+    unset = [name for name in fields if _MEDIA_TOKEN.fullmatch(name) and fields[name] is None]
+    return known | {name: _FIRST_FREE_TOKEN + (len(new) + place) % 28 for place, name in enumerate(unset)}
 
 
 def _ids_in(name: str, value: Any) -> Iterable[int]:
@@ -239,6 +334,10 @@ def _consistent(defaults: PretrainedConfig, values: dict[str, Any], style: Style
     now = {**vars(defaults), **values}
     fixed: dict[str, Any] = {}
     width = now.get("hidden_size") or now.get("d_model")
+    heads_now, before = now.get("num_attention_heads"), vars(defaults).get("num_attention_heads")
+    for field in ("num_key_value_heads", "num_kv_heads"):
+        if before and vars(defaults).get(field) == before:
+            fixed[field] = heads_now
     for heads, dim, expand in (
         ("num_heads", "head_dim", "expand"),
         ("mamba_n_heads", "mamba_d_head", "mamba_expand"),
@@ -251,14 +350,14 @@ def _consistent(defaults: PretrainedConfig, values: dict[str, Any], style: Style
         if type(now.get(field)) is int and now[field] > 2 and ("expand" in now or "mamba_expand" in now):
             fixed[field] = 2
     if "rope_parameters" in now:
-        fixed |= _rope(defaults, style)
+        fixed |= _rope(defaults, now)
     for field in ("mask_time_prob", "mask_feature_prob"):
         if field in now:
             fixed[field] = 0.0
     if now.get("vocab_size", 0) is None:
         fixed["vocab_size"] = 128
     if now.get("rotary_dim") and style.head_dims:
-        fixed["rotary_dim"] = 4
+        fixed["rotary_dim"] = defaults.rotary_dim // style.divisor if style.divisor else 4
     if "time_step_rank" in now and type(now["time_step_rank"]) is int:
         fixed["time_step_rank"] = 2
     return fixed
