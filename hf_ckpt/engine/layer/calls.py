@@ -7,6 +7,7 @@ transformers 5.23 passes ``partial(forward, layer, **kwargs)``; earlier releases
 from __future__ import annotations
 
 import functools
+from collections import UserDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 PLAIN_TYPES = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _TENSOR_TYPES = (torch.Tensor, nn.Parameter)
 _SEQUENCES = (tuple, list, torch.Size)
+#: transformers hands key and value states on from layer to layer in a `UserDict` (cache_utils.py, `KVSharingDict`).
+_MAPPINGS = (dict, UserDict)
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ def flatten(value: Any, leaves: list[torch.Tensor]) -> Any:
         return value, kind
     if kind in _SEQUENCES:
         return kind, tuple([flatten(item, leaves) for item in value])
-    if kind is dict:
+    if issubclass(kind, _MAPPINGS):
         return kind, tuple([(key, flatten(item, leaves)) for key, item in value.items()])
     raise UntraceableError(f"an argument of the layer is a {kind.__name__}")
 
@@ -89,7 +92,7 @@ def describe(value: Any, leaves: list[torch.Tensor], key: list[Any]) -> None:
         key += (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
     elif kind in PLAIN_TYPES:
         key += (kind, value)
-    elif kind is dict:
+    elif issubclass(kind, _MAPPINGS):
         key += (kind, len(value))
         for name, item in value.items():
             key.append(name)
@@ -110,7 +113,7 @@ def numbers_in(structure: Any) -> Iterator[int]:
     elif first in _SEQUENCES:
         for item in second:
             yield from numbers_in(item)
-    elif first is dict:
+    elif _is_mapping(first):
         for _, item in second:
             yield from numbers_in(item)
 
@@ -122,7 +125,7 @@ def with_numbers(structure: Any, numbers: Iterator[Any]) -> Any:
         return next(numbers), int
     if first in _SEQUENCES:
         return first, tuple([with_numbers(item, numbers) for item in second])
-    if first is dict:
+    if _is_mapping(first):
         return first, tuple([(key, with_numbers(item, numbers)) for key, item in second])
     return structure
 
@@ -134,6 +137,10 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
         return leaves[first]
     if first in _SEQUENCES:
         return first([unflatten(item, leaves) for item in second])
-    if first is dict:
-        return {key: unflatten(item, leaves) for key, item in second}
+    if _is_mapping(first):
+        return first({key: unflatten(item, leaves) for key, item in second})
     return first
+
+
+def _is_mapping(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, _MAPPINGS)
