@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
+import time
 import warnings
 from pathlib import Path
 
@@ -20,16 +22,18 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("hf_ckpt/ARCHITECTURES.md"))
     parser.add_argument("--only", nargs="*", help="classes to run again, whatever stands in the results")
     parser.add_argument("--failed", action="store_true", help="run again what did not pass everything")
-    parser.add_argument("--share", default="0/1", help="`1/2`: every second class, from the second on")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no other class after so long")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    chosen = _chosen(arguments)
+    chosen, end = _chosen(arguments), time.monotonic() + arguments.seconds
     with arguments.results.open("a") as file:
         for result in sweep(chosen):
             file.write(json.dumps(result) + "\n")
             file.flush()
             print(result["model_class"], _summary(result), flush=True)
+            if time.monotonic() > end:
+                break
     write_page(arguments.page, read_results(arguments.results))
 
 
@@ -40,8 +44,13 @@ def _chosen(arguments: argparse.Namespace) -> list[Subject]:
         return [subject for subject in everything if subject.model_class in arguments.only]
     if arguments.failed:
         return [s for s in everything if s.model_class in known and not _passed(known[s.model_class])]
-    first, step = map(int, arguments.share.split("/"))
-    return [s for s in everything[first::step] if s.model_class not in known]
+    return [s for s in _each_config_first(everything) if s.model_class not in known]
+
+
+def _each_config_first(everything: list[Subject]) -> list[Subject]:
+    """A sweep that is cut short has seen most architectures."""
+    first = {subject.config_class: subject for subject in reversed(everything)}
+    return sorted(everything, key=lambda subject: subject is not first[subject.config_class])
 
 
 def _passed(result: dict[str, object]) -> bool:

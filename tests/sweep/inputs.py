@@ -110,6 +110,10 @@ def _text(model: nn.Module, names: dict[str, Any], size: Size) -> dict[str, Any]
         made["bbox"] = torch.cat([corners, corners + 8], dim=-1)
     if "attention_mask" in names:
         made["attention_mask"] = torch.ones(size.batch, size.length, dtype=torch.long)
+    if "qformer_input_ids" in names:
+        made["qformer_input_ids"] = _ids(model, size)
+    if "image_attention_mask" in names:
+        made["image_attention_mask"] = torch.ones(size.batch, size.length, 1, dtype=torch.long)
     return made
 
 
@@ -200,10 +204,12 @@ def _image_shapes(
 def _sounds(model: Any, names: dict[str, Any], size: Size) -> Iterator[dict[str, Any]]:
     config = model.config
     batch = size.batch
-    mels = _find(
-        config, "num_mel_bins", "n_mels", "input_feat_per_channel", "feature_size", "input_dim", "num_mel_bins"
+    known = (
+        _find(config, name)
+        for name in ("num_mel_bins", "n_mels", "input_feat_per_channel", "feature_size", "input_dim")
     )
-    mels = mels if isinstance(mels, int) else 80
+    every = list(dict.fromkeys(value for value in known if isinstance(value, int))) or [80]
+    mels = every[0]
     if "input_values" in names:
         frames = _find(config, "max_length") or 128
         yield {"input_values": _rand(batch, 200 * size.length)}
@@ -217,7 +223,7 @@ def _sounds(model: Any, names: dict[str, Any], size: Size) -> Iterator[dict[str,
             features = {"input_features": _rand(batch, mels, 2 * positions)}
             yield features
             yield features | _masks(names, batch, 2 * positions)
-        for frames in (8 * size.length, 128):
+        for frames, mels in product((8 * size.length, 128), every):
             yield {"input_features": _rand(batch, frames, mels)} | _masks(names, batch, frames)
             yield {"input_features": _rand(batch, frames, mels)}
             yield {"input_features": _rand(batch, mels, frames)} | _masks(names, batch, frames)

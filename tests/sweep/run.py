@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_SECONDS = 420
+_SECONDS = 150
 
 
 def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> Iterator[dict[str, Any]]:

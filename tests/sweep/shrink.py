@@ -23,7 +23,7 @@ _INNER = (
 )
 _OUTER = (
     r"hidden_size|d_model|n_embd|embed|(^|_)dim$|(^|_)dims$|width|_channels$|proj_size|_dim$|_size$|channels|"
-    r"^num_filters$|^latents"
+    r"^num_filters$|^latents|upsample_groups"
 )
 _HEADS = r"(attention_|^n_?|_n_|num_|^)heads?$|nheads?$|n_head$|head_count|attn_heads"
 _HEAD_DIMS = frozenset({_HEAD_DIM})
@@ -42,6 +42,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"vocab|num_embeddings$|codebook_size|num_buckets$", 128),
     (r"(key_value|kv)_heads|n_kv_heads|num_kv|multi_query_group", 2),
     (r"index_n_heads|index_heads", 2),
+    (r"index_topk", 16),
     (_HEADS, 4),
     (_HEAD_DIM, 8),
     (r"lora_rank|_rank$|low_rank", 16),
@@ -60,6 +61,7 @@ _UNTOUCHED = re.compile(
     r"conv_kernel|dilation|factor|output_size|resolution|pool|window_size|in_dim|mel_bins|audio_channels|n_groups|"
     r"num_groups|num_query_tokens|num_queries|num_latents|vision_feature|feature_layer|prompt|downsample|upsample"
 )
+_TOUCHED = re.compile(r"head_dim|num_hidden|embed_dim|hidden_(size|dim)|experts|upsample_groups")
 _DROPOUT = re.compile(r"drop(?!_last|less)(?!.*layer)")
 _FIRST_FREE_TOKEN = 100
 _MEDIA_TOKEN = re.compile(r"(image|audio|video|speech)_token_(id|index)")
@@ -84,6 +86,8 @@ class Style:
     dropout: bool = True
 
 
+_LARGEST_IMAGE = 256
+
 #: Tried in this order until the model runs.
 STYLES = (
     Style(),
@@ -94,6 +98,7 @@ STYLES = (
     Style(layers=4),
     Style(divisor=16, layers=4),
     Style(divisor=8, layers=8),
+    Style(divisor=8, layers=4, fill=True),
     Style(divisor=4, images=False),
     Style(head_dims=False),
     Style(dropout=False),
@@ -137,7 +142,9 @@ def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
         for name, value in vars(defaults).items()
         if not name.startswith("_") and (small := _small(name, value, style)) is not None
     }
-    values |= _filled(defaults) if style.fill else {}
+    if "depths" in values:
+        values = {name: value for name, value in values.items() if name not in _COUNTS}
+    values |= _filled(defaults, style) if style.fill else {}
     values |= _layer_lists(defaults, values, style)
     values |= _layer_indices(defaults, values)
     values |= _token_ids(defaults)
@@ -145,13 +152,22 @@ def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in _PROPERTIES}
 
 
-def _filled(defaults: PretrainedConfig) -> dict[str, Any]:
-    """Numbers of experts that a config leaves open, and which layers have some."""
-    unset = [name for name, value in vars(defaults).items() if value is None]
-    found = {name: size for name in unset for pattern, size in reversed(_EXPERTS) if re.search(pattern, name)}
-    return found | {name: ["dense", "sparse"] for name in unset if name == "mlp_layer_types"}
+def _filled(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
+    """What a config leaves open: numbers and widths of experts, kinds of layers, head sizes, padding."""
+    found: dict[str, Any] = {}
+    for name in (name for name, value in vars(defaults).items() if value is None):
+        for pattern, size in (*_OPEN, *_EXPERTS):
+            if re.search(pattern, name):
+                found[name] = size
+                break
+    kinds = {"mlp_layer_types": ["dense", "sparse"], "layer_types": ["full_attention"]}
+    lists = {name: list(islice(cycle(kind), style.layers)) for name, kind in kinds.items()}
+    return found | {
+        name: value for name, value in lists.items() if name in vars(defaults) and not getattr(defaults, name)
+    }
 
 
+_OPEN = ((r"^(moe|expert)_.*intermediate_size$", 32), (r"^head_dim$", 8), (r"^pad_token_id$", 1))
 _PROPERTIES = frozenset({"transformers_version", "dtype", "torch_dtype"})
 
 
@@ -175,13 +191,16 @@ def _small(name: str, value: Any, style: Style) -> Any:
 def _nested(config: PretrainedConfig, style: Style) -> dict[str, Any]:
     if config.model_type == "timm_backbone":  # needs another library: transformers' own of the same kind
         config = ResNetConfig(out_indices=list(config.out_indices or [4]))
-    small = shrink(type(config), style)
-    return small.to_dict() | {"model_type": config.model_type}
+    values = config.to_dict() | _values_of(config, style)
+    if "out_indices" in values:
+        values = {name: value for name, value in values.items() if name not in ("out_features", "stage_names")}
+    return type(config)(**values).to_dict() | {"model_type": config.model_type}
 
 
 def _small_int(name: str, value: int, style: Style) -> int | None:
-    if _UNTOUCHED.search(name) and not re.search(r"head_dim|num_hidden|embed_dim|hidden_(size|dim)", name):
-        return _small_place(name, value) if style.images or "image" not in name else None
+    if _UNTOUCHED.search(name) and not _TOUCHED.search(name):
+        keeps = not style.images and "image" in name and value <= _LARGEST_IMAGE
+        return None if keeps else _small_place(name, value)
     for pattern, size in _SIZES:
         if re.search(pattern, name):
             if style.divisor and pattern in _WIDTHS | _HEAD_DIMS:
@@ -252,9 +271,16 @@ def _rope(defaults: PretrainedConfig, now: Mapping[str, Any]) -> dict[str, Any]:
     head = _head_dim(now)
     if head and modeling is not None and "mrope_section" in inspect.getsource(modeling):
         half = int(head * (made.get("partial_rotary_factor") or 1.0)) // 2
-        count = len(made.get("mrope_section") or (1, 1, 1))
-        made["mrope_section"] = [half - (count - 1) * (half // count), *[half // count] * (count - 1)]
+        made["mrope_section"] = _sections(list(made.get("mrope_section") or (16, 24, 24)), half)
     return {"rope_parameters": made}
+
+
+def _sections(before: list[int], total: int) -> list[int]:
+    """The sections in their proportions; what is left over goes to one that has no equal, for equals stay equal."""
+    small = [value * total // sum(before) for value in before]
+    place = next((i for i, value in enumerate(before) if before.count(value) == 1), 0)
+    small[place] += total - sum(small)
+    return small
 
 
 def _head_dim(now: Mapping[str, Any]) -> int | None:
@@ -265,6 +291,7 @@ def _head_dim(now: Mapping[str, Any]) -> int | None:
     return width // heads
 
 
+#: Fields that say how many layers there are; where ``depths`` does, they follow from it.
 _COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "depth")
 
 
@@ -272,7 +299,7 @@ def _layer_indices(defaults: PretrainedConfig, values: Mapping[str, Any]) -> dic
     """Lists of layer numbers (``out_indices``, ``cross_attention_layers``), spread over the layers that are left."""
     outputs = {"out_indices": list(vars(defaults)["_out_indices"])} if vars(defaults).get("_out_indices") else {}
     count = next((values[name] for name in _COUNTS if type(values.get(name)) is int), None)
-    if count is None:
+    if count is None or "depths" in vars(defaults):
         return outputs
     return outputs | {
         name.lstrip("_"): _spread(len(value), count)
@@ -294,6 +321,8 @@ def _layer_lists(defaults: PretrainedConfig, values: Mapping[str, Any], style: S
         if isinstance(value, list | tuple) and value and re.search(r"layer_?types?$|layers_block_type|_layout$", name)
         if all(isinstance(item, str) for item in value)
     }
+    if getattr(defaults, "attention_types", None):  # GPT-Neo: [[kinds, how often]]
+        return {"attention_types": [[defaults.attention_types[0][0], max(1, style.layers // 2)]]}
     if not found:
         return {}
     kinds = max((list(dict.fromkeys(value)) for value in found.values()), key=len)
