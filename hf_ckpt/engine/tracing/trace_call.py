@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import logging
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +28,8 @@ from .recorder import Recorder
 from .symbols import SymbolicInputs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..layer.calls import LayerCall
     from .symbols import Guards
 
@@ -52,7 +55,8 @@ def trace_call(
         # Fake tensors on a device that torch was built without end the process, not the call.
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
-        recorder, guards, slots = _record(call, symbolic, device, free, in_python)
+        with _without_torchs_log():
+            recorder, guards, slots = _record(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
     except _DATA_DEPENDENT as error:
@@ -111,6 +115,20 @@ def _record(
         torch.set_autocast_cache_enabled(cached)
     recorder.check()
     return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
+
+
+@contextmanager
+def _without_torchs_log() -> Iterator[None]:
+    """Torch logs a traceback where a kernel has no symbolic sizes (torch/_subclasses/fake_tensor.py).
+
+    The trace says it as its reason, and only where no other way to trace the layer is left.
+    """
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _symbolic_mode() -> FakeTensorMode:
