@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 from .classes import Subject, subjects
+from .judge import GOOD
 from .page import write_page
 from .run import read_results, sweep
 
@@ -34,7 +35,7 @@ def main() -> None:
             print(result["model_class"], _summary(result), flush=True)
             if time.monotonic() > end:
                 break
-    write_page(arguments.page, read_results(arguments.results))
+    write_page(arguments.page, read_results(arguments.results), len(subjects()))
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Subject]:
@@ -56,7 +57,7 @@ def _each_config_first(everything: list[Subject]) -> list[Subject]:
 def _passed(result: dict[str, object]) -> bool:
     policies = result["policies"]
     assert isinstance(policies, dict)
-    return bool(result["built"]) and all(policy["verdict"] == "passed" for policy in policies.values())
+    return bool(result["built"]) and all(policy["verdict"] in GOOD for policy in policies.values())
 
 
 def _summary(result: dict[str, object]) -> str:
@@ -64,7 +65,7 @@ def _summary(result: dict[str, object]) -> str:
     assert isinstance(policies, dict)
     if not result["built"]:
         return f"not built: {result['reason']}"
-    failed = {name: f"{p['verdict']}: {p['reason']}"[:160] for name, p in policies.items() if p["verdict"] != "passed"}
+    failed = {name: f"{p['verdict']}: {p['reason']}"[:160] for name, p in policies.items() if p["verdict"] not in GOOD}
     return "all pass" if not failed else str(failed)
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 POLICIES = ("full", "attention", "mlp", "norm", "balanced", "budget=0.5", "segments(2)", "dots_saveable")
 
+_NONE_THERE = "names no layer of this model"
+#: Verdicts that are as they should be.
+GOOD = frozenset({"passed", "none there"})
+
 Gradients = list[torch.Tensor | None]
 #: Module name -> attribute -> what stands there.
 Attributes = dict[str, dict[str, Any]]
@@ -45,7 +49,11 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What one policy did: ``passed``, ``refused`` (and why), ``no effect``, ``wrong``, ``error`` or ``more bytes``."""
+    """What one policy did.
+
+    ``passed``, ``none there`` (the model has no sublayer of that role, and the policy says so), ``refused`` (and why),
+    ``no effect``, ``wrong``, ``error`` or ``more bytes``.
+    """
 
     verdict: str
     reason: str = ""
@@ -147,7 +155,7 @@ def _judge_policy(built: Built, policy: str, plain: Plain) -> PolicyResult:
             warnings.simplefilter("ignore")
             handle = apply(model, policy)
     except CkptError as error:
-        return PolicyResult("refused", str(error))
+        return PolicyResult("none there" if _NONE_THERE in str(error) else "refused", str(error))
     except Exception as error:
         return PolicyResult("error", _short(error))
     try:
