@@ -44,9 +44,9 @@ def _head(built: list[Result], unbuilt: list[Result], classes: int) -> list[str]
         "same and `restore()` leaves the model as it was. *None there*: the model has no sublayer of that role, and the "
         "policy is refused in these words.",
         "",
-        f"Of {classes} classes {seen} have been run. {len(built)} train here plainly, and {good} of these are right under "
-        f"all {len(POLICIES)} policies; {len(unbuilt)} are listed below with the reason why they do not train here.{rest} "
-        f"Of {layers} layers {whole} are replayed whole under `full`, where {layers - whole} are traced.",
+        f"Of {classes} classes {seen} have been run. {len(built)} of them train here, and {good} of these are right under "
+        f"all {len(POLICIES)} policies; what does not train here is listed below with its reason.{rest} "
+        f"Of the layers under `full`, {whole} of {layers} are replayed whole.",
         "",
         "| policy | passes | none there | refused | no effect | error | wrong | holds no less |",
         "|---|---|---|---|---|---|---|---|",
