@@ -85,4 +85,4 @@ class FirstSteps:
 
 def _learned(handle: Handle) -> int:
     """How many forwards the planner has measured so far."""
-    return 0 if handle.planner is None else handle.planner.learning_forwards
+    return 0 if handle.planner is None else handle.planner.learning.forwards

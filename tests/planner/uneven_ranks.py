@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from hf_ckpt.engine import UntraceableError
 from hf_ckpt.engine.tracing.cache import TraceCache
 from hf_ckpt.errors import BudgetError
-from hf_ckpt.planner.batches import batch_planner
+from hf_ckpt.planner.batches import learning
 
 
 def untraceable(*_):
@@ -42,13 +42,13 @@ def train(budget):
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 plain = train(None)
-lookup, make_plan = TraceCache.lookup, batch_planner.make_plan
+lookup, make_plan = TraceCache.lookup, learning.make_plan
 if dist.get_rank() == 1:
     TraceCache.lookup = untraceable
 assert train("0.5") == plain
 TraceCache.lookup = lookup
 if dist.get_rank() == 1:
-    batch_planner.make_plan = too_little
+    learning.make_plan = too_little
 with pytest.raises(BudgetError, match="no plan fits on this rank"):
     train("0.5")
 print("OK", flush=True)

@@ -1,34 +1,31 @@
 """Plans a running model batch by batch: before a forward it writes the batch's plan to the layers' engines.
 
-The first batch runs thriftily. Its forward leaves a trace in every engine, from which its own plan is made, and plans
-for batches of other sizes: what those will save is arithmetic on the trace (see :mod:`.foresight`). The first forward
-under such a plan is compared with what was foreseen, and teaches where it differs. Where no trace tells, a batch of a
-new size runs under the next thriftier plan.
+The first batch runs thriftily, every later one under the plan that is made for the least batch into which it fits and
+of which :mod:`.learning` knows what it takes. Where that is not known, a batch of a new size runs under the next
+thriftier plan.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import astuple, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import BudgetError
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
 from ..budget import DeviceMemory, ShareBudget
-from ..costs.assemble import assemble
 from ..memory.device_memory import device_memory
 from ..memory.room import Room
 from ..ranks import Ranks, needs_agreement
 from .call_size import call_meter
-from .foresight import Foresight, is_as_foreseen
 from .group import Group
+from .learning import Learning
 from .live_forwards import LiveForwards
-from .made_plan import Demand, Measured, make_plan
-from .per_batch import BatchSize, Choice, MadePlan, PlanBook
+from .made_plan import Demands, make_plan
+from .per_batch import BatchSize, Choice, PlanBook
+from .surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +34,11 @@ if TYPE_CHECKING:
 
     from ...engine import TracedReplay
     from ...head.install import HeadHandle
-    from ...ledger import LayerLedger
     from ..budget import Budget
-    from ..costs.problem import Problem
     from ..costs.roofline import Calibration
-    from ..memory.room import Taken
+    from .learning import PendingMeasurement
+    from .made_plan import Demand
+    from .per_batch import MadePlan
 
 _log = logging.getLogger(__name__)
 
@@ -52,22 +49,6 @@ class PlannedLayer:
 
     module: torch.nn.Module
     engine: TracedReplay
-
-
-@dataclass(frozen=True, slots=True)
-class PendingMeasurement:
-    """A forward that runs to be measured.
-
-    ``size`` is that of the largest batch among the ranks, ``mine`` that of this rank's, ``own`` whether it is as large;
-    ``taken`` is what was taken before the forward. ``foreseen`` is the size whose plan it runs under, where that plan
-    was made from what was foreseen and no forward showed yet whether it is right.
-    """
-
-    size: BatchSize
-    mine: BatchSize | None
-    own: bool
-    taken: Taken
-    foreseen: BatchSize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +90,6 @@ class BatchPlanner:
         self.model = model
         self.layers = tuple(layers)
         self.budget = budget
-        self.rates = rates
-        self.offload = offload
         self.head = ManagedHead(model, rates, fixed=head, choose=not isinstance(budget, ShareBudget))
         self.room = Room(
             model,
@@ -121,20 +100,14 @@ class BatchPlanner:
         )
         self.ranks = Ranks(next(model.parameters()).device, together=needs_agreement(model))
         self.book = PlanBook()
-        #: What batches were measured, or are foreseen, to take, by size.
-        self.measured: dict[BatchSize, Measured] = {}
-        self.foresight = Foresight()
-        #: Those of ``measured`` that are foreseen, and that no forward has shown to be right.
-        self.foreseen: set[BatchSize] = set()
         self.live = LiveForwards()
         #: Forwards before one backward; a share of what is saved is the same share of each of them.
         self.group = None if isinstance(budget, ShareBudget) else Group()
+        self.demands = Demands(budget, self.book, self.group)
+        surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload)
+        self.learning = Learning([layer.engine for layer in layers], surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None
-        #: What the latest plan was made from.
-        self.problem: Problem | None = None
-        #: How many forwards ran to be measured.
-        self.learning_forwards = 0
         self._settled = False
         self._given_up = 0
         self._pending: PendingMeasurement | None = None
@@ -179,12 +152,12 @@ class BatchPlanner:
         self._running = size
         if alive.given_up > self._given_up:
             self._given_up = alive.given_up
-            self._start_over()
+            self.learning.start_over()
         choice = self._choose(size, alive)
         if choice.plan is not self.current or choice.settled != self._settled:
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
-            self._expect(size, mine, choice.foreseen)
+            self._pending = self._expected(size, mine, choice)
         if choice.plan is None and alive.load:
             self.head.chunk_until_planned(size.head_tokens, 0)
 
@@ -209,71 +182,32 @@ class BatchPlanner:
         if grown:
             self.book.plans.clear()
         target = size if self.group is None else self.group.stand_in(size)
-        known = self._known(target)
+        known = self.learning.known(target)
         if self.group is not None and not alive.backward_seen:
             # How many forwards go before a backward is not known yet: none of them may take what the next ones need.
             return Choice(None, settled=known is not None)
         if known is None:
             return self.book.choose(target)
         if grown:
-            plan = self._plan_for(known, alive=alive.held)
-            unproven = known if known in self.foreseen else None
+            plan = self._plan_for(known, self.demands.beside(alive.held))
+            unproven = known if known in self.learning.foreseen else None
             return Choice(plan, settled=unproven is None, foreseen=unproven)
         if known not in self.book.plans:
-            self.book.add(known, self._plan_for(known, forwards=self._weight(known)))
-        return self.book.choose(target, self.foreseen)
+            self.book.add(known, self._plan_for(known, self.demands.of(known)))
+        return self.book.choose(target, self.learning.foreseen)
 
-    def _known(self, target: BatchSize) -> BatchSize | None:
-        """The size of the least batch into which ``target`` fits and of which is known what it takes."""
-        fitting = [known for known in self.measured if target.fits_in(known)]
-        nearest = min(fitting, key=lambda known: (known.bucket != target.bucket, known), default=None)
-        if nearest is None or nearest.bucket != target.bucket:
-            return self._foresee(target) or nearest
-        return nearest
-
-    def _foresee(self, size: BatchSize) -> BatchSize | None:
-        """Note what a batch of this size, or one a little longer, will take; returns the size that it is noted for."""
-        longer, neighbours = size.with_margin, {known.bucket for known in self.measured}
-        for wanted in (longer, size) if size.bucket == longer.bucket and size.bucket in neighbours else (size,):
-            taken = self.room.look(self.ranks, empty=not self.live.waiting())
-            made = self.ranks.decide(partial(self._foreseen, wanted, taken))
-            if made is not None:
-                self._note(wanted, *made)
-                self.foreseen.add(wanted)
-                return wanted
-        return None
-
-    def _foreseen(self, size: BatchSize, taken: Taken) -> tuple[Measured, MadePlan] | None:
-        ledgers = self.foresight.ledgers(size)
-        if ledgers is None:
-            return None
-        try:
-            return self._planned(size, taken, ledgers)
-        except BudgetError:  # where nothing fits, the batch itself must show it
-            return None
-
-    def _plan_for(self, size: BatchSize, *, forwards: float = 1.0, alive: int = 0) -> MadePlan:
+    def _plan_for(self, size: BatchSize, demand: Demand) -> MadePlan:
         """The plan for a size that is known; raises BudgetError on all ranks where one of them has none."""
-        demand = Demand(self.budget, self.book.factor, forwards, alive)
-        plan = self.ranks.decide(lambda: make_plan(self.measured[size], demand))
+        plan = self.ranks.decide(lambda: make_plan(self.learning.measured[size], demand))
         assert plan is not None
         return plan
 
-    def _weight(self, size: BatchSize) -> float:
-        return 1.0 if self.group is None else self.group.weight(size)
-
-    def _expect(self, size: BatchSize, mine: BatchSize | None, foreseen: BatchSize | None) -> None:
-        """The forward that begins is to be measured, if some rank's batch has this size."""
-        own = mine is not None and mine.totals == size.totals
-        if not self.ranks.any(own):
-            return
-        taken = self.room.look(self.ranks, empty=not self.live.waiting())
-        self._pending = PendingMeasurement(size, mine, own, taken, foreseen)
-        if foreseen is not None:
-            return
-        self.learning_forwards += 1
-        if self.current is None:
-            self.head.chunk_until_planned(size.head_tokens, taken.room(self.budget))
+    def _expected(self, size: BatchSize, mine: BatchSize | None, choice: Choice) -> PendingMeasurement | None:
+        """What the forward that begins is to show. While it has no plan, its head is chunked where that looks large."""
+        pending = self.learning.expect(size, mine, choice.foreseen)
+        if pending is not None and choice.plan is None:
+            self.head.chunk_until_planned(size.head_tokens, pending.taken.room(self.budget))
+        return pending
 
     def _is_repeated(self) -> bool:
         """Whether a checkpoint around the whole model runs a forward again, which has to save what it saved.
@@ -299,80 +233,15 @@ class BatchPlanner:
         if pending is not None:
             if pending.mine is not None:
                 self.head.observe(output, pending.mine.head_tokens)
-            self._learn(pending)
+            self.learning.learn(pending)
         if size is not None:
             self.live.add(output, size.load, self._held(size))
-
-    def _learn(self, pending: PendingMeasurement) -> None:
-        """Note what the forward took, and make the plan for its size; what was foreseen need only be right."""
-        if pending.foreseen is not None:
-            wrong = self.ranks.any(not self._was_foreseen(pending))
-            self.foreseen.discard(pending.foreseen)
-            if not wrong:
-                return
-            self._forget(pending.foreseen)
-        if pending.mine is not None:
-            self.foresight.note(pending.mine, [layer.engine.sized_trace() for layer in self.layers])
-        made = self.ranks.decide(lambda: self._made(pending), prefer=pending.own)
-        if made is not None:
-            self._note(pending.size, *made)
-
-    def _was_foreseen(self, pending: PendingMeasurement) -> bool:
-        if pending.mine is None:
-            return True
-        foreseen = self.foresight.ledgers(pending.mine) or (None,) * len(self.layers)
-        return all(map(is_as_foreseen, foreseen, self._ledgers()))
-
-    def _start_over(self) -> None:
-        """A layer does not do what its trace says: what batches were measured to take is not what they take."""
-        self.measured.clear()
-        self.book.plans.clear()
-        self.foreseen.clear()
-        self.foresight = Foresight()
-
-    def _forget(self, wrong: BatchSize) -> None:
-        """A forecast was wrong, so those not yet shown to be right are as good as it."""
-        for size in (wrong, *self.foreseen):
-            self.measured.pop(size, None)
-            self.book.plans.pop(size, None)
-        self.foreseen.clear()
-
-    def _note(self, size: BatchSize, measured: Measured, plan: MadePlan) -> None:
-        self.problem = measured.problem
-        self.measured = {known: m for known, m in self.measured.items() if not _replaces(size, known)}
-        self.measured[size] = measured
-        self.book.add(size, plan)
-
-    def _ledgers(self) -> tuple[LayerLedger | None, ...]:
-        return tuple(layer.engine.ledger() for layer in self.layers)
-
-    def _made(self, pending: PendingMeasurement) -> tuple[Measured, MadePlan] | None:
-        ledgers = self._ledgers()
-        if all(ledger is None for ledger in ledgers):
-            return None
-        return self._planned(pending.size, pending.taken, ledgers)
-
-    def _planned(
-        self, size: BatchSize, taken: Taken, ledgers: tuple[LayerLedger | None, ...]
-    ) -> tuple[Measured, MadePlan]:
-        """What a batch of this size takes, and its plan."""
-        grown = self.room.layer_gradients()
-        problem = assemble(
-            ledgers,
-            self.rates,
-            gradients=grown,
-            heads=self.head.options(size.head_tokens),
-            **self.room.other_gradients(grown),
-            offload=self.offload,
-        )
-        measured = Measured(ledgers, problem, taken)
-        return measured, make_plan(measured, Demand(self.budget, self.book.factor, self._weight(size)))
 
     def _held(self, size: BatchSize) -> int:
         """Bytes that the forward that just ran under the plan in force holds, its head's among them."""
         if self.current is not None:
             return self.current.solution.predicted.held + self.current.solution.head.nbytes
-        measured = self.measured.get(size)
+        measured = self.learning.measured.get(size)
         return 0 if measured is None else measured.least_held
 
     def _write(self, plan: MadePlan | None, *, settled: bool) -> None:
@@ -386,8 +255,3 @@ class BatchPlanner:
                 layer.engine.plan = Keep() if settled and index in plan.whole else plan.writes[index]
         if plan is not None:
             self.head.use(plan.solution.head.chunks)
-
-
-def _replaces(size: BatchSize, known: BatchSize) -> bool:
-    """Whether what a batch of ``size`` takes says all about one of ``known``, as in :meth:`PlanBook.add`."""
-    return known.bucket == size.bucket and known.fits_in(size)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..costs.problem import Problem
     from ..memory.room import Taken
     from ..solver.solve import Solution
+    from .group import Group
+    from .per_batch import BatchSize, PlanBook
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,23 @@ class Demand:
     factor: float = 1.0
     forwards: float = 1.0
     alive: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What plans must keep to: the budget, tightened as often as ``book`` says; ``group`` is alive together."""
+
+    budget: Budget
+    book: PlanBook
+    group: Group | None
+
+    def of(self, size: BatchSize) -> Demand:
+        """That of a plan under which every forward of a group runs, the largest of this size."""
+        return Demand(self.budget, self.book.factor, 1.0 if self.group is None else self.group.weight(size))
+
+    def beside(self, alive: int) -> Demand:
+        """That of a plan for one forward, while others hold so many bytes."""
+        return Demand(self.budget, self.book.factor, alive=alive)
 
 
 def make_plan(measured: Measured, demand: Demand) -> MadePlan:

@@ -58,7 +58,7 @@ def test_a_share_is_held_to_the_byte_and_gradients_are_bitwise(name, share):
     counted = held_bytes(model, planner)
     # transformers before 5 hands every layer a mask, which a replay of attention holds beside the rest.
     mask = 2 * 24 * 24
-    assert counted - predicted.held - planner.problem.shared * 24 // 40 in (0, mask)
+    assert counted - predicted.held - planner.learning.problem.shared * 24 // 40 in (0, mask)
     keep_all = conduct(build(name), 1.0)
     step(keep_all.model)
     step(keep_all.model)

@@ -37,11 +37,11 @@ def test_a_curriculum_learns_once_and_every_length_holds_what_was_planned(budget
     for length in range(20, 100, 8):
         assert all(map(torch.equal, step(model, length), step(plain, length)))
         assert planner.current is not None
-        assert planner.learning_forwards == 1
-        assert not planner.foreseen
+        assert planner.learning.forwards == 1
+        assert not planner.learning.foreseen
         size = next(size for size, plan in planner.book.plans.items() if plan is planner.current)
         assert size.length in (length, BatchSize(2 * length, length).with_margin.length)
-        told = planner.foresight.ledgers(BatchSize(2 * length, length))
+        told = planner.learning.foresight.ledgers(BatchSize(2 * length, length))
         assert told is not None
         kept_whole = planner.current.whole
         for index, layer in enumerate(planner.layers):
@@ -74,7 +74,7 @@ def test_sixty_lengths_are_traced_once_and_learnt_once(batch):
     for length in torch.randperm(120)[:60].add(8).tolist():
         inputs = batch(length)
         model(**inputs, labels=inputs["input_ids"]).loss.backward()
-    assert planner.learning_forwards == 1
+    assert planner.learning.forwards == 1
     assert all(layer.engine.report().traces <= 1 for layer in planner.layers)
     assert len(planner.book.plans) <= 20
 
@@ -91,11 +91,12 @@ def test_a_forecast_that_is_wrong_is_mended_by_the_forward_that_shows_it():
     for length in (24, 40, 60, 96):
         assert all(map(torch.equal, step(model, length), step(plain, length)))
         wrong.append(
-            BatchSize(2 * length, length) in planner.foresight._met[planner.layers[0].engine.sized_trace().trace]
+            BatchSize(2 * length, length)
+            in planner.learning.foresight._met[planner.layers[0].engine.sized_trace().trace]
         )
-    assert planner.learning_forwards == 1
+    assert planner.learning.forwards == 1
     assert wrong == [True, True, False, False]  # two lengths tell how many virtual tokens there are
-    assert not planner.foreseen
+    assert not planner.learning.foreseen
 
 
 def test_a_batch_of_another_kind_of_shape_is_learnt():
@@ -103,7 +104,7 @@ def test_a_batch_of_another_kind_of_shape_is_learnt():
     planner = conduct(model, 0.5)
     for rows in (1, 3, 2):
         step(model, 24, rows=rows)
-    assert planner.learning_forwards == 2  # a trace of one row holds for one row
+    assert planner.learning.forwards == 2  # a trace of one row holds for one row
 
 
 def test_where_nothing_is_foreseen_to_fit_the_batch_itself_must_show_it():
