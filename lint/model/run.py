@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..facts.nodes import extent, is_inside
 from ..facts.origin import origin
+from .conditions.first_turn import depends_on_turn
 from .conditions.guards import excludes_mode
 from .events import (
     Checkpoint,
@@ -15,9 +16,10 @@ from .events import (
     HfSetting,
     TorchCheckpoint,
 )
-from .history import E, History
+from .history import History
 from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import needs_gradient_of_data
+from .state.lost_gradients import loses_gradients
 from .state.modes import region_stays_in_eval, stays_in_eval
 
 if TYPE_CHECKING:
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from .conditions.versions import Versions
     from .regions.region import Region
 
+C = TypeVar("C", bound=Checkpointing)
+
 
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_enabling", "_idle", "_in_eval", "_met")
+    __slots__ = ("_enabling", "_idle", "_in_eval", "_lost", "_met")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
@@ -42,6 +46,7 @@ class Run(History):
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
         self._idle: frozenset[ast.AST] | None = None
+        self._lost: dict[Checkpointing, bool] = {}
 
     def _is_reached(self, event: Event) -> bool:
         if not super()._is_reached(event):
@@ -60,12 +65,22 @@ class Run(History):
             self._in_eval[event.node] = stays_in_eval(self, event) or region_stays_in_eval(self, event)
         return self._in_eval[event.node]
 
-    def replayed(self, kind: type[E]) -> Iterator[E]:
-        """Those of ``kind`` whose region a backward pass may run again: something uses their result."""
+    def replayed(self, kind: type[C]) -> Iterator[C]:
+        """Those of ``kind`` whose region a backward pass may run again: their result is used, and gets a gradient."""
+        return (event for event in self.used(kind) if depends_on_turn(event.place) or not self.loses_gradients(event))
+
+    def used(self, kind: type[C]) -> Iterator[C]:
+        """Those of ``kind`` whose result something uses."""
         if self._idle is None:
             found = (event for event in self.of(Checkpointing) if self._is_idle(event))
             self._idle = frozenset(event.node for event in found)
         return (event for event in self.of(kind) if event.node not in self._idle)
+
+    def loses_gradients(self, event: Checkpointing) -> bool:
+        """Whether no input of the reentrant region ``event``, or of its first turn in a loop, needs a gradient."""
+        if event not in self._lost:
+            self._lost[event] = loses_gradients(self, event)
+        return self._lost[event]
 
     def _is_idle(self, event: Checkpointing) -> bool:
         return is_whole(event) or is_dropped(self.program, self.bodies, event)

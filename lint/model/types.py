@@ -33,6 +33,8 @@ PASS_THROUGH = frozenset(
 _SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "train", "eval", "requires_grad_", "double")
 )
+#: The attributes under which models of transformers keep all their layers, and adapters the model.
+_LAYERS = ("base_model", "model", "transformer")
 
 
 def bases(cls: Class) -> Iterator[str]:
@@ -118,6 +120,14 @@ def _is_hf_model(value: Value) -> bool:
         case Attr(base=base, name="model" | "base_model" | "transformer" | "language_model"):
             return is_hf_model(base)
     return False
+
+
+def whole_model(value: Value) -> Value:
+    """The model of transformers that ``value`` is the layers of, as `model.base_model` is; else ``value`` itself."""
+    value = same_object(value)
+    while isinstance(value, Attr) and value.name in _LAYERS and is_hf_model(value.base):
+        value = same_object(value.base)
+    return value
 
 
 def _names_model(name: str) -> bool:

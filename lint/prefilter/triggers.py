@@ -93,6 +93,8 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("prepare_model_for_kbit_training",),
     (
         "utils.checkpoint",
+        "checkpoint_wrapper",
+        "apply_activation_checkpointing",
         ("ForImageClassification", "peft"),
         ("get_peft_model", "checkpointing_enable"),
         ("get_peft_model", "TrainingArguments", "checkpointing"),
@@ -162,7 +164,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("generator=", "checkpoint_wrapper"),
         ("generator=", "apply_activation_checkpointing"),
     ),
-    ("utils.checkpoint",),
+    ("utils.checkpoint", "checkpoint_wrapper", "apply_activation_checkpointing"),
     ("utils.checkpoint",),
     ("GradientCheckpointingLayer",),
     (

@@ -4,10 +4,10 @@
 Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when this file shows that every input is
 data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
 train. Tensors in a list, a tuple or a dict, and those that the function reads from outside, are no inputs: torch looks
-at the arguments themselves only. It also flags reentrant checkpointing of a transformers image classifier that is
-switched on after its adapter was attached, and, in projects that pin transformers below 5.0, of any of its models:
-there nothing makes the output of the frozen embeddings need a gradient, and the backward pass raises a RuntimeError
-when nothing else trains.
+at the arguments themselves only. The same holds for modules that torch's wrappers make reentrant. It also flags
+reentrant checkpointing of a transformers image classifier that is switched on after its adapter was attached, and, in
+projects that pin transformers below 5.0, of any of its models: there nothing makes the output of the frozen embeddings
+need a gradient, and the backward pass raises a RuntimeError when nothing else trains.
 
 ## Why is this bad?
 The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
@@ -78,6 +78,39 @@ class Net(nn.Module):
         y = y + checkpoint(lambda: self.block(h), use_reentrant=True)  # error
         y = y + checkpoint(self.block, self.words(ids), use_reentrant=True)  # error
         return y + checkpoint(self.block, self.loaded(ids), use_reentrant=True) + h  # error
+```
+```python
+from functools import partial
+import torch
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.up(x).relu()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+net = Net()
+wrap = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
+apply_activation_checkpointing(net, wrap, lambda module: isinstance(module, Block))  # error
+net(torch.randn(2, 8)).mean().backward()
 ```
 
 ## Good
@@ -153,6 +186,7 @@ Unsafe: the non-reentrant variant runs instead, which gives these parameters the
 ```python
 import warnings
 import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
 from peft import LoraConfig, get_peft_model
 from transformers import ViTConfig, ViTForImageClassification
@@ -167,6 +201,12 @@ def lost(reentrant, frozen):
     assert head.weight.grad is not None
     return block.weight.grad is None
 
+def lost_by_wrapper(implementation):
+    block, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    head(checkpoint_wrapper(block, checkpoint_impl=implementation)(torch.ones(2, 4))).sum().backward()
+    return block.weight.grad is None
+
+assert lost_by_wrapper(CheckpointImpl.REENTRANT) and not lost_by_wrapper(CheckpointImpl.NO_REENTRANT)
 assert lost(True, frozen=True)
 assert not lost(False, frozen=True) and not lost(True, frozen=False)
 
@@ -198,24 +238,25 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Const, Dict, Result, Seq, equals, options, same
+from ..facts.values import ABSENT, Absent, Attr, Dict, Result, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import (
     AdapterAttach,
     Backward,
     Checkpoint,
+    Checkpointing,
     CheckpointSequential,
     HfEnable,
     KbitPrepare,
     TorchCheckpoint,
     TrainerArgs,
+    WrapperCheckpointing,
 )
 from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.gradless import is_gradless, may_be_frozen
-from ..model.state.modes import is_gradient_free
+from ..model.state.gradless import may_be_frozen
 from ..model.types import is_hf_model, same_object, unwrapped
 
 if TYPE_CHECKING:
@@ -226,7 +267,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
 NEEDS = (
-    TorchCheckpoint,
+    Checkpointing,
     ("ForImageClassification", "peft"),
     (AdapterAttach, HfEnable),
     *together(AdapterAttach, SWITCHED_ON),
@@ -245,21 +286,28 @@ _PARAMETRIC = tuple(
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions whose parameters get no gradient because their inputs need none."""
-    for event in run.replayed(TorchCheckpoint):
-        if event.reentrant and _inputs_are_gradless(run, event) and _has_weights(run, event):
-            yield Report(
-                event.node,
-                f"{_why(event)}, so no parameter inside gets one; write `use_reentrant=False`",
-                fix=Rewrite(
-                    Applicability.UNSAFE,
-                    "Use the non-reentrant variant",
-                    (SetKeyword(event.node, "use_reentrant", "False"),),
-                ),
-            )
+    for event in run.used(Checkpointing):
+        if run.loses_gradients(event) and _has_weights(run, event):
+            yield _report(event)
     if not any(run.method_calls("enable_input_require_grads", "register_forward_hook")):
         yield from _image_classifiers(run)
         if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
             yield from _frozen_token_embeddings(run)
+
+
+def _report(event: Checkpointing) -> Report:
+    if not isinstance(event, TorchCheckpoint):
+        return Report(
+            event.node,
+            "no input of the modules that this wraps reentrant needs a gradient, so no parameter inside gets one; "
+            "write `checkpoint_impl=CheckpointImpl.NO_REENTRANT`",
+        )
+    rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
+    return Report(
+        event.node,
+        f"{_why(event)}, so no parameter inside gets one; write `use_reentrant=False`",
+        fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite),
+    )
 
 
 def _why(event: TorchCheckpoint) -> str:
@@ -270,34 +318,27 @@ def _why(event: TorchCheckpoint) -> str:
     return "no input of this reentrant checkpoint needs a gradient"
 
 
-def _inputs_are_gradless(run: Run, event: TorchCheckpoint) -> bool:
-    if is_gradient_free(event.call) or event.call.open_args:
-        return False
-    match event:
-        case Checkpoint(inputs=inputs, function_kwargs={}):
-            return all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
-        case CheckpointSequential():
-            return is_gradless(run, event.input) and equals(event.segments, 1) is not True
-    return False
-
-
-def _is_unseen(value: Value) -> bool:
-    """Whether ``value`` is no tensor itself, so that torch does not ask whether it needs a gradient."""
-    return all(isinstance(option, Dict | Seq | Const) for option in options(value))
-
-
 def _holds_tensors(value: Value) -> bool:
     return any(isinstance(option, Dict | Seq) for option in options(value))
 
 
-def _has_weights(run: Run, event: TorchCheckpoint) -> bool:
+def _has_weights(run: Run, event: Checkpointing) -> bool:
     region = run.region(event)
     weights = list(region.modules_of(*_PARAMETRIC))
     trains = event.place.function is not None and event.place.function.name == "forward"
     if not weights or not (trains or any(run.of(Backward))):
         return False
-    entered = event.functions if isinstance(event, CheckpointSequential) else event.call.argument(0, "function")
-    return not may_be_frozen(run, entered, *region.modules)
+    return not may_be_frozen(run, _entered(event), *region.modules)
+
+
+def _entered(event: Checkpointing) -> Value:
+    """What the region consists of, or what holds it."""
+    match event:
+        case CheckpointSequential(functions=entered) | Checkpoint(function=entered):
+            return entered
+        case WrapperCheckpointing(module=entered):
+            return entered
+    return ABSENT
 
 
 def _image_classifiers(run: Run) -> Iterator[Report]:

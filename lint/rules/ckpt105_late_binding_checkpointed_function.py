@@ -174,11 +174,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..facts.objects.containers import length_of
 from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
-from ..model.events import AutogradGrad, Backward, Checkpoint, TorchCheckpoint
+from ..model.events import AutogradGrad, Backward, Checkpoint, GradientSwitch, TorchCheckpoint
 from ..model.regions.free_variables import free_names, names_bound_by
 from ..model.report import BindDefaults, Remark, Report, Rewrite
+from ..model.state.gradless import is_gradless
 from ..model.state.modes import is_gradient_free
 
 if TYPE_CHECKING:
@@ -211,7 +213,8 @@ def _changing(run: Run, function: Function, event: Checkpoint) -> tuple[str, ...
     found: set[str] = set()
     for loop in function.place.loops:
         names = read & (names_bound_by(loop) | _attributes(loop, ast.Store)) if loop in event.place.loops else ()
-        if names and not _ends_in_turn(run, event, loop) and not _is_last_turn(loop, event.node):
+        ends = _ends_in_turn(run, event, loop) or _is_last_turn(loop, event.node)
+        if names and not ends and not _replays_last_turn_only(run, event, loop):
             found.update(names)
     return tuple(sorted(found))
 
@@ -253,6 +256,34 @@ def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:
                 _leaves(inner, node, inside) for inner in _bodies(statement)
             )
     return False
+
+
+def _replays_last_turn_only(run: Run, event: Checkpoint, loop: Loop) -> bool:
+    """Whether nothing trains in front of the last block, so that only its region runs again, with the right name."""
+    blocks, frozen = _count(event, loop), max(map(_frozen_first, run.of(GradientSwitch)), default=0)
+    last = blocks is not None and 0 < blocks - 1 <= frozen
+    return last and all(is_gradless(run, value) for value in event.inputs)
+
+
+def _count(event: Checkpoint, loop: Loop) -> int | None:
+    """How many blocks the attribute `self.blocks` holds that ``loop`` goes through."""
+    function = event.place.function
+    owner = function.owner if function is not None else None
+    iterated = loop.iter if isinstance(loop, ast.For | ast.AsyncFor | ast.comprehension) else None
+    names = [part.attr for part in ast.walk(iterated) if isinstance(part, ast.Attribute)] if iterated else []
+    if owner is None or len(names) != 1 or names[0] not in owner.fields:
+        return None
+    return length_of(owner.fields[names[0]])
+
+
+def _frozen_first(switch: GradientSwitch) -> int:
+    """How many of the first blocks ``switch`` freezes: `for block in model.blocks[:2]`."""
+    loops = (loop.iter for loop in switch.place.loops if isinstance(loop, ast.For) and switch.freezes)
+    for node in (part for passed in loops for part in ast.walk(passed)):
+        match node:
+            case ast.Slice(lower=None, upper=ast.Constant(value=int(number)), step=None):
+                return number
+    return 0
 
 
 def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -151,7 +151,7 @@ from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.types import bases, unwrapped
+from ..model.types import bases, unwrapped, whole_model
 
 if TYPE_CHECKING:
     import ast
@@ -201,7 +201,7 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
     if isinstance(generate.receiver, Choice):
         return None
     model = _model(run, generate.receiver)
-    enables = [event.call for event in run.of(HfEnable) if same(_model(run, event.model), model)]
+    enables = [event.call for event in run.of(HfEnable) if same(_model(run, whole_model(event.model)), model)]
     is_on = any(surely_before(call, generate) for call in enables)
     owners = [Result(trainer.call) for trainer in run.of(TrainerBuild) if same(_model(run, trainer.model), model)]
     modes = [

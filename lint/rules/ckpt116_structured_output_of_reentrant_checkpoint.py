@@ -1,9 +1,9 @@
 """A reentrant checkpoint around a function that returns a dict, a list or an object.
 
 ## What it does
-Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) when every `return` of its function gives
-a dict, a list, a nested tuple, a dataclass or an output object of transformers. A tensor and a flat tuple, with
-constants among it or not, are fine.
+Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out), and modules that torch's wrappers make
+reentrant, when every `return` gives a dict, a list, a nested tuple, a dataclass or an output object of transformers. A
+tensor and a flat tuple, with constants among it or not, are fine.
 
 ## Why is this bad?
 The reentrant variant connects a tensor and the tensors of a flat tuple to the graph, and nothing deeper. What comes
@@ -148,9 +148,10 @@ from typing import TYPE_CHECKING
 from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.events import Checkpoint, Checkpointing, WrapperCheckpointing
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
+from ..model.regions.wrapped import wrapped_classes
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import carries_gradient
 
@@ -161,33 +162,39 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
-NEEDS = (TorchCheckpoint,)
+NEEDS = (Checkpointing,)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions whose results are not connected to the graph."""
     for event in run.replayed(Checkpoint):
-        returned = _structured(run, event) if event.reentrant else None
+        returned = _structured(run, event.function) if event.reentrant else None
         if returned is not None:
-            yield Report(
-                event.node,
-                "the reentrant variant connects only a tensor or a flat tuple of tensors to the graph, so what is "
-                "inside this result gets no gradient; write `use_reentrant=False`",
-                notes=(Remark(returned.node, "what the function returns"),),
-                fix=Rewrite(
-                    Applicability.UNSAFE,
-                    "Use the non-reentrant variant",
-                    (SetKeyword(event.node, "use_reentrant", "False"),),
-                ),
-            )
+            rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
+            fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite)
+            yield _report(event, "use_reentrant=False", returned)._replace(fix=fix)
+    for wrap in run.replayed(WrapperCheckpointing):
+        found = [_structured(run, cls.instance) for cls in wrapped_classes(run, wrap)] if wrap.reentrant else []
+        for returned in filter(None, found[:1]):
+            yield _report(wrap, "checkpoint_impl=CheckpointImpl.NO_REENTRANT", returned)
 
 
-def _structured(run: Run, event: Checkpoint) -> Returned | None:
-    """The first return of the checkpointed function when all of its returns are structured."""
-    found = [run.program.returns.get(part.function.node, []) for part in call_targets(event.function)]
+def _report(event: Checkpointing, remedy: str, returned: Returned) -> Report:
+    return Report(
+        event.node,
+        "the reentrant variant connects only a tensor or a flat tuple of tensors to the graph, so what is inside this "
+        f"result gets no gradient; write `{remedy}`",
+        notes=(Remark(returned.node, "what the function returns"),),
+    )
+
+
+def _structured(run: Run, function: Value) -> Returned | None:
+    """The first return of the checkpointed ``function`` when all of its returns are structured."""
+    targets = list(call_targets(function))
+    found = [run.program.returns.get(part.function.node, []) for part in targets]
     returns = [returned for part in found for returned in part]
     certain = bool(found) and all(found)
-    inputs = {name for part in call_targets(event.function) for name in part.parameters()[:1]}
+    inputs = {name for part in targets for name in part.parameters()[:1]}
     everywhere = all(_is_structured(option, inputs) for returned in returns for option in options(returned.value))
     return returns[0] if certain and everywhere else None
 

@@ -2,7 +2,7 @@
 
 ## What it does
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a
-checkpoint of the whole model in a training step.
+checkpoint of the whole model in a training step. A layer inside a block that is checkpointed already is left alone.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -46,6 +46,18 @@ class Block(nn.Module):
     def forward(self, x, save):
         x = checkpoint(self.mlp, x, use_reentrant=False)
         return checkpoint(self.act, x, use_reentrant=False, context_fn=save)
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(checkpoint(self.up, x, use_reentrant=False).relu())
+
+def within(part: Part, x):
+    # The block that `up` belongs to is checkpointed already.
+    return checkpoint(part, x, use_reentrant=True)
 
 def chunked(batches, optimizer):
     model = Block()
@@ -92,7 +104,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Class, Result
 from ..finding import Severity
-from ..model.events import Backward, Checkpoint, TorchCheckpoint
+from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
@@ -109,7 +121,14 @@ _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Report regions that free nothing."""
+    """Report regions that free nothing, but those in a block that is checkpointed already."""
+    useless = {report.node: report for report in _useless(run)}
+    useful = (event for event in run.of(Checkpointing) if event.node not in useless) if useless else ()
+    inside = {call.node for event in useful for call in run.region(event).calls}
+    yield from (report for node, report in useless.items() if node not in inside)
+
+
+def _useless(run: Run) -> Iterator[Report]:
     for event in run.of(Checkpoint):
         module = event.function
         if not isinstance(event.call.keyword("context_fn"), Absent):

@@ -274,3 +274,83 @@ def test_a_module_dict_of_a_comprehension_is_looked_into():
 def test_an_attribute_that_the_loop_sets_is_read_late():
     assert codes(use="self.now = block\nx = checkpoint(lambda h: self.now(h), x, use_reentrant=False)") == ["CKPT105"]
     assert codes(use="x = checkpoint(lambda h, b=block: b(self.stem(h)), x, use_reentrant=False)") == []
+
+
+WRAPPED = (
+    "from functools import partial\n"
+    "    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl\n"
+    "    wrap = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.{})\n"
+    "    apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrap, check_fn=lambda m: isinstance(m, Block))"
+)
+WITHOUT_STEM = SCRIPT.replace("self.stem = nn.Linear(dim, dim)", "self.stem = nn.Identity()")
+FIRST_FROZEN = "for block in list(model.blocks)[:{}]:\n    block.requires_grad_(False)"
+
+
+@pytest.mark.parametrize(("variant", "expected"), [("REENTRANT", ["CKPT104"]), ("NO_REENTRANT", [])])
+def test_modules_wrapped_reentrant_behind_data_lose_their_gradients(variant, expected):
+    prepared = WRAPPED.format(variant).replace("\n    ", "\n")
+    assert _codes_of(WITHOUT_STEM, prepared=prepared) == expected
+    assert codes(prepared=prepared) == []
+
+
+@pytest.mark.parametrize(("variant", "expected"), [("REENTRANT", ["CKPT116"]), ("NO_REENTRANT", [])])
+def test_modules_wrapped_reentrant_that_return_a_dict(variant, expected):
+    text = SCRIPT.replace("return x + torch.tanh(self.fc(x))", 'return {"out": x + torch.tanh(self.fc(x))}')
+    prepared = WRAPPED.format(variant).replace("\n    ", "\n")
+    assert _codes_of(text, prepared=prepared, use='x = block(x)["out"]') == expected
+
+
+def test_a_module_among_the_inputs_needs_no_gradient():
+    text = WITHOUT_STEM.replace("def main", "    def run(self, module, x):\n        return module(x)\n\ndef main")
+    assert _codes_of(text, use="x = checkpoint(self.run, block, x, use_reentrant=True)") == ["CKPT104"]
+
+
+@pytest.mark.parametrize(
+    ("test", "lost", "lost_when_the_first_is_frozen"),
+    [("i % 2 == 0", True, False), ("i % 2", False, False), ("i >= 1", False, False), ("i >= 0", True, False)],
+)
+def test_only_the_first_turn_of_a_loop_starts_from_data(test, lost, lost_when_the_first_is_frozen):
+    text = WITHOUT_STEM.replace("for block in self.blocks", "for i, block in enumerate(self.blocks)")
+    use = BEHIND.format(test).replace("False", "True")
+    assert _codes_of(text, use=use) == ["CKPT104"] * lost
+    assert _codes_of(text, use=use, prepared=FIRST_FROZEN.format(1)) == ["CKPT104"] * lost_when_the_first_is_frozen
+
+
+def test_a_region_that_no_gradient_comes_to_is_not_run_again():
+    assert _codes_of(WITHOUT_STEM, **NORM, use=REENTRANT.format("x")) == ["CKPT104"]
+    second = BEHIND.format("i % 2 == 0").replace("False", "True")
+    text = WITHOUT_STEM.replace("for block in self.blocks", "for i, block in enumerate(self.blocks)")
+    assert _codes_of(text, **NORM, use=second) == ["CKPT104", "CKPT106"]
+
+
+@pytest.mark.parametrize(("frozen", "expected"), [(1, ["CKPT105"]), (2, [])])
+def test_a_name_read_late_is_right_for_the_last_block(frozen, expected):
+    late = "x = checkpoint(lambda h: block(h), x, use_reentrant=False)"
+    assert _codes_of(WITHOUT_STEM, use=late, prepared=FIRST_FROZEN.format(frozen)) == expected
+    assert codes(use=late, prepared=FIRST_FROZEN.format(frozen)) == ["CKPT105"]
+
+
+LANGUAGE_MODEL = """
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+{enabled}
+{mode}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in batches:
+    loss = model(**batch).loss
+    {between}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("part", ["model", "model.base_model", "model.model"])
+def test_a_model_is_checkpointed_through_the_part_that_holds_its_layers(part):
+    enabled = f"{part}.gradient_checkpointing_enable()"
+    generates = "model.generate(batch)"
+    cases = (("", "", ["CKPT203"]), ("model.train()", "", []), ("model.train()", generates, ["CKPT112"]))
+    for mode, between, expected in cases:
+        text = LANGUAGE_MODEL.format(enabled=enabled, mode=mode, between=between)
+        assert [finding.code for finding in check_source(text, "train.py")] == expected

@@ -8,7 +8,7 @@ from ...facts.values import Absent, Instance, Value, equals, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
 from ..flow.ordering import surely_before
-from ..types import unwrapped
+from ..types import unwrapped, whole_model
 from ..variant import hf_kwargs_reentrant
 from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
     """What certainly makes (parts of) ``model`` run reentrant."""
     for enable in run.of(HfEnable):
-        is_reentrant = _is(enable.model, model) and enable_reentrant(run, enable)
+        is_reentrant = _is(whole_model(enable.model), model) and enable_reentrant(run, enable)
         if is_reentrant and overriding_trainer(run, enable) is None:
             yield enable
     for _, args, value in trainers_of(run, model):
@@ -44,14 +44,14 @@ def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
     model = unwrapped(model)
     if isinstance(model, Instance):
         inside = {id(call.node) for call in run.bodies.of(model).calls}
-        yield from (event for event in run.replayed(TorchCheckpoint) if id(event.node) in inside)
+        yield from (event for event in run.used(TorchCheckpoint) if id(event.node) in inside)
 
 
 def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
     """Whether ``forward``, a call of ``model`` in train mode, certainly checkpoints (parts of) it."""
     if any(run.of(HfDisable)):
         return False
-    enabled = [event.call for event in run.of(HfEnable) if _is(event.model, model)]
+    enabled = [event.call for event in run.of(HfEnable) if _is(whole_model(event.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
     if any(surely_before(call, forward) for call in enabled):
         return True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.calls import Call
-    from ..run import Run
+    from ..history import History
 
 _FACTORIES = frozenset(
     f"torch.{name}"
@@ -46,12 +46,12 @@ _EMBEDDING = "torch.nn.Embedding"
 _LOADER = "torch.utils.data.DataLoader"
 
 
-def is_gradless(run: Run, value: Value, depth: int = 8) -> bool:
+def is_gradless(run: History, value: Value, depth: int = 8) -> bool:
     """Whether ``value`` is certainly a tensor that needs no gradient (or holds such tensors)."""
     return depth > 0 and all(_is_gradless(run, option, depth - 1) for option in options(value))
 
 
-def _is_gradless(run: Run, value: Value, depth: int) -> bool:
+def _is_gradless(run: History, value: Value, depth: int) -> bool:
     match value:
         case Element(of=held):
             return _is_loader(held) or is_gradless(run, held, depth)
@@ -63,7 +63,7 @@ def _is_gradless(run: Run, value: Value, depth: int) -> bool:
     return False
 
 
-def _makes_gradless(run: Run, call: Call, depth: int) -> bool:
+def _makes_gradless(run: History, call: Call, depth: int) -> bool:
     if call.method in _KEEP:
         return is_gradless(run, call.receiver, depth)
     if call.method == "detach" or (is_gradient_free(call) and isinstance(call.func, Result | Instance)):
@@ -100,7 +100,7 @@ def _is_loader(value: Value) -> bool:
     return False
 
 
-def _given_by_callers(run: Run, param: Param) -> Iterator[Value]:
+def _given_by_callers(run: History, param: Param) -> Iterator[Value]:
     """What the calls of a module in this file pass for a parameter of its `forward`."""
     names = [argument.arg for argument in param.function.node.args.args]
     if param.function.name != "forward" or param.name not in names:
@@ -110,13 +110,13 @@ def _given_by_callers(run: Run, param: Param) -> Iterator[Value]:
             yield call.argument(names.index(param.name) - 1, param.name)
 
 
-def _is_switched_on(run: Run, value: Value) -> bool:
+def _is_switched_on(run: History, value: Value) -> bool:
     """Whether something sets ``requires_grad`` on the tensor."""
     switched = any(same(switch.target, value) for switch in run.of(GradientSwitch))
     return switched or any(same(call.receiver, value) for call in run.method_calls("retain_grad"))
 
 
-def is_frozen(run: Run, module: Value) -> bool:
+def is_frozen(run: History, module: Value) -> bool:
     """Whether the program freezes exactly this module, without a condition, and never switches it on again."""
     found = list(run.of(GradientSwitch))
     certain = any(it.freezes and same(it.module, module) and not any(own_guards(it.place)) for it in found)
@@ -124,7 +124,7 @@ def is_frozen(run: Run, module: Value) -> bool:
     return certain and not undone
 
 
-def may_be_frozen(run: Run, *modules: Value) -> bool:
+def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     return any(
         it.freezes

@@ -9,7 +9,7 @@ from ...facts.objects.classes import decorator_names
 from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
 from ..names import canonical
-from ..types import bases, class_names, unwrapped
+from ..types import bases, class_names, unwrapped, whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     if any(run.of(TrainerBuild)):
         return None  # It switches the mode itself.
     # One event for each way the model may have been built.
-    found = [unwrapped(other.model) for other in run.of(HfEnable) if other.node is enable.node]
+    found = [unwrapped(whole_model(other.model)) for other in run.of(HfEnable) if other.node is enable.node]
     models = [option for option in found if isinstance(option, Result)]
     if len(models) < len(found):
         return None

@@ -1,0 +1,70 @@
+"""Reentrant regions that no gradient comes to: none of their inputs needs one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Const, Dict, Instance, Seq, equals, options
+from ..conditions.first_turn import depends_on_turn, runs_in_first_turn
+from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
+from ..regions.wrapped import wrapped_classes
+from ..types import bases
+from .gradless import is_gradless
+from .modes import is_gradient_free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.calls import Call
+    from ...facts.places import Place
+    from ...facts.values import Value
+    from ..events import Checkpointing
+    from ..history import History
+
+
+def loses_gradients(run: History, event: Checkpointing) -> bool:
+    """Whether no input of the reentrant region ``event``, or of its first turn in a loop, needs a gradient."""
+    if not event.reentrant:
+        return False
+    match event:
+        case Checkpoint(inputs=inputs, function_kwargs={}):
+            return _has_no_gradient(run, event.call, inputs)
+        case CheckpointSequential():
+            return equals(event.segments, 1) is not True and _has_no_gradient(run, event.call, [event.input])
+        case WrapperCheckpointing():
+            calls = list(_calls_of_wrapped(run, event))
+            given = ((call, [*call.args, *call.kwargs.values()]) for call in calls)
+            return bool(calls) and all(_has_no_gradient(run, call, values) for call, values in given)
+    return False
+
+
+def _has_no_gradient(run: History, call: Call, inputs: list[Value]) -> bool:
+    if is_gradient_free(call) or call.open_args or not _first_turn_trains(run, call.place):
+        return False
+    return all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
+
+
+def _first_turn_trains(run: History, place: Place) -> bool:
+    """Whether the first of the blocks comes to ``place``, and trains where the later ones may not come there."""
+    partly = any(switch.freezes and switch.is_partial for switch in run.of(GradientSwitch))
+    return runs_in_first_turn(place) and not (partly and depends_on_turn(place))
+
+
+def _is_unseen(value: Value) -> bool:
+    """Whether ``value`` is no tensor itself, so that torch does not ask whether it needs a gradient."""
+    return all(isinstance(option, Dict | Seq | Const) or _is_module(option) for option in options(value))
+
+
+def _is_module(value: Value) -> bool:
+    return isinstance(value, Instance) and "torch.nn.Module" in bases(value.cls)
+
+
+def _calls_of_wrapped(run: History, event: WrapperCheckpointing) -> Iterator[Call]:
+    """The calls, in a program that trains, of the modules of the file that ``event`` wraps."""
+    if not any(run.of(Backward)):
+        return
+    wrapped = wrapped_classes(run, event)
+    for call in run.program.calls:
+        called = [option.cls for option in options(call.func) if isinstance(option, Instance)]
+        if any(cls in wrapped for cls in called) and not is_gradient_free(call):
+            yield call
