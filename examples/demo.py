@@ -39,7 +39,7 @@ from transformers import (
 import hf_ckpt
 from hf_ckpt import SelectiveCkpt
 from hf_ckpt.measuring.peak import PeakMeter
-from hf_ckpt.measuring.table import as_table
+from hf_ckpt.measuring.report import as_table
 
 if TYPE_CHECKING:
     from hf_ckpt.measuring.report import Report

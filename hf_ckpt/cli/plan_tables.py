@@ -26,7 +26,8 @@ def size_table(study: Study, rows: Sequence[Row]) -> Table:
         caption_justify="left",
         box=SIMPLE,
         pad_edge=False,
-        padding=(0, 1),
+        padding=0,
+        show_edge=False,
     )
     table.add_column("policy", overflow="fold")
     for heading in _HEADINGS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -174,16 +174,20 @@ def test_adapters_merged_disabled_and_switched() -> None:
     assert engines[0].report().mode is Mode.SYMBOLIC
 
 
-def test_a_hook_that_comes_and_goes() -> None:
+@pytest.mark.parametrize(
+    ("result", "with_hook"), [(lambda _: None, Mode.SYMBOLIC), (lambda output: output * 1.0, Mode.WHOLE)]
+)
+def test_a_hook_that_comes_and_goes(result: Callable[[Any], Any], with_hook: Mode) -> None:
     model, reference, engines = pair()
     modes = []
-    for present in (False, True, False):
-        hook = model.model.layers[0].mlp.register_forward_hook(lambda *_: None) if present else None
+    for present in (False, True, True, False):
+        hook = model.model.layers[0].mlp.register_forward_hook(lambda *call: result(call[-1])) if present else None
         assert equal(step(model, batch()), step(reference, batch()))
         modes.append(engines[0].report().mode)
         if hook is not None:
             hook.remove()
-    assert modes == [Mode.SYMBOLIC, Mode.WHOLE, Mode.SYMBOLIC]
+    assert modes[0] is modes[-1] is Mode.SYMBOLIC
+    assert modes[2] is with_hook  # what a hook does is known when it has run
 
 
 def test_forward_mode_differentiation() -> None:

@@ -7,15 +7,15 @@ import re
 import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from .test_scripts import EXAMPLES, run
+from .test_scripts import EXAMPLES
 
 SHORT = ("--steps", "2", "--rounds", "1", "--length", "64")
-DEMO = str(EXAMPLES / "demo.py")
+DEMO = EXAMPLES / "demo.py"
 
 
-def test_compares_three_policies_and_lints():
-    done = run(DEMO, *SHORT)
-    assert done.returncode == 0, done.stderr
+def test_compares_three_policies_and_lints(forked):
+    done = forked.run(DEMO, *SHORT, folder=EXAMPLES.parent)
+    assert done.status == 0, done.stderr
     rows = {policy: _row(done.stdout, policy) for policy in ("none", "full", "budget=0.5")}
     shares = {policy: [int(number) for number in re.findall(r"\((\d+)%\)", row)] for policy, row in rows.items()}
     assert shares["none"] == [100, 100]
@@ -28,7 +28,7 @@ def test_compares_three_policies_and_lints():
 
 
 @pytest.mark.slow
-def test_takes_a_real_model_from_a_folder(tmp_path, monkeypatch):
+def test_takes_a_real_model_from_a_folder(forked, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     from trl_sft import byte_tokenizer
 
@@ -38,15 +38,15 @@ def test_takes_a_real_model_from_a_folder(tmp_path, monkeypatch):
     )  # fmt: skip
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
-    done = run(DEMO, *SHORT, "--model", str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    done = forked.run(DEMO, *SHORT, "--model", tmp_path, folder=EXAMPLES.parent)
+    assert done.status == 0, done.stderr
     assert str(tmp_path) in done.stdout.replace("\n", "")
     assert done.stdout.count("same, every bit") == 2
 
 
-def test_an_unknown_model_is_one_sentence(tmp_path):
-    done = run(DEMO, *SHORT, "--model", str(tmp_path / "nowhere"))
-    assert done.returncode == 1
+def test_an_unknown_model_is_one_sentence(forked, tmp_path):
+    done = forked.run(DEMO, *SHORT, "--model", tmp_path / "nowhere", folder=EXAMPLES.parent)
+    assert done.status == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("demo: ")
     assert "nowhere" in last

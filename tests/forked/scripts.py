@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TIMEOUT_S = 300
+#: As a user has it, on the CPU.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TRANSFORMERS_VERBOSITY": "warning"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Forked:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env=os.environ | _ENVIRONMENT,
         )
 
     def run(self, *argv: str | Path, folder: Path) -> Run:

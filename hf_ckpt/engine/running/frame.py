@@ -189,11 +189,18 @@ _HELD: dict[type, Callable[[Any], torch.Tensor | None]] = {verb.handle: verb.hel
 }
 
 
+#: The mark of a slot behind which no tensor stands any more.
+_GONE = (0, -1)
+
+
 def _mark(slot: Slot) -> tuple[int, int]:
     """Which tensor stands behind a slot, and its version.
 
     FSDP1 may make a new view of the gathered parameter for backward, as a plain attribute (``_use_unsharded_views``, in
     torch/distributed/fsdp/_flat_param.py); its storage, which ``_cdata`` is the address of, is the same then.
     """
-    tensor = slot.fetch()
+    try:
+        tensor = slot.fetch()
+    except AttributeError:  # bitsandbytes' first forward moves the scales from the weight to its module
+        return _GONE
     return tensor.untyped_storage()._cdata if slot.kind == "__dict__" else id(tensor), tensor._version
