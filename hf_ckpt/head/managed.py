@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_iter
 
 from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
-from .options import head_option, head_options
+from .options import final_norm_bytes, head_option, head_options
 from .shape import head_shape
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class ManagedHead:
         self.fixed = fixed
         #: Rows of logits that a forward returns for each token: 0 where a fused loss never builds them.
         self.rows_per_token = 1.0
+        #: Whether the model computes the loss: a head whose logits go to another loss cannot be chunked.
+        self.computes_loss = True
         #: The head that was put on here, paused or not.
         self.own: HeadHandle | None = None
         if fixed is None and choose and obstacle(model) is None:
@@ -50,13 +52,13 @@ class ManagedHead:
             return (HeadOption(1, 0),)
         if self.rows_per_token < 1:
             return (head_option(replace(shape, rows=ceil(self.rows_per_token * tokens)), 1, self.rates.stream),)
-        if self.own is not None:
+        if self.own is not None and self.computes_loss:
             return head_options(shape, self.rates.stream)
         chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
         return (head_option(shape, chunks, self.rates.stream),)
 
     def observe(self, output: Any, tokens: int) -> None:
-        """Note how many rows of logits a forward of so many tokens returned.
+        """Note how many rows of logits a forward of so many tokens returned, and whether it returned a loss.
 
         TRL's fused head and Liger's fused loss return none, ``logits_to_keep`` some.
         """
@@ -64,8 +66,20 @@ class ManagedHead:
         found = list(tree_iter(output))
         if shape is None or not all(value is None or isinstance(value, torch.Tensor) for value in found):
             return
+        self.computes_loss = any(value is not None and value.numel() == 1 for value in found)
         logits = (value for value in found if value is not None and value.shape[-1:] == (shape.vocabulary,))
         self.rows_per_token = min(1.0, max((value.shape[:-1].numel() for value in logits), default=0) / tokens)
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many logits a token has; None without a head."""
+        shape = head_shape(self.model, 1)
+        return None if shape is None else shape.vocabulary
+
+    def norm_bytes(self, tokens: int) -> int:
+        """Bytes of the final norm of a batch of so many tokens, which :meth:`options` count as the head's."""
+        shape = head_shape(self.model, tokens)
+        return 0 if shape is None else final_norm_bytes(shape)
 
     def use(self, chunks: int) -> None:
         """Run the head in so many chunks from the next forward on; 1 is as the model does it."""

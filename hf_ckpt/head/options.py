@@ -35,7 +35,7 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     What the final norm before it saves counts as the head's.
     """
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
-    logits = rows * shape.vocabulary * BYTES_PER_LOGIT + _final_norm(shape)
+    logits = rows * shape.vocabulary * BYTES_PER_LOGIT + final_norm_bytes(shape)
     weights = shape.vocabulary * shape.width
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
         return HeadOption(chunks, logits + weights * shape.itemsize)
@@ -46,7 +46,7 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     return HeadOption(chunks, logits + sums, chunks * weights * (8 + shape.itemsize) / bytes_per_second)
 
 
-def _final_norm(shape: HeadShape) -> int:
+def final_norm_bytes(shape: HeadShape) -> int:
     """Bytes between the last layer and the logits: two float32 tensors in the norm, and its result."""
     return shape.tokens * shape.width * (8 + shape.itemsize)
 

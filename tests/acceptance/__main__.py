@@ -20,6 +20,7 @@ from .judge import Cell, judge
 from .page import write_page
 
 _MARK = "CELLS "
+_LIMIT_SECONDS = 180
 
 
 def main() -> None:
@@ -54,7 +55,10 @@ def _run_apart(number: int, case: Case) -> list[dict[str, object]] | str:
         ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(case.ranks)] if case.ranks else []
     )
     command = [sys.executable, *launcher, "-m", "tests.acceptance", "--here", str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"it did not end in {_LIMIT_SECONDS} seconds"
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
             found: list[dict[str, object]] = json.loads(line.removeprefix(_MARK))

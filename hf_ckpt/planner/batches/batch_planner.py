@@ -19,6 +19,7 @@ from ..budget import DeviceMemory, ShareBudget
 from ..memory.device_memory import device_memory
 from ..memory.room import Room
 from ..ranks import Ranks, needs_agreement
+from .beside_layers import saved_beside_layers
 from .call_size import call_meter
 from .group import Group
 from .learning import Learning
@@ -104,8 +105,8 @@ class BatchPlanner:
         #: Forwards before one backward; a share of what is saved is the same share of each of them.
         self.group = None if isinstance(budget, ShareBudget) else Group()
         self.demands = Demands(budget, self.book, self.group)
-        surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload)
-        self.learning = Learning([layer.engine for layer in layers], surroundings, self.demands)
+        self.surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload)
+        self.learning = Learning([layer.engine for layer in layers], self.surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None
         self._settled = False
@@ -232,17 +233,25 @@ class BatchPlanner:
         size, self._running = self._running, None
         if pending is not None:
             if pending.mine is not None:
-                self.head.observe(output, pending.mine.head_tokens)
+                self._observe(pending.mine, output)
             self.learning.learn(pending)
         if size is not None:
             self.live.add(output, size.load, self._held(size))
 
+    def _observe(self, size: BatchSize, output: object) -> None:
+        """Note what a forward of this size did outside the layers."""
+        self.head.observe(output, size.head_tokens)
+        if self.group is not None:  # a share is one of what the layers save
+            saved = saved_beside_layers(self.model, output, self.head.vocabulary)
+            self.surroundings.beside.note(size, max(0, saved - self.head.norm_bytes(size.head_tokens)))
+
     def _held(self, size: BatchSize) -> int:
-        """Bytes that the forward that just ran under the plan in force holds, its head's among them."""
+        """Bytes that the forward that just ran under the plan in force holds, inside its layers and beside them."""
+        beside = self.surroundings.beside.of(size)
         if self.current is not None:
-            return self.current.solution.predicted.held + self.current.solution.head.nbytes
+            return self.current.solution.predicted.held + self.current.solution.head.nbytes + beside
         measured = self.learning.measured.get(size)
-        return 0 if measured is None else measured.least_held
+        return 0 if measured is None else measured.least_held + beside
 
     def _write(self, plan: MadePlan | None, *, settled: bool) -> None:
         """Hand every engine its part. A layer that keeps everything runs untouched, once there is nothing to learn."""

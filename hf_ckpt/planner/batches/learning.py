@@ -156,7 +156,7 @@ class Learning:
         self, size: BatchSize, taken: Taken, ledgers: tuple[LayerLedger | None, ...]
     ) -> tuple[Measured, MadePlan]:
         """What a batch of this size takes, and its plan."""
-        measured = Measured(ledgers, self.surroundings.problem(ledgers, size.head_tokens), taken)
+        measured = Measured(ledgers, self.surroundings.problem(ledgers, size), taken)
         return measured, make_plan(measured, self.demands.of(size))
 
 

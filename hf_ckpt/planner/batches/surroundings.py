@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..costs.assemble import assemble
+from .beside_layers import BesideLayers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..memory.room import Room, Taken
     from ..ranks import Ranks
     from .live_forwards import LiveForwards
+    from .per_batch import BatchSize
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,21 @@ class Surroundings:
     ranks: Ranks
     live: LiveForwards
     offload: bool = False
+    beside: BesideLayers = field(default_factory=BesideLayers)
 
     def taken(self) -> Taken:
         """What is taken of the device now, the same on all ranks."""
         return self.room.look(self.ranks, empty=not self.live.waiting())
 
-    def problem(self, ledgers: Sequence[LayerLedger | None], head_tokens: int) -> Problem:
-        """What there is to decide for a batch whose layers save this, and whose head sees so many tokens."""
+    def problem(self, ledgers: Sequence[LayerLedger | None], size: BatchSize) -> Problem:
+        """What there is to decide for a batch of this size, whose layers save this."""
         grown = self.room.layer_gradients()
         return assemble(
             ledgers,
             self.rates,
             gradients=grown,
-            heads=self.head.options(head_tokens),
+            heads=self.head.options(size.head_tokens),
             **self.room.other_gradients(grown),
             offload=self.offload,
+            outside=self.beside.of(size),
         )

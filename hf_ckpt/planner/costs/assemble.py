@@ -27,6 +27,7 @@ def assemble(
     head_gradients: int = 0,
     late_gradients: int = 0,
     offload: bool = False,
+    outside: int = 0,
 ) -> Problem:
     """Build the planner's problem.
 
@@ -38,6 +39,7 @@ def assemble(
         head_gradients: Bytes of gradients made before the layers'.
         late_gradients: Bytes of gradients made after them.
         offload: Whether plans may offload, where the device has a link that was measured.
+        outside: Bytes that a forward saves beside the layers and the loss head.
 
     Returns:
         The problem.
@@ -66,6 +68,7 @@ def assemble(
         late_gradients=late_gradients,
         overhead=rates.per_layer,
         link=link,
+        outside=outside,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ...ledger import Source
@@ -69,7 +70,8 @@ class Problem:
     the first layer's backward starts, ``late_gradients`` those that come after the last one's (input embeddings);
     ``overhead`` is the added seconds of a layer that replays at all. ``link`` is
     None where offloading is not possible or not wanted. ``forwards`` says how many forwards of this kind are alive when
-    backward begins (a smaller one counts for a part): the others hold what this one holds, their heads too.
+    backward begins (a smaller one counts for a part): the others hold what this one holds, their heads too. Each of
+    them holds ``outside`` bytes beside the layers and the head (embeddings, final norms).
     """
 
     kinds: tuple[Kind, ...]
@@ -81,10 +83,16 @@ class Problem:
     overhead: float = 0.0
     link: HostLink | None = None
     forwards: float = 1.0
+    outside: int = 0
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""
         return self.kinds[self.order[layer]]
+
+    @property
+    def always(self) -> int:
+        """The bytes that are alive all along, whatever the plan."""
+        return self.shared + ceil(self.forwards * self.outside)
 
     @cached_property
     def backward_bytes(self) -> tuple[int, ...]:

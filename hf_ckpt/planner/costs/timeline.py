@@ -46,7 +46,7 @@ class Moment:
 def timeline(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption) -> tuple[Moment, ...]:
     """All moments of a step in order; the largest is what :func:`~.assess.assess` calls the peak."""
     held = [layer_held(problem.kind(layer), plan) for layer, plan in enumerate(plans)]
-    room = problem.shared + sum(verb.ready_bytes(problem, plans) for verb in verbs())
+    room = problem.always + sum(verb.ready_bytes(problem, plans) for verb in verbs())
     room += ceil((problem.forwards - 1) * (sum(held) + head.nbytes))
     sums = [sum(held[:layer]) for layer in range(len(held) + 1)]
     backward = problem.backward_bytes

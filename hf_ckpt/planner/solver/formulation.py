@@ -45,11 +45,11 @@ def build(problem: Problem, limits: Limits) -> Program:
         held = held | part
         constant += sum(_constant_bytes(kinds[layer]) for layer in span) / program.unit
         if span.stop < len(problem.order):
-            alive = (problem.shared + problem.backward_bytes[span.stop]) / program.unit
+            alive = (problem.always + problem.backward_bytes[span.stop]) / program.unit
             program.at_most(room | held, -constant - alive)
-    program.at_most(room, -(problem.shared + problem.all_gradients) / program.unit)
+    program.at_most(room, -(problem.always + problem.all_gradients) / program.unit)
     heads = {head: room.get(head, 0.0) + size for head, size in sizes.items()}
-    program.at_most(room | held | heads, -constant - problem.shared / program.unit)
+    program.at_most(room | held | heads, -constant - problem.always / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
     for verb in between_verbs(problem):
         verb.add_costs(program)
