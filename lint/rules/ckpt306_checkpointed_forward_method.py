@@ -2,7 +2,7 @@
 
 ## What it does
 Flags a checkpoint whose function is the `forward` of a module. `super().forward` and `self.forward` are left alone:
-there the caller has gone through the module already.
+there the caller has gone through the module already. So is a `forward` that a new `forward` of the same module wraps.
 
 ## Why is this bad?
 Hooks belong to calling the module: forward hooks, `weight_norm` and `spectral_norm` (which then compute with a stale
@@ -78,6 +78,19 @@ def forward(layers, codec, x):
         x = checkpoint(layer.forward_features, x, use_reentrant=False)
     return x
 ```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def checkpointed(run):
+    def forward(*args, **kwargs):
+        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+
+    return forward
+
+def enable(model):
+    for layer in model.layers:
+        layer.forward = checkpointed(layer.forward)
+```
 
 ## Fix safety
 Unsafe: hooks that were skipped begin to run.
@@ -140,6 +153,7 @@ from ..model.report import Replace, Report, Rewrite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
@@ -151,7 +165,7 @@ def check(run: Run) -> Iterator[Report]:
     sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
         method = _method(event)
-        if method is not None and not _is_own(method.value):
+        if method is not None and not _is_own(method.value) and not _is_replaced(run, event.function):
             module = ast.unparse(method.value)
             is_written = event.node.args[0] is method
             change = Replace(method, module)
@@ -175,6 +189,14 @@ def _method(event: Checkpoint) -> ast.Attribute | None:
         if isinstance(node, ast.Attribute) and node.attr == "forward":
             return node
     return None
+
+
+def _is_replaced(run: Run, function: Value) -> bool:
+    """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
+    match function:
+        case Method(receiver=module) | Attr(base=module):
+            return any(write.obj is module and write.field == "forward" and not write.is_item for write in run.writes)
+    return False
 
 
 def _is_own(receiver: ast.expr) -> bool:
