@@ -19,7 +19,7 @@ from .events import (
 from .history import History
 from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import needs_gradient_of_data
-from .state.lost_gradients import loses_gradients
+from .state.lost_gradients import loses_gradients, needs_no_gradients
 from .state.modes import region_stays_in_eval, stays_in_eval
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Run(History):
 
     def replayed(self, kind: type[C]) -> Iterator[C]:
         """Those of ``kind`` whose region a backward pass may run again: their result is used, and gets a gradient."""
-        return (event for event in self.used(kind) if depends_on_turn(event.place) or not self.loses_gradients(event))
+        return (event for event in self.used(kind) if not self._is_cut_off(event))
 
     def used(self, kind: type[C]) -> Iterator[C]:
         """Those of ``kind`` whose result something uses."""
@@ -75,6 +75,11 @@ class Run(History):
             found = (event for event in self.of(Checkpointing) if self._is_idle(event))
             self._idle = frozenset(event.node for event in found)
         return (event for event in self.of(kind) if event.node not in self._idle)
+
+    def _is_cut_off(self, event: Checkpointing) -> bool:
+        """Whether no gradient comes to the region in any turn of a loop."""
+        lost = self.loses_gradients(event) and not depends_on_turn(event.place)
+        return lost or needs_no_gradients(self, event)
 
     def loses_gradients(self, event: Checkpointing) -> bool:
         """Whether no input of the reentrant region ``event``, or of its first turn in a loop, needs a gradient."""

@@ -354,3 +354,18 @@ def test_a_model_is_checkpointed_through_the_part_that_holds_its_layers(part):
     for mode, between, expected in cases:
         text = LANGUAGE_MODEL.format(enabled=enabled, mode=mode, between=between)
         assert [finding.code for finding in check_source(text, "train.py")] == expected
+
+
+@pytest.mark.parametrize(
+    ("frozen", "expected"),
+    [
+        ("model.stem.requires_grad_(False)", []),
+        ("for p in model.stem.parameters():\n    p.requires_grad = False", []),
+        ("model.stem.fc.requires_grad_(False)", ["CKPT106"]),
+        ("", ["CKPT106"]),
+    ],
+)
+def test_a_frozen_region_behind_data_is_not_run_again(frozen, expected):
+    text = SCRIPT.replace("nn.Linear(dim, dim)\n        self.blocks", "Block(dim)\n        self.blocks")
+    text = text.replace("x = self.stem(x)", "x = checkpoint(self.stem, x, use_reentrant=False)")
+    assert _codes_of(text, **NORM, prepared=frozen) == expected

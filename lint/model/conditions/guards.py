@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import is_inside
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.places import Guard, Place
+    from ...facts.places import Guard, Loop, Place
 
 
 def own_guards(place: Place) -> Iterator[Guard]:
@@ -18,6 +20,14 @@ def own_guards(place: Place) -> Iterator[Guard]:
         line = getattr(guard.test, "lineno", 0)
         if function is None or function.node.lineno <= line <= (function.node.end_lineno or 0):
             yield guard
+
+
+def own_loops(place: Place) -> Iterator[Loop]:
+    """The loops around ``place`` inside the function it is in; a comprehension of a caller may be among them."""
+    for loop in place.loops:
+        # The text of a comprehension has no position of its own.
+        if place.function is None or isinstance(loop, ast.comprehension) or is_inside(loop, place.function.node):
+            yield loop
 
 
 def tests_training(guard: Guard) -> bool:

@@ -1,15 +1,16 @@
-"""Reentrant regions that no gradient comes to: none of their inputs needs one."""
+"""Regions that no gradient comes to: reentrant ones behind data, frozen ones behind data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.values import Const, Dict, Instance, Seq, equals, options
+from ...facts.values import Const, Dict, Instance, Seq, equals, options, same
 from ..conditions.first_turn import depends_on_turn, runs_in_first_turn
+from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
 from ..regions.wrapped import wrapped_classes
 from ..types import bases
-from .gradless import is_gradless
+from .gradless import is_frozen, is_gradless
 from .modes import is_gradient_free
 
 if TYPE_CHECKING:
@@ -36,6 +37,20 @@ def loses_gradients(run: History, event: Checkpointing) -> bool:
             given = ((call, [*call.args, *call.kwargs.values()]) for call in calls)
             return bool(calls) and all(_has_no_gradient(run, call, values) for call, values in given)
     return False
+
+
+def needs_no_gradients(run: History, event: Checkpointing) -> bool:
+    """Whether the region ``event`` is frozen, and gets nothing that needs a gradient: no backward pass comes to it."""
+    if not isinstance(event, Checkpoint) or event.function_kwargs or event.call.open_args:
+        return False
+    if any(own_loops(event.place)) or not all(_is_all_frozen(run, module) for module in options(event.function)):
+        return False  # In the next turn of a loop, something that trains may be in front of it.
+    return bool(event.inputs) and all(is_gradless(run, value) for value in event.inputs)
+
+
+def _is_all_frozen(run: History, module: Value) -> bool:
+    partly = any(same(switch.module, module) and switch.is_partial for switch in run.of(GradientSwitch))
+    return isinstance(module, Instance) and not partly and is_frozen(run, module)
 
 
 def _has_no_gradient(run: History, call: Call, inputs: list[Value]) -> bool:
