@@ -5,6 +5,7 @@ Results always come in the order of the files, and are the same whatever was cho
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,7 @@ def check_paths(jobs: list[Job], cache_folder: str | None = None) -> list[FileRe
     """
     results = _check_each(jobs, cache_folder)
     if any(result.elsewhere for result in results):
+        # Start-up: few files show mistakes in others.
         from .cross_file import merge_cross_file
 
         return merge_cross_file(jobs, results)
@@ -78,7 +80,7 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
 
 
 def _open_cache(folder: str) -> Cache:
-    from .cache import Cache
+    from .cache import Cache  # start-up: only many files are looked up
 
     return Cache(folder)
 
@@ -92,19 +94,28 @@ def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[Fil
                 results.append(check_bytes(job, data, reported).result)
                 pause.analysed(len(data))
             return results
+    return _analyse_in_parallel([candidate.job for candidate in candidates], reported, processes)
+
+
+def _analyse_in_parallel(jobs: list[Job], reported: frozenset[str], processes: int) -> list[FileResult]:
+    # Start-up: few runs are large enough for several processes.
     import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     # A fork starts ten times faster, but only Linux's is safe beside system libraries that use threads.
     method = "fork" if sys.platform == "linux" else "spawn"
-    jobs = [candidate.job for candidate in candidates]
     if method == "fork":
         _import_for_workers()
-    with multiprocessing.get_context(method).Pool(processes, _start_worker, (reported,)) as pool:
-        return pool.map(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1))
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(processes, context, initializer=_start_worker, initargs=(reported,)) as pool:
+        return list(pool.map(_check_in_worker, jobs, chunksize=max(len(jobs) // (processes * 8), 1)))
 
 
 def _import_for_workers() -> None:
-    """Import once what each of them would import."""
+    """Import once what each of them would import.
+
+    Start-up: a run in one process imports of these what its files need.
+    """
     from ..facts.interpreter import program  # noqa: F401
     from ..model import run  # noqa: F401
     from ..model.conditions import versions  # noqa: F401
@@ -121,11 +132,10 @@ _pause = collection_paused()
 
 
 def _start_worker(reported: frozenset[str]) -> None:
-    import gc
-    import signal
+    import signal  # start-up: few runs have workers
 
-    # Interrupts are left to the parent.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # An interrupt ends a worker at once, and only the parent speaks of it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     global _reported
     _reported = reported
     gc.freeze()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
     from pathspec import GitIgnoreSpec
@@ -18,12 +18,15 @@ class Patterns(NamedTuple):
     """One list of patterns."""
 
     spec: GitIgnoreSpec
-    #: Matches whatever one of the patterns matches: most paths match none, and it says so at once.
-    any_of_them: re.Pattern[str]
+    #: Those of the patterns: most paths match none of them, which takes a third of the time to see that `spec` takes.
+    expressions: tuple[re.Pattern[str], ...]
 
     def said_of(self, relative: str) -> bool | None:
         """Whether ``relative``, with a trailing ``/`` for a folder, is ignored; None when no pattern is about it."""
-        return self.spec.check_file(relative).include if self.any_of_them.match(relative) else None
+        for expression in self.expressions:
+            if expression.match(relative):
+                return self.spec.check_file(relative).include
+        return None
 
 
 class Ignored(NamedTuple):
@@ -83,28 +86,20 @@ def _read(path: str) -> Patterns | None:
         return None
     if not lines:
         return None
-    # A walk that meets no such file does not pay for the library.
+    # Start-up: a walk that meets no such file does not pay for the library.
     from pathspec import GitIgnoreSpec
 
     try:
-        return _compiled(GitIgnoreSpec.from_lines(lines))
+        spec = GitIgnoreSpec.from_lines(lines)
     except ValueError:
-        return _compiled(GitIgnoreSpec.from_lines(filter(_is_pattern, lines)))
+        spec = GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(GitIgnoreSpec, line))
+    return Patterns(spec, tuple(pattern.regex for pattern in spec.patterns if pattern.regex is not None))
 
 
-def _is_pattern(line: str) -> bool:
+def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
     """Whether ``line`` can be read; like git, one that cannot does not spoil the others."""
-    from pathspec import GitIgnoreSpec
-
     try:
-        GitIgnoreSpec.from_lines([line])
+        spec.from_lines([line])
     except ValueError:
         return False
     return True
-
-
-def _compiled(spec: GitIgnoreSpec) -> Patterns:
-    texts = [pattern.regex.pattern for pattern in spec.patterns if pattern.regex is not None]
-    # Every pattern has a group of the same name.
-    parts = [re.sub(r"\(\?P<\w+>", "(?:", text) for text in texts]
-    return Patterns(spec, re.compile("|".join(f"(?:{part})" for part in parts)))

@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -348,6 +350,21 @@ def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert check_files.check_paths(jobs) == alone
     assert sum(len(result.findings) for result in alone) == 23
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker does not see what is patched here")
+def test_a_worker_that_is_killed_ends_the_run(project, monkeypatch):
+    from hf_ckpt.lint.analysis import check_files
+    from hf_ckpt.lint.analysis.job import Job
+    from hf_ckpt.lint.project.settings import Settings
+
+    monkeypatch.chdir(project)
+    jobs = [Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project)) * 3]
+    monkeypatch.setattr(check_files, "POOL_FROM", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(check_files, "check_path", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(BrokenProcessPool):
+        check_files.check_paths(jobs)
 
 
 def test_an_internal_error_is_one_line_and_the_other_files_go_on(project, monkeypatch, capsys):
