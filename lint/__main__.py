@@ -6,6 +6,7 @@ for everything that is imported on the way.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -47,8 +48,6 @@ def _explain(error: Exception) -> None:
 
 def _cannot_write(error: Exception) -> TypeGuard[OSError]:
     """Whether it is the disk behind standard output that failed: errors about a file that was opened name it."""
-    import errno
-
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     return isinstance(error, OSError) and error.filename is None and error.errno in full
 
@@ -71,6 +70,7 @@ def _run(arguments: list[str]) -> int:
     paths = [argument for argument in rest if not argument.startswith("-")]
     options = [argument for argument in rest if argument.startswith("-")]
     if paths and all(option in _PLAIN_OPTIONS for option in options) and not _is_command(arguments[0]):
+        # Start-up: plain paths need no option parser, and an interrupt while these load is caught too.
         from .cli.command import run
         from .cli.options import Options
 

@@ -13,6 +13,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
+from ..project.library_versions import project_ranges
+from ..project.local_modules import unchanged
 from .result import FileResult
 
 if TYPE_CHECKING:
@@ -37,8 +39,6 @@ class Cache:
 
     def key(self, filename: str, data: bytes, settings: Settings) -> str:
         """The hash of everything that the findings in ``filename`` depend on."""
-        from ..project.library_versions import project_ranges
-
         absolute = os.path.abspath(filename)
         facts = (self._tool, filename, absolute, settings, sorted(project_ranges(os.path.dirname(absolute)).items()))
         return blake2b(data, digest_size=16, key=blake2b(repr(facts).encode()).digest()).hexdigest()
@@ -92,8 +92,6 @@ def _among(consulted: dict[str, str | None], reported: Collection[str]) -> list[
 
 
 def _unchanged(consulted: dict[str, str | None]) -> bool:
-    from ..project.local_modules import unchanged
-
     return unchanged(consulted)
 
 

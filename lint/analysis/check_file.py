@@ -44,7 +44,7 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
     except SourceError as error:
         found = unparsable(job.path, error.line, error.column, f"{error}, {UNCHECKED}")
         return Checked(FileResult(job.path, (found,) if found.code in _enabled(job.path, job.settings) else ()))
-    from ..project.local_modules import LocalModules
+    from ..project.local_modules import LocalModules  # start-up: most files stop at the gate
 
     return check_loaded(source, job, LocalModules(job.path), reported)
 
@@ -66,7 +66,7 @@ def check_loaded(
     others = (finding for finding in found if finding.filename != source.filename)
     elsewhere = tuple(finding for finding in others if _is_shown(finding, job.settings))
     if source.notebook is not None and elsewhere:
-        from ..sources.notebook import notes_to_cells
+        from ..sources.notebook import notes_to_cells  # start-up: only notebooks need it
 
         elsewhere = tuple(notes_to_cells(source.notebook, source.filename, finding) for finding in elsewhere)
     consulted = tuple(modules.consulted.items()) if modules is not None else ()
@@ -88,7 +88,7 @@ def _reported(source: Source, job: Job, analysed: tuple[Finding, ...], result: F
     findings = tuple(_selected(source, job.settings, analysed))
     shown = findings
     if source.notebook is not None and findings:
-        from ..sources.notebook import to_cell
+        from ..sources.notebook import to_cell  # start-up: only notebooks need it
 
         shown = tuple(to_cell(source.notebook, finding) for finding in findings)
         # A fix that reaches into another cell is not offered.
@@ -101,6 +101,7 @@ def _selected(source: Source, settings: Settings, analysed: Iterable[Finding]) -
     found = [*analysed, *_bad_cells(source)]
     if not found and not names_us(source.text):
         return []
+    # Start-up: a clean file has nothing to silence.
     from ..configs.comments import comments_of
     from ..suppressions.comments import read_suppressions, suppress, unused
 
@@ -125,6 +126,7 @@ def _is_shown(finding: Finding, settings: Settings) -> bool:
 
 
 def _analyse(source: Source, job: Job, find_module: FindModule | None, reported: Collection[str]) -> list[Finding]:
+    # Start-up: most files stop at the gate.
     from ..project.library_versions import versions_of
     from .check_text import check_source
 
@@ -136,7 +138,7 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
     # Rules that are off by default run only when they are selected; what is left out is left out afterwards.
     select = _enabled(source.filename, settings).__contains__ if settings.selects else None
     if job.runs or is_config(source.filename):
-        from ..configs.check import check_in_runs
+        from ..configs.check import check_in_runs  # start-up: only configurations need it
 
         return check_in_runs(source, job.runs, select, dict(settings.versions), is_reported)
     if is_launch(source.filename):
@@ -152,7 +154,7 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
     )
     if source.markdown is None:
         return check_it(source.text)
-    from ..sources.markdown import check_blocks
+    from ..sources.markdown import check_blocks  # start-up: only documents need it
 
     return check_blocks(source.markdown, check_it)
 
@@ -160,14 +162,14 @@ def _analyse(source: Source, job: Job, find_module: FindModule | None, reported:
 def _bad_cells(source: Source) -> list[Finding]:
     if source.notebook is None:
         return []
-    from ..sources.notebook import unparsable_cells
+    from ..sources.notebook import unparsable_cells  # start-up: only notebooks need it
 
     message = "this cell is not valid Python, so it was not checked"
     return [unparsable(source.filename, cell.start + 1, 1, message) for cell in unparsable_cells(source.notebook)]
 
 
 def _enabled(filename: str, settings: Settings) -> frozenset[str]:
-    from ..project.selection import enabled_codes
+    from ..project.selection import enabled_codes  # start-up: it loads every rule
 
     relative = os.path.relpath(os.path.abspath(filename), settings.root).replace(os.sep, "/")
     return enabled_codes(settings, relative)
@@ -178,6 +180,7 @@ def _judged(source: Source, codes: frozenset[str]) -> frozenset[str]:
 
     A comment for a rule that this file gives a part of what it looks for may be needed under a script that imports it.
     """
+    # Start-up: every rule is loaded, for files with our comments only.
     from ..catalogue.rules import all_rules
     from ..prefilter.candidates import named_in_part
 

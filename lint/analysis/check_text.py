@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.interpreter.program import read_program
+from ..facts.origin import origin
+from ..model.conditions.verdict import judged
+from ..model.conditions.versions import Versions
+from ..model.run import Run
 from ..prefilter.candidates import candidates
 from ..prefilter.file_gate import starts_run
+from ..tool_rules.ckpt903_unparsable_file import not_python
 from .garbage import collection_paused
 
 if TYPE_CHECKING:
@@ -57,16 +63,9 @@ def _check(
     find_module: FindModule | None,
     reported: Callable[[str], bool],
 ) -> list[Finding]:
-    from ..facts.interpreter.program import read_program
-    from ..model.conditions.verdict import judged
-    from ..model.conditions.versions import Versions
-    from ..model.run import Run
-
     try:
         program = read_program(text, filename, find_module)
     except SyntaxError as error:
-        from ..tool_rules.ckpt903_unparsable_file import not_python
-
         return [not_python(filename, error)]
     run = Run(program, Versions(versions or {}))
     if program.texts:
@@ -81,14 +80,12 @@ def _confirmed(proposed: list[tuple[Rule, Report]], program: Program, reported: 
     wanted = [(rule, report) for rule, report in proposed if _is_wanted(report, reported)]
     if not wanted:
         return []
-    # libcst takes longer to import than a clean file to check.
+    # Start-up: libcst takes longer to import than a clean file to check.
     from .confirm import confirm
 
     return confirm(wanted, program)
 
 
 def _is_wanted(report: Report, reported: Callable[[str], bool]) -> bool:
-    from ..facts.origin import origin
-
     imported = origin(report.node)
     return imported is None or reported(imported)

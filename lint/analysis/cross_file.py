@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..project.local_modules import LocalModules
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from .check_file import check_loaded, with_more
@@ -52,8 +53,6 @@ def _named(finding: Finding, filename: str) -> Finding:
 
 def _checked_again(job: Job, result: FileResult, more: Iterable[Finding]) -> FileResult:
     """The result of a file with what other runs show in it: its own comments silence that too."""
-    from ..project.local_modules import LocalModules
-
     try:
         with open(job.path, "rb") as file:
             source = read_source(job.path, file.read())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import TYPE_CHECKING
 
 from .urls import page_url
@@ -46,11 +48,10 @@ def _rows(group: list[Rule]) -> str:
 
 def show(markdown: str) -> None:
     """Print Markdown: rendered on a terminal, as it is elsewhere."""
-    import sys
-
     if not sys.stdout.isatty():
         print(markdown, end="")
         return
+    # Start-up: only a terminal shows pages in colours.
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -59,8 +60,6 @@ def show(markdown: str) -> None:
 
 def as_json(rules: tuple[Rule, ...], many: bool) -> str:
     """The rules as JSON: an array when ``many``, else one object."""
-    import json
-
     records = [
         {
             "code": rule.code,

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import rules, tool_rules
 from ..finding import Severity
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ class Rule(NamedTuple):
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, sorted by code."""
-    from .. import rules, tool_rules
-
     modules = [*_modules(rules), *_modules(tool_rules)]
     return tuple(sorted((_rule(module) for module in modules), key=lambda rule: rule.code))
 

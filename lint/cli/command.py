@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ..analysis.check_file import check_bytes
 from ..analysis.check_files import check_paths
 from ..analysis.job import Job
 from ..configs import is_launch
@@ -37,7 +38,7 @@ def run(options: Options) -> int:
         if _STDIN in options.paths:
             return _check_stdin(options, settings_for)
         if options.watch:
-            from .watch import watch
+            from .watch import watch  # start-up: only --watch needs it
 
             return watch(options.paths, settings_for, lambda: _check_disk(options, settings_for))
         return _check_disk(options, settings_for)[0]
@@ -47,7 +48,7 @@ def run(options: Options) -> int:
 
 
 def _show_settings(directory: str, settings_for: Callable[[str], Settings]) -> int:
-    from ..project.library_versions import project_ranges
+    from ..project.library_versions import project_ranges  # start-up: only --show-settings needs it
 
     write(describe(settings_for(directory), project_ranges(os.path.abspath(directory))) + "\n")
     return CLEAN
@@ -69,7 +70,7 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
         print(f"warning: no Python file, notebook or configuration to check in {where}", file=sys.stderr)
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
     if options.run_configs or any(is_launch(path) for path in found.files):
-        from ..configs.runs import in_runs
+        from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
         jobs, problems = in_runs(jobs, options.run_configs, settings_for)
         for problem in problems:
@@ -93,13 +94,14 @@ def _check(jobs: Jobs, options: Options) -> Outcome:
     uncached = options.no_cache or any(job.runs for job in jobs)
     results = check_paths(jobs, None if uncached else _CACHE_FOLDER)
     if options.baseline is not None:
-        from ..project.baseline import compare
+        from ..project.baseline import compare  # start-up: only --baseline needs it
 
         results = compare(options.baseline, results, write=options.write_baseline)
     return finish(results, options), results
 
 
 def _fix(jobs: Jobs, options: Options) -> Outcome:
+    # Start-up: checking alone rewrites nothing.
     from ..fix.files import rewrite_all, unified_diff
     from ..fix.transforms import fixing
 
@@ -114,6 +116,7 @@ def _fix(jobs: Jobs, options: Options) -> Outcome:
 
 
 def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
+    # Start-up: checking alone rewrites nothing.
     from ..fix.files import rewrite_all
     from ..fix.transforms import ignoring
 
@@ -127,7 +130,7 @@ def _add_ignores(jobs: Jobs, options: Options) -> Outcome:
 
 
 def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> int:
-    from ..analysis.check_file import check_bytes
+    # Start-up: checking alone rewrites nothing.
     from ..fix.files import rewrite_bytes, unified_diff
     from ..fix.transforms import fixing
 

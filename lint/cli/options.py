@@ -99,7 +99,7 @@ def _merge(settings: Settings, options: Options) -> Settings:
 def _validated(settings: Settings) -> Settings:
     # The rules are loaded only for settings that name some.
     if settings.names_rules:
-        from ..project.selection import check_selectors
+        from ..project.selection import check_selectors  # start-up: it loads every rule
 
         check_selectors(settings)
     return settings

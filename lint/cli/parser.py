@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ... import __version__
+from ..catalogue.pages import as_json, page, show
+from ..catalogue.rules import all_rules, find_rule
+from ..configs import is_config
 from ..output.formats import DEFAULT_FORMAT, formats
 from ..output.print_report import FAILURE
 from .command import run
@@ -140,8 +143,6 @@ def _check_usage_of_stdin(paths: tuple[str, ...], options: dict[str, Any]) -> No
 
 def _told_apart(files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """The settings of ckpt-lint, and the configurations that scripts run with."""
-    from ..configs import is_config
-
     settings = [file for file in files if not is_config(file)]
     if len(settings) > 1:
         raise click.UsageError(f"more than one file of settings: {', '.join(settings)}")
@@ -154,9 +155,6 @@ def _told_apart(files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
 @click.option("--output-format", type=click.Choice(("text", "json")), default="text", show_default=True)
 def rule(code: str | None, every: bool, output_format: str) -> int:
     """Print the page of a rule, by code or name: what it does, why, examples, how safe its fix is."""
-    from ..catalogue.pages import as_json, page, show
-    from ..catalogue.rules import all_rules, find_rule
-
     if (code is None) == (not every):
         raise click.UsageError("give one rule (code or name), or --all")
     if every:
@@ -185,7 +183,7 @@ def rule(code: str | None, every: bool, output_format: str) -> int:
 )
 def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]) -> int:
     """Say which checkpointing will really hold in a script, and which line decides it."""
-    from ..explain.files import explain_files
+    from ..explain.files import explain_files  # start-up: the other commands explain nothing
 
     return explain_files(paths, output_format, configs)
 
@@ -194,7 +192,7 @@ def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]
 def lsp() -> int:
     """Serve an editor over standard input and output (language server protocol)."""
     try:
-        from ..editor.server import serve
+        from ..editor.server import serve  # an editor's libraries may be missing
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise

@@ -22,6 +22,7 @@ from .command_line import join_command_line, read_command
 from .findings import settings_findings
 from .nodes import ConfigError
 from .reading import read_config
+from .run_files import RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ..sources.source import Source
     from .document import Document
     from .kinds import Config
-    from .run_files import RunFiles
 
 
 class Parts(NamedTuple):
@@ -55,8 +55,6 @@ def check_in_runs(
 
     ``reported`` tells for the file name of a module that a script imports whether findings in it are wanted.
     """
-    from .run_files import RunFiles
-
     if is_config(source.filename):
         try:
             read_config(source.filename, source.text)
@@ -101,7 +99,7 @@ def _of_code(proposed: list[tuple[Rule, Report]], program: Program, reported: Ca
     wanted = [(rule, report) for file, rule, report in files if file is None or reported(file)]
     if not wanted:
         return []
-    from ..analysis.confirm import confirm
+    from ..analysis.confirm import confirm  # start-up: libcst, where there is something to confirm
 
     return confirm(wanted, program)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..sources.lines import line_starts, split_lines
 from ..suppressions.comments import NOTHING, Logical, Suppressions, covered, directives, may_suppress
-from . import is_launch
+from . import is_launch, shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,19 +45,17 @@ def row_behind(filename: str, text: str, line: int) -> int:
 
 def _comments_in(source: Source) -> Iterator[tuple[int, str]]:
     if is_launch(source.filename):
-        from .shell import comments_in
-    else:
-        from .yaml_text import comments_in
+        return shell.comments_in(source.text)
+    from .yaml_text import comments_in  # start-up: PyYAML, which only configurations need
+
     return comments_in(source.text)
 
 
 def _logical_lines(filename: str, text: str) -> Iterator[Logical]:
     """The lines of each command of a launch script; of a configuration those that are not only a comment."""
     if is_launch(filename):
-        from .shell import command_lines
-
         starts = line_starts(text)
-        for begin, end in command_lines(text):
+        for begin, end in shell.command_lines(text):
             yield Logical(bisect_right(starts, begin), bisect_right(starts, end - 1), decorator=False)
         return
     for number, line in enumerate(split_lines(text), 1):

@@ -11,9 +11,10 @@ from ..facts.origin import mark_setting, setting_line, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
 from ..finding import Span
 from ..sources.lines import line_starts
+from .nodes import Mapping, Scalar, Sequence
 
 if TYPE_CHECKING:
-    from .nodes import Entry, Mapping, Node
+    from .nodes import Entry, Node
 
 _KINDS: dict[type[Value], type[ast.expr]] = {Dict: ast.Dict, Seq: ast.List}
 
@@ -85,8 +86,6 @@ class Document:
         return known
 
     def _make(self, node: Node, entry: Entry | None) -> Value:
-        from .nodes import Mapping, Scalar, Sequence
-
         match node:
             case Mapping():
                 return self._dict(node, entry)

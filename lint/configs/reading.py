@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .document import Document
+from .json_text import read_json
 from .kinds import recognise
 from .nodes import ConfigError, Mapping
 
@@ -40,10 +41,8 @@ def parses(filename: str, text: str) -> bool:
 
 def _root(filename: str, text: str) -> object:
     if filename.endswith(".json"):
-        from .json_text import read_json
-
         return read_json(text)
-    from .yaml_text import read_yaml
+    from .yaml_text import read_yaml  # start-up: PyYAML, which JSON does without
 
     return read_yaml(text)
 

@@ -6,8 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from ..analysis.job import Job
+from ..sources.error import SourceError
+from ..sources.source import read_source
 from . import is_config, is_launch
+from .kinds import load_kinds
+from .nodes import ConfigError
+from .reading import read_config
 from .run_files import RunFiles
+from .shell import read_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,12 +61,6 @@ def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
 
 def _problem(config: str) -> Iterator[str]:
     """Why a file that was named as a configuration is none, in a sentence; an invalid one is a finding."""
-    from ..sources.error import SourceError
-    from ..sources.source import read_source
-    from .kinds import load_kinds
-    from .nodes import ConfigError
-    from .reading import read_config
-
     try:
         with open(config, "rb") as file:
             known = read_config(config, read_source(config, file.read()).text)
@@ -88,8 +88,6 @@ def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
 
 
 def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
-    from .shell import read_commands
-
     try:
         with open(launch, encoding="utf-8", errors="replace") as file:
             commands = read_commands(file.read())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..configs.check import read_run
+from ..configs.run_files import RunFiles
 from ..output.print_report import CLEAN, FAILURE
 from ..project.library_versions import versions_of
 from ..project.local_modules import LocalModules
 from ..project.settings import SettingsError, find_settings
 from ..sources.error import SourceError
+from ..sources.notebook import cell_at
 from ..sources.source import read_source
 from .run import explain, explain_program
 
@@ -35,8 +39,6 @@ def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, 
             print(f"error: {path}:{error.lineno}: not valid Python ({error.msg})", file=sys.stderr)
             status = FAILURE
     if output_format == "json":
-        import json
-
         print(json.dumps([as_record(explanation, notebook) for explanation, notebook in explained], indent=2))
     else:
         print("\n\n".join(as_text(explanation, notebook) for explanation, notebook in explained))
@@ -49,9 +51,6 @@ def _explain_file(path: str, configs: tuple[str, ...]) -> tuple[Explanation, Not
     settings = find_settings(os.path.dirname(path) or ".", {})
     versions = {**versions_of(source.text, path), **dict(settings.versions)}
     if configs:
-        from ..configs.check import read_run
-        from ..configs.run_files import RunFiles
-
         return explain_program(read_run(source, RunFiles(path, configs)).program, versions), source.notebook
     return explain(source.text, path, versions, LocalModules(path)), source.notebook
 
@@ -95,8 +94,6 @@ def _cell_and_row(where: Where, notebook: Notebook | None) -> tuple[int | None, 
     """A line of the analysed text as the user counts it: within its cell in a notebook."""
     if notebook is None or where.file is not None:
         return None, where.line
-    from ..sources.notebook import cell_at
-
     cell = cell_at(notebook, where.line)
     return cell.number, where.line - cell.start
 

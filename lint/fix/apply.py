@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import is_config, is_launch
+from ..configs.reading import parses
 from ..finding import Applicability, Edit, Finding, Fix
 from ..sources.error import SourceError
 from ..sources.source import Source, with_edits
@@ -92,8 +93,6 @@ def fix_source(source: Source, check: Callable[[Source], list[Finding]], unsafe:
 
 def _parses(source: Source) -> bool:
     if is_config(source.filename):
-        from ..configs.reading import parses
-
         return parses(source.filename, source.text)
     if is_launch(source.filename):
         return True  # nothing but our own comments is ever changed there

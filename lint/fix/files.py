@@ -5,6 +5,7 @@ In each file first what it shows by itself is changed, then what the runs of the
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,7 +146,6 @@ class _Project:
 
 def unified_diff(filename: str, before: bytes, after: bytes) -> str:
     """The change as a unified diff, empty when there is none."""
-    import difflib
 
     def lines(data: bytes) -> list[str]:
         return data.decode("utf-8", "replace").splitlines(keepends=True)

@@ -41,7 +41,7 @@ def from_json(value: Value) -> Value:
     """A dict given as JSON text, as the command line does it, becomes the dict."""
     if not (isinstance(value, Const) and isinstance(value.value, str) and value.value.startswith("{")):
         return value
-    import json
+    import json  # start-up: settings are seldom given as JSON
 
     try:
         loaded = json.loads(value.value)

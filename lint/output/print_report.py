@@ -37,7 +37,7 @@ def finish(
         # The clean path: no format is loaded to say one sentence.
         text = "All checks passed!" if results and not options.quiet else ""
     else:
-        from .report import build_report
+        from .report import build_report  # start-up: a clean run has no report
 
         report = build_report(results, contents)._replace(fixed=fixed, quiet=options.quiet)
         text = _rendered(report, options, _use_color(stream, options))
@@ -69,10 +69,10 @@ def say_failures(results: list[FileResult]) -> None:
 
 def _rendered(report: Report, options: Options, color: bool) -> str:
     if options.statistics:
-        from .statistics import render_statistics
+        from .statistics import render_statistics  # start-up: only --statistics needs it
 
         return render_statistics(report, as_json=options.output_format == "json")
-    from .formats import DEFAULT_FORMAT, render
+    from .formats import DEFAULT_FORMAT, render  # start-up: a clean run has no report
 
     return render(report, options.output_format or DEFAULT_FORMAT, color)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ def render_statistics(report: Report, as_json: bool = False) -> str:
     fixable = {f.code for f in report.findings if f.fix is not None and f.fix.applicability is Applicability.SAFE}
     rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     if as_json:
-        import json
-
         keys = ("code", "name", "count", "fixable")
         return json.dumps(
             [dict(zip(keys, (*key, count, key[0] in fixable), strict=True)) for key, count in rows], indent=2

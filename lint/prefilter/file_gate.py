@@ -55,7 +55,7 @@ def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
         return GateResult(True)
     if not any(word in data for word in _STARTS):
         return GateResult(False)
-    from ..project.local_modules import LocalModules
+    from ..project.local_modules import LocalModules  # start-up: most files start no run
 
     find = LocalModules(filename)
     texts = list(_texts(data, find))
@@ -97,7 +97,7 @@ def may_have_findings(data: bytes, every: bool = True) -> bool:
     if names_us(text):
         return True
     if rule_files() != triggers.FILES:
-        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet.
+        # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet. Start-up: it loads the rules.
         from .candidates import mentions_api
 
         return mentions_api(text)

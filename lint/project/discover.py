@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import CONFIG_SUFFIXES, is_config
@@ -93,7 +94,7 @@ def _ignored(top: str, settings_for: Callable[[str], Settings]) -> Ignored | Non
     """What git ignores in the folder ``top``; None when that does not count."""
     if not settings_for(top).respect_gitignore:
         return None
-    from .gitignore import ignored_in
+    from .gitignore import ignored_in  # start-up: files that are named are not searched for
 
     return ignored_in(top)
 
@@ -128,8 +129,6 @@ def excluded(relative: str, patterns: Iterable[str]) -> bool:
     A pattern without ``/`` is compared with the last part of the path, one with ``/`` with the whole path (``*`` and
     ``**`` match any text, also across folders; a trailing ``/`` or ``/**`` means the folder and all below).
     """
-    from fnmatch import fnmatchcase
-
     name = relative.rpartition("/")[2]
     for pattern in patterns:
         whole = pattern.removeprefix("./")

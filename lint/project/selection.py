@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..catalogue.rules import Rule, all_rules
+from .discover import excluded
 from .settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ def enabled_codes(settings: Settings, relative: str | None = None) -> frozenset[
     selected = _specificity((*(settings.select or ()), *settings.extend_select), where)
     ignored = _specificity(settings.ignore, where)
     if settings.per_file_ignores and relative is not None:
-        from .discover import excluded
-
         for pattern, selectors in settings.per_file_ignores:
             if excluded(relative, [pattern]):
                 ignored |= dict.fromkeys(_specificity(selectors, where), _EXACT + 1)
@@ -72,7 +71,7 @@ def _weight(selector: str, rule: Rule) -> int | None:
 
 
 def _suggestion(selector: str) -> str:
-    import difflib
+    import difflib  # start-up: only a misspelt code needs it
 
     known = [word for rule in all_rules() for word in (rule.code, rule.name)]
     close = difflib.get_close_matches(selector, known, 1)

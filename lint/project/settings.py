@@ -117,7 +117,7 @@ def _has_section(path: str) -> bool:
 
 
 def _parse(path: str, data: bytes) -> dict[str, Any]:
-    import tomllib
+    import tomllib  # start-up: few projects have settings of ours
 
     try:
         return tomllib.loads(data.decode("utf-8"))
@@ -204,7 +204,7 @@ def version_range(given: str) -> tuple[str, str]:
 
 
 def _suggestion(word: str, known: dict[str, str]) -> str:
-    import difflib
+    import difflib  # start-up: only a misspelt key needs it
 
     close = difflib.get_close_matches(word, known, 1)
     return f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(known)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .edits import apply_edits
 from .error import SourceError
 from .lines import split_lines
 from .notebook import as_python, parses
@@ -104,8 +105,6 @@ def _within(block: Block, finding: Finding) -> Finding:
 
 def edited(markdown: Markdown, edits: Iterable[Edit]) -> Markdown:
     """The document with ``edits`` made in its blocks. Raises SourceError when a block would not be Python any more."""
-    from .edits import apply_edits
-
     after = read_markdown(apply_edits(markdown.text, edits))
     if len(after.blocks) != len(markdown.blocks):
         raise SourceError("a code block would not be valid Python any more")

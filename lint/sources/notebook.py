@@ -6,11 +6,13 @@ belongs to another language (``%%bash``) becomes comments. The text the user wro
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .edits import apply_edits
 from .error import SourceError
 from .lines import split_lines
 
@@ -125,8 +127,6 @@ def _without_magics(lines: list[str]) -> list[str]:
 
 def parses(text: str) -> bool:
     """Whether ``text`` is Python."""
-    import ast
-
     try:
         ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -184,8 +184,6 @@ def _shift(span: Span, lines: int) -> Span:
 
 def edit_notebook(notebook: Notebook, edits: Iterable[Edit]) -> bytes:
     """The notebook's bytes with ``edits`` (in coordinates of the joined text) applied to the cells they stand in."""
-    from .edits import apply_edits
-
     by_cell: dict[Cell, list[Edit]] = {}
     for edit in edits:
         cell = cell_at(notebook, edit.span.line)

@@ -6,6 +6,7 @@ remembered, so a fixed file is written the way it was found.
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,7 +51,7 @@ class Source(NamedTuple):
 def read_source(filename: str, data: bytes) -> Source:
     """Decode ``data``, the content of ``filename``. Raises SourceError."""
     if filename.endswith(".ipynb"):
-        from .notebook import parse_notebook
+        from .notebook import parse_notebook  # start-up: only notebooks need it
 
         notebook = parse_notebook(data)
         return Source(filename, notebook.text, notebook=notebook)
@@ -68,7 +69,7 @@ def read_source(filename: str, data: bytes) -> Source:
     if "\0" in text:
         raise SourceError("not text: it contains a null character", text.count("\n", 0, text.index("\0")) + 1)
     if filename.endswith(MARKDOWN_SUFFIXES):
-        from .markdown import read_markdown
+        from .markdown import read_markdown  # start-up: only documents need it
 
         markdown = read_markdown(text)
         return Source(filename, markdown.python, encoding, bom, markdown=markdown)
@@ -82,8 +83,6 @@ def declared_encoding(data: bytes) -> str:
 
 
 def _encoding_behind_bom(data: bytes) -> str:
-    import codecs
-
     declared = declared_encoding(data[len(_BOM) :])
     try:
         same = codecs.lookup(declared).name in ("utf-8", "utf-8-sig")
@@ -106,17 +105,17 @@ def encode(source: Source, text: str) -> bytes:
 def with_edits(source: Source, edits: Iterable[Edit]) -> tuple[Source, bytes]:
     """``source`` with ``edits`` applied, and the bytes to store. Edits are in the coordinates of ``source.text``."""
     if source.notebook is not None:
-        from .notebook import edit_notebook, parse_notebook
+        from .notebook import edit_notebook, parse_notebook  # start-up: only notebooks need it
 
         data = edit_notebook(source.notebook, edits)
         notebook = parse_notebook(data)
         return source._replace(text=notebook.text, notebook=notebook), data
     if source.markdown is not None:
-        from .markdown import edited
+        from .markdown import edited  # start-up: only documents need it
 
         markdown = edited(source.markdown, edits)
         return source._replace(text=markdown.python, markdown=markdown), encode(source, markdown.text)
-    from .edits import apply_edits
+    from .edits import apply_edits  # start-up: a check edits nothing
 
     text = apply_edits(source.text, edits)
     return source._replace(text=text), encode(source, text)

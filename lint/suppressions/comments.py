@@ -14,11 +14,13 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..finding import Applicability, Edit, Finding, Fix, Severity, Span
-from ..tool_rules.ckpt901_unused_suppression import CODE, NAME, SEVERITY
+from ..finding import Applicability, Edit, Fix, Span
+from ..tool_rules.ckpt901_unused_suppression import silences_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+    from ..finding import Finding
 
 
 _OWN = re.compile(r"#\s*ckpt-lint:\s*(?P<kind>ignore-file|ignore)\b(?P<list>\s*\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
@@ -204,16 +206,8 @@ def unused(
         ours = [code for code in suppression.codes or () if code.upper() in judged or code.lower() in judged]
         idle = [code for code in ours if (suppression.span, code) not in used]
         if idle:
-            listed = ", ".join(f"`{code}`" for code in idle)
-            yield Finding(
-                CODE,
-                NAME,
-                Severity(SEVERITY),
-                f"{listed} is not reported here: the suppression silences nothing, remove it",
-                filename,
-                suppression.span,
-                fix=_removal(suppression, idle, lines[suppression.span.line - 1]),
-            )
+            removal = _removal(suppression, idle, lines[suppression.span.line - 1])
+            yield silences_nothing(filename, suppression.span, idle, removal)
 
 
 def _removal(suppression: Suppression, idle: list[str], line: str) -> Fix:

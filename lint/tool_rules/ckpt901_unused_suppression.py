@@ -26,6 +26,24 @@ value = torch.ones(1)
 Safe: only the comment changes. A reason that follows the suppression stays as a comment.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import tool_finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..finding import Finding, Fix, Span
+
 CODE = "CKPT901"
 NAME = "unused-suppression"
 SEVERITY = "warning"
+
+
+def silences_nothing(filename: str, span: Span, idle: Iterable[str], removal: Fix) -> Finding:
+    """The finding for a suppression at ``span`` that names ``idle`` codes, and what removes them."""
+    listed = ", ".join(f"`{code}`" for code in idle)
+    problem = f"{listed} is not reported here: the suppression silences nothing, remove it"
+    return tool_finding((CODE, NAME, SEVERITY), problem, filename, span, removal)

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import tool_finding
+
 if TYPE_CHECKING:
     from ..finding import Finding
 
@@ -44,10 +46,7 @@ UNCHECKED = "so nothing in this file was checked"
 
 def unparsable(filename: str, line: int, column: int, problem: str) -> Finding:
     """The finding for a file, or a cell, that cannot be read from ``line`` and ``column`` on."""
-    from ..finding import Finding, Severity, Span  # start-up: a clean file pays for no enumerations
-
-    span = Span(line, column, line, column)
-    return Finding(CODE, NAME, Severity.ERROR, problem, filename, span)
+    return tool_finding((CODE, NAME, SEVERITY), problem, filename, (line, column, line, column))
 
 
 def not_python(filename: str, error: SyntaxError) -> Finding:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...catalogue.urls import page_url
 from ...configs import is_settings
+from ...configs.comments import row_behind
+from ...suppressions.comments import comment_row
 
 if TYPE_CHECKING:
     from ...finding import Finding, Fix, Note, Span
@@ -64,9 +66,5 @@ def _range(span: Span) -> dict[str, Any]:
 def _noqa_row(finding: Finding, excerpts: Excerpts) -> int:
     text = "\n".join(excerpts.lines(finding.filename, finding.cell))
     if is_settings(finding.filename):
-        from ...configs.comments import row_behind
-
         return row_behind(finding.filename, text, finding.span.line)
-    from ...suppressions.comments import comment_row
-
     return comment_row(text, finding.span.line)

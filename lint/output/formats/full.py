@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unicodedata import combining, east_asian_width
 
 from ...finding import Applicability, Severity
 from ...sources.edits import apply_edits
@@ -101,8 +102,6 @@ def _marks(text: str, span: Span, number: int) -> str:
 def _width(text: str) -> int:
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
-
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
@@ -115,7 +114,7 @@ def _help(fix: Fix, lines: list[str], gutter: int, style: Style) -> list[str]:
     result = [f"{style.severity('help', Severity.NOTE)}: {fix.message}{_HOW[fix.applicability]}"]
     if not fix.edits or not lines:
         return result
-    import difflib
+    import difflib  # start-up: only fixes need it
 
     text = "\n".join(lines)
     changed = apply_edits(text, fix.edits).split("\n")
