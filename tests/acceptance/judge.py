@@ -48,7 +48,7 @@ class Cell:
         if not self.bitwise:
             return "gradients differ"
         if self.held > asked:
-            return f"holds {self.held:.3f}"
+            return f"holds {self.held:.4f}"
         if self.share == 1.0:
             return f"{self.replays} replays" if self.replays else ""
         return f"holds {self.held:.3f} only" if self.held < asked - MARGIN else ""
