@@ -39,23 +39,28 @@ def layer_plans(kind, offload):
             yield Assignment.where(keep=kept, offload=moved)
 
 
+def layer_costs(problem, kind, plan):
+    """(bytes held, seconds of rebuilding, bytes moved) of one layer under a plan."""
+    buffers, ops = kind.ledger.buffers, kind.ledger.rebuild_ops(plan.held)
+    size = sum(buffers[b].nbytes for b in plan.kept)
+    own = next(b for b in buffers if b.source is Source.INPUT)
+    if own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops):
+        size += own.nbytes
+    seconds = sum(kind.seconds[o] for o in ops) + (problem.overhead if ops else 0)
+    return size, seconds, sum(buffers[b].nbytes for b in plan.of("offload"))
+
+
 def timeline(problem, plans, head):
     """(held, peak, seconds), by walking forward and backward with a live-bytes counter."""
-    live, held, seconds, moved = problem.shared, [], head.seconds, 0
-    staging = {}
-    for k, plan in zip(problem.order, plans, strict=True):
-        kind = problem.kinds[k]
-        ops = kind.ledger.rebuild_ops(plan.held)
-        size = sum(kind.ledger.buffers[b].nbytes for b in plan.kept)
-        own = next(b for b in kind.ledger.buffers if b.source is Source.INPUT)
-        if own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops):
-            size += own.nbytes
-        seconds += sum(kind.seconds[o] for o in ops) + (problem.overhead if ops else 0)
-        moved += sum(kind.ledger.buffers[b].nbytes for b in plan.of("offload"))
-        staging.setdefault(k, set()).update(plan.of("offload"))
-        held.append(size)
-        live += size
-    room = max(sum(problem.kinds[k].ledger.buffers[b].nbytes for b in s) for k, s in staging.items())
+    costs = [layer_costs(problem, problem.kinds[k], plan) for k, plan in zip(problem.order, plans, strict=True)]
+    return walk(problem, plans, costs, head)
+
+
+def walk(problem, plans, costs, head):
+    """:func:`timeline` with what each layer costs under its plan."""
+    held = [size for size, _, _ in costs]
+    live, seconds = problem.shared + sum(held), head.seconds + sum(seconds for _, seconds, _ in costs)
+    room = staged(problem, plans)
     peak = live + head.nbytes
     live += problem.head_gradients
     for k, size in zip(reversed(problem.order), reversed(held), strict=True):
@@ -64,15 +69,28 @@ def timeline(problem, plans, head):
         live += problem.kinds[k].gradients
     peak = max(peak, live + problem.late_gradients)
     if problem.link:
-        t = moved / problem.link.bytes_per_second
+        t = sum(moved for _, _, moved in costs) / problem.link.bytes_per_second
         seconds += max(0, t - sum(problem.kinds[k].forward for k in problem.order))
         seconds += max(0, t - sum(problem.kinds[k].backward for k in problem.order))
     return sum(held), peak + room, seconds
 
 
+def staged(problem, plans):
+    """Bytes of the largest layer kind's moved buffers, which are on the device while one layer is rebuilt."""
+    staging = {}
+    for k, plan in zip(problem.order, plans, strict=True):
+        staging.setdefault(k, set()).update(plan.of("offload"))
+    return max(sum(problem.kinds[k].ledger.buffers[b].nbytes for b in s) for k, s in staging.items())
+
+
 def brute_force(problem):
-    choices = [list(layer_plans(problem.kinds[k], problem.link)) for k in problem.order]
-    return [(timeline(problem, p, h), p, h) for p in itertools.product(*choices) for h in problem.heads]
+    kinds = [problem.kinds[k] for k in problem.order]
+    choices = [[(p, layer_costs(problem, kind, p)) for p in layer_plans(kind, problem.link)] for kind in kinds]
+    results = []
+    for chosen in itertools.product(*choices):
+        plans, costs = zip(*chosen, strict=True)
+        results += [(walk(problem, plans, costs, head), plans, head) for head in problem.heads]
+    return results
 
 
 def limits_for(data, results):
