@@ -6,7 +6,7 @@ from bisect import bisect_left
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ..facts.values import Class
+from ..facts.values import Class, Function, Method
 from .conditions.older_versions import is_for_other_versions
 from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
 from .events.extract import events_in
@@ -14,6 +14,7 @@ from .names import canonical
 from .regions.region import Region, Regions, classes_checked
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterable, Iterator
 
     from ..facts.calls import Call
@@ -31,6 +32,7 @@ class History:
         "_by_kind",
         "_by_method",
         "_by_name",
+        "_by_target",
         "_reached",
         "_regions",
         "events",
@@ -48,6 +50,7 @@ class History:
         self._by_method: dict[str, list[Call]] | None = None
         self._by_name: dict[str, list[Call]] | None = None
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
+        self._by_target: dict[ast.AST, list[Call]] | None = None
 
     def of(self, *kinds: type[E]) -> Iterator[E]:
         """The events of these kinds (or derived from one) that a run of the project comes to, in program order."""
@@ -103,6 +106,16 @@ class History:
         if self._by_method is None:
             self._by_method = _grouped((call.method, call) for call in self.program.calls if call.method)
         return _in_order(self._by_method, names)
+
+    def calls_of(self, function: Function) -> list[Call]:
+        """The calls of ``function`` by its name or as a method, whichever walk defined it."""
+        if self._by_target is None:
+            self._by_target = {}
+            for call in self.program.calls:
+                match call.func:
+                    case (Function() as target) | Method(function=target):
+                        self._by_target.setdefault(target.node, []).append(call)
+        return self._by_target.get(function.node, [])
 
     def calls_beside(self, call: Call) -> Iterator[Call]:
         """The other calls of the function that makes ``call``, in the same walk, the nearest first."""

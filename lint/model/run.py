@@ -20,7 +20,7 @@ from .history import History
 from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import needs_gradient_of_data
 from .state.lost_gradients import loses_gradients, needs_no_gradients
-from .state.modes import region_stays_in_eval, stays_in_eval
+from .state.modes import ScriptModes
 
 if TYPE_CHECKING:
     import ast
@@ -38,13 +38,14 @@ C = TypeVar("C", bound=Checkpointing)
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_enabling", "_idle", "_in_eval", "_lost", "_met")
+    __slots__ = ("_enabling", "_idle", "_in_eval", "_lost", "_met", "_modes")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
         self._met: dict[ast.AST, list[Call | Write]] | None = None
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
+        self._modes = ScriptModes(self)
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}
 
@@ -57,12 +58,14 @@ class Run(History):
 
     def _is_outside_of_its_mode(self, event: TorchCheckpoint) -> bool:
         """Whether the checkpoint is behind `self.training`, and the model is in eval mode all the time."""
-        return any(excludes_mode(guard, training=False) for guard in event.place.guards) and stays_in_eval(self, event)
+        behind = any(excludes_mode(guard, training=False) for guard in event.place.guards)
+        return behind and self._modes.models_in_eval(event)
 
     def stays_in_eval(self, event: Checkpointing) -> bool:
         """Whether what ``event`` checkpoints is in eval mode whenever it runs."""
         if event.node not in self._in_eval:
-            self._in_eval[event.node] = stays_in_eval(self, event) or region_stays_in_eval(self, event)
+            modes = self._modes
+            self._in_eval[event.node] = modes.models_in_eval(event) or modes.region_in_eval(event)
         return self._in_eval[event.node]
 
     def replayed(self, kind: type[C]) -> Iterator[C]:
@@ -88,7 +91,7 @@ class Run(History):
         return self._lost[event]
 
     def _is_idle(self, event: Checkpointing) -> bool:
-        return is_whole(event) or is_dropped(self.program, self.bodies, event)
+        return is_whole(event) or is_dropped(self, event)
 
     def regions(self) -> Iterator[tuple[Checkpointing, Region]]:
         """Every checkpoint whose region may run again, with what runs inside it."""

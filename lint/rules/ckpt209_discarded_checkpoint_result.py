@@ -173,7 +173,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report results that fall to the ground."""
     yield from _wrappers(run)
     for event in run.of(Checkpoint):
-        if is_dropped(run.program, run.bodies, event):
+        if is_dropped(run, event):
             yield Report(
                 event.node,
                 "the result of this checkpoint is not used, so the block computes for nothing and gets no gradients; "
@@ -183,7 +183,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _wrappers(run: Run) -> Iterator[Report]:
     """Wrappers that are made and never put into a model."""
-    dropped = [event.node for event in run.of(CheckpointWrap) if is_dropped(run.program, run.bodies, event)]
+    dropped = [event.node for event in run.of(CheckpointWrap) if is_dropped(run, event)]
     for call in run.method_calls("apply"):
         dropped += [node for value in call.args[:1] for node in _wrapped_by(run, value)]
         if call.args and names_wrapper(call.args[0]):

@@ -7,6 +7,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
+from ...facts.surroundings import parents_in
 from ..events import Checkpoint
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def _acts(node: ast.AST) -> bool:
 
 
 def _following(node: ast.If, function: FunctionNode) -> list[ast.stmt]:
-    for outer in ast.walk(function):
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(outer, field, None)
-            if isinstance(block, list) and node in block:
-                return block[block.index(node) + 1 :]
+    outer = parents_in(function).get(node)
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(outer, field, None)
+        if isinstance(block, list) and node in block:
+            return block[block.index(node) + 1 :]
     return []
 
 

@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.surroundings import holders
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
@@ -148,13 +149,19 @@ class _Choice(NamedTuple):
 
 
 def _choice_between(checkpointed: ast.Call, plain: ast.Call, call: Call) -> _Choice | None:
-    function = call.place.function
-    for node in ast.walk(function.node) if function is not None else ():
-        if function is not None and isinstance(node, ast.If):
-            body, other = branches(node, function.node)
-            if _holds(body, checkpointed) and _holds(other, plain):
+    """The condition where the ways to the two calls part."""
+    function = call.place.function.node if call.place.function is not None else None
+    if function is None:
+        return None
+    mine, others = ([*reversed(holders(node, function)), node] for node in (checkpointed, plain))
+    apart = next((at for at, (here, there) in enumerate(zip(mine, others, strict=False)) if here is not there), 0)
+    # The last one that is around both; or the statement of one of them, when it leaves the function.
+    for node in (*mine[:apart][-1:], mine[apart], others[apart]):
+        if isinstance(node, ast.If):
+            body, other = branches(node, function)
+            if _is_in(body, mine) and _is_in(other, others):
                 return _Choice(node.test, body, other)
-            if _holds(body, plain) and _holds(other, checkpointed):
+            if _is_in(body, others) and _is_in(other, mine):
                 return _Choice(node.test, other, body)
     return None
 
@@ -165,8 +172,9 @@ def _may_return_by_mode(event: Checkpoint, test: ast.expr) -> bool:
     return any("training" in ast.unparse(node) for node in bodies or [test])
 
 
-def _holds(body: Sequence[ast.stmt], node: ast.AST) -> bool:
-    return any(part is node for statement in body for part in ast.walk(statement))
+def _is_in(body: Sequence[ast.stmt], way: list[ast.AST]) -> bool:
+    """Whether the ``way`` down to a node leads through one of the statements of ``body``."""
+    return any(node in body for node in way if isinstance(node, ast.stmt))
 
 
 def _of_results(mine: ast.expr, other: ast.expr) -> Difference | None:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from ...facts.nodes import all_nodes, inner_nodes
+from ...facts.nodes import all_nodes
+from ...facts.surroundings import holders, parents_in
 
 if TYPE_CHECKING:
     from ...facts.calls import Call
-    from ...facts.walk import Program
+    from ..history import History
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: More callers than this of callers are not looked at.
 _HOPS = 4
-_Parents: TypeAlias = "dict[ast.AST, ast.AST]"
 
 
-def is_unused(program: Program, call: Call, hops: int = _HOPS) -> bool:
+def is_unused(run: History, call: Call, hops: int = _HOPS) -> bool:
     """Whether the result of ``call`` certainly goes nowhere: dropped, or bound to a name that nothing reads.
 
     A result that a function returns goes where its callers put it.
     """
-    body = call.place.function.node if call.place.function is not None else program.tree
-    parents = _parents(body)
+    body = call.place.function.node if call.place.function is not None else run.program.tree
+    parents = parents_in(body)
     value: ast.AST = call.node
     statement = parents.get(value)
     if isinstance(statement, _COMPREHENSIONS) and statement.elt is value:
@@ -35,55 +35,46 @@ def is_unused(program: Program, call: Call, hops: int = _HOPS) -> bool:
         case ast.Expr():
             return True
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return _is_dead(name, statement, body, parents)
+            return _is_dead(name, statement, body)
         case ast.Return() if value is call.node and hops:
-            return _is_dropped_by_callers(program, call, hops)
+            return _is_dropped_by_callers(run, call, hops)
     return False
 
 
-@lru_cache(maxsize=256)
-def _parents(body: ast.AST) -> _Parents:
-    return {child: node for node in all_nodes(body) for child in inner_nodes(node)}
-
-
-def _is_dropped_by_callers(program: Program, call: Call, hops: int) -> bool:
+def _is_dropped_by_callers(run: History, call: Call, hops: int) -> bool:
     function = call.place.function
     if function is None or isinstance(function.node, ast.Lambda):
         return False
-    name = function.node.name
-    calls = [caller for caller in program.calls if _leads_to(caller, function.node)]
+    calls = run.calls_of(function)
     # A name that is handed on is called somewhere else.
     called = {id(caller.node.func) for caller in calls}
-    handed_on = any(_names(node, name) and id(node) not in called for node in all_nodes(program.tree))
-    return bool(calls) and not handed_on and all(is_unused(program, caller, hops - 1) for caller in calls)
+    handed_on = any(id(node) not in called for node in _names(run.program.tree).get(function.node.name, ()))
+    return bool(calls) and not handed_on and all(is_unused(run, caller, hops - 1) for caller in calls)
 
 
-def _leads_to(call: Call, function: ast.AST) -> bool:
-    return (
-        getattr(call.func, "node", None) is function
-        or getattr(getattr(call.func, "function", None), "node", None) is function
-    )
+@lru_cache(maxsize=8)
+def _names(tree: ast.AST) -> dict[str, list[ast.AST]]:
+    """Where ``tree`` speaks of each name: of a variable, an attribute or an import."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in all_nodes(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()) | ast.alias(name=name):
+                found.setdefault(name, []).append(node)
+    return found
 
 
-def _names(node: ast.AST, name: str) -> bool:
-    match node:
-        case ast.Name(id=found, ctx=ast.Load()) | ast.Attribute(attr=found, ctx=ast.Load()) | ast.alias(name=found):
-            return found == name
-    return False
-
-
-def _is_dead(name: str, statement: ast.stmt, body: ast.AST, parents: _Parents) -> bool:
+def _is_dead(name: str, statement: ast.stmt, body: ast.AST) -> bool:
     """Whether no run comes from ``statement``, which binds ``name``, to a place that reads it."""
     if isinstance(body, ast.Module) and not name.startswith("_"):
         return False  # Another module may import it.
-    around = _up(statement, body, parents)
+    around = holders(statement, body)
     for node in _mentions(body).get(name, ()):
         if not isinstance(node, ast.Name):
             return False  # `global`, `nonlocal`
-        holders = _up(node, body, parents)
-        nested = any(isinstance(holder, _FUNCTIONS) for holder in holders)
-        elsewhere = any(_binds(holder, name) for holder in holders if holder not in around)
-        if nested or not (elsewhere or _is_of_earlier_turn(node, statement, holders, around, name)):
+        there = holders(node, body)
+        nested = any(isinstance(holder, _FUNCTIONS) for holder in there)
+        elsewhere = any(_binds(holder, name) for holder in there if holder not in around)
+        if nested or not (elsewhere or _is_of_earlier_turn(node, statement, there, around, name)):
             return False
     return True
 
@@ -102,20 +93,12 @@ def _mentions(body: ast.AST) -> dict[str, list[ast.AST]]:
 
 
 def _is_of_earlier_turn(
-    node: ast.Name, statement: ast.stmt, holders: list[ast.AST], around: list[ast.AST], name: str
+    node: ast.Name, statement: ast.stmt, there: list[ast.AST], around: list[ast.AST], name: str
 ) -> bool:
     """Whether ``node`` stands before the end of ``statement``, and the loop that both are in binds ``name`` anew."""
     end = (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
-    shared = [holder for holder in around if isinstance(holder, _LOOPS) and holder in holders]
+    shared = [holder for holder in around if isinstance(holder, _LOOPS) and holder in there]
     return (node.lineno, node.col_offset) < end and all(_binds(loop, name) for loop in shared[:1])
-
-
-def _up(node: ast.AST, body: ast.AST, parents: _Parents) -> list[ast.AST]:
-    """What is around ``node`` inside ``body``, innermost first."""
-    found = []
-    while (node := parents.get(node, body)) is not body:
-        found.append(node)
-    return found
 
 
 def _binds(holder: ast.AST, name: str) -> bool:

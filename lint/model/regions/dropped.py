@@ -14,24 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Value
-    from ...facts.walk import Program
     from ..events import Event
-    from .region import Regions
+    from ..history import History
 
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
 
-def is_dropped(program: Program, bodies: Regions, event: Event) -> bool:
+def is_dropped(run: History, event: Event) -> bool:
     """Whether nothing uses what the checkpoint or the wrapper ``event`` gives, and its region leaves nothing else."""
     if event.place.tries or event.place.contexts:
         return False
     match event:
         case CheckpointWrap():
-            return is_unused(program, event.call)
+            return is_unused(run, event.call)
         case Checkpoint():
-            hooked = any(call.method == "register_forward_hook" for call in program.calls)
-            return not hooked and _only_returns(program, bodies, event) and is_unused(program, event.call)
+            hooked = any(True for _ in run.method_calls("register_forward_hook"))
+            return not hooked and _only_returns(run, event) and is_unused(run, event.call)
     return False
 
 
@@ -40,9 +39,9 @@ def is_whole(event: Event) -> bool:
     return isinstance(event, CheckpointSequential) and equals(event.segments, 1) is True
 
 
-def _only_returns(program: Program, bodies: Regions, event: Checkpoint) -> bool:
+def _only_returns(run: History, event: Checkpoint) -> bool:
     """Whether what is checkpointed certainly does nothing but return a value."""
-    region = bodies.of(event.function)
+    region = run.region(event)
     if any(map(_has_effects, region.functions)):
         return False
     if all(_is_module(option) for option in options(event.function)):
@@ -50,7 +49,7 @@ def _only_returns(program: Program, bodies: Regions, event: Checkpoint) -> bool:
     return any(
         returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
         for function in region.functions[:1]
-        for returned in program.returns.get(function.node, ())
+        for returned in run.program.returns.get(function.node, ())
     )
 
 

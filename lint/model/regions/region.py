@@ -61,6 +61,10 @@ class Region(NamedTuple):
         """The conditions under which the region comes to ``part``, one of its modules or calls."""
         return self.conditions.get(_key(part), ())
 
+    def makes_call(self, node: ast.Call) -> bool:
+        """Whether the call that ``node`` writes is made inside."""
+        return (node, "") in self.conditions
+
     def makes(self, module: Result) -> bool:
         """Whether the region itself builds ``module``, anew in each run."""
         return any(function is module.call.place.function for function in self.functions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import decorator_names
@@ -144,45 +145,56 @@ def _always_runs(switch: ModeSwitch) -> bool:
     return place.walk == 0 and not place.guards and not place.loops and not place.tries
 
 
-def stays_in_eval(run: History, event: Checkpointing) -> bool:
-    """Whether a script trains every model that comes to the checkpoint ``event`` in eval mode."""
-    models = list(_models_around(run, event))
-    return bool(models) and all(Modes(run, model).stays_in_eval() for model in models)
+class ScriptModes:
+    """The models of the file that a script builds and runs, and what it leaves in eval mode for the whole training."""
 
+    def __init__(self, run: History) -> None:
+        self._run = run
+        self._in_eval: dict[Instance, bool] = {}
 
-def region_stays_in_eval(run: History, event: Checkpointing) -> bool:
-    """Whether a script puts all that runs again because of ``event`` in eval mode, and nothing takes it back."""
-    if not any(_models_around(run, event)):
-        return False
-    inside = {part for part in run.region(event).conditions if isinstance(part[0], ast.ClassDef) or part[1]}
-    switches = list(run.of(ModeSwitch))
-    last = max((switch.order for switch in switches if switch.on is not False), default=0)
-    return bool(inside) and any(
-        switch.order > last and _always_runs(switch) and inside <= _parts(run, switch.receiver)
-        for switch in switches
-        if switch.on is False
-    )
+    def models_in_eval(self, event: Checkpointing) -> bool:
+        """Whether the script trains every model that comes to the checkpoint ``event`` in eval mode."""
+        models = list(self._models_around(event))
+        return bool(models) and all(map(self._stays_in_eval, models))
 
+    def _stays_in_eval(self, model: Instance) -> bool:
+        if model not in self._in_eval:
+            self._in_eval[model] = Modes(self._run, model).stays_in_eval()
+        return self._in_eval[model]
 
-def _parts(run: History, module: Value) -> AbstractSet[object]:
-    return run.bodies.of(unwrapped(module)).conditions.keys()
+    def region_in_eval(self, event: Checkpointing) -> bool:
+        """Whether the script puts all that runs again because of ``event`` in eval mode, and nothing takes it back."""
+        if not self._put_in_eval or not any(self._models_around(event)):
+            return False
+        inside = {part for part in self._run.region(event).conditions if isinstance(part[0], ast.ClassDef) or part[1]}
+        return bool(inside) and any(inside <= parts for parts in self._put_in_eval)
 
+    @cached_property
+    def _put_in_eval(self) -> list[AbstractSet[object]]:
+        """What each `eval()` that no later switch takes back puts in eval mode."""
+        switches = list(self._run.of(ModeSwitch))
+        last = max((switch.order for switch in switches if switch.on is not False), default=0)
+        lasting = [it for it in switches if it.on is False and it.order > last and _always_runs(it)]
+        return [self._run.bodies.of(unwrapped(switch.receiver)).conditions.keys() for switch in lasting]
 
-def _models_around(run: History, event: Checkpointing) -> Iterator[Instance]:
-    """The models of the file that a script runs and that come to ``event``, or hold what it wraps."""
-    script = run.program.script
-    if script is None:
-        return
-    called = {option for call in run.program.calls if call.place.walk == 0 for option in options(call.func)}
-    for model in called:
-        if isinstance(model, Instance) and model.cls.node in script.built and _comes_to(run, model, event):
-            yield model
+    @cached_property
+    def _models(self) -> list[Instance]:
+        """The models of the file that the script runs."""
+        program, script = self._run.program, self._run.program.script
+        if script is None:
+            return []
+        called = {option for call in program.calls if call.place.walk == 0 for option in options(call.func)}
+        return [model for model in called if isinstance(model, Instance) and model.cls.node in script.built]
+
+    def _models_around(self, event: Checkpointing) -> Iterator[Instance]:
+        """Those models that come to ``event``, or hold what it wraps."""
+        return (model for model in self._models if _comes_to(self._run, model, event))
 
 
 def _comes_to(run: History, model: Instance, event: Checkpointing) -> bool:
     inside = run.bodies.of(model)
     if isinstance(event, TorchCheckpoint):
-        return any(call.node is event.node for call in inside.calls)
+        return inside.makes_call(event.node)
     return not run.region(event).conditions.keys().isdisjoint(inside.conditions)
 
 
