@@ -287,12 +287,17 @@ _PARAMETRIC = tuple(
 def check(run: Run) -> Iterator[Report]:
     """Report regions whose parameters get no gradient because their inputs need none."""
     for event in run.used(Checkpointing):
-        if run.loses_gradients(event) and _has_weights(run, event):
+        if run.loses_gradients(event) and _has_weights(run, event) and not _is_packed(event):
             yield _report(event)
     if not any(run.method_calls("enable_input_require_grads", "register_forward_hook")):
         yield from _image_classifiers(run)
         if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
             yield from _frozen_token_embeddings(run)
+
+
+def _is_packed(event: Checkpointing) -> bool:
+    """Whether a tuple or list goes through `checkpoint_sequential`: CKPT129 says that."""
+    return isinstance(event, CheckpointSequential) and _holds_tensors(event.input)
 
 
 def _report(event: Checkpointing) -> Report:
