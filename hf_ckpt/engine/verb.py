@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from ..discovery import one_of_each_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,7 @@ def verbs() -> dict[str, Verb]:
     """
     from . import verbs as folder
 
-    found = [_verb_in(f"{folder.__name__}.{info.name}") for info in iter_modules(folder.__path__)]
-    return {verb.name: verb for verb in found}
+    return {verb.name: verb for verb in one_of_each_file(folder, Verb)}
 
 
 def packing_verb(name: str) -> PackingVerb:
@@ -113,12 +112,3 @@ def packing_verbs() -> Iterator[PackingVerb]:
 def readable_buffers(assignment: Assignment[int]) -> frozenset[int]:
     """The buffers that a rebuild may read: what is stored without loss."""
     return frozenset(b for name, buffers in assignment.stored if packing_verb(name).lossless for b in buffers)
-
-
-def _verb_in(module_name: str) -> Verb:
-    module = import_module(module_name)
-    own = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module_name)
-    found = [value for value in own if issubclass(value, Verb) and hasattr(value, "name")]
-    if len(found) != 1:
-        raise TypeError(f"{module_name} defines {len(found)} verbs: a verb is a subclass of Verb with a `name`")
-    return found[0]()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from abc import ABC
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, ClassVar
 
 from ..assignment import KEEP
+from ..discovery import one_of_each_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +85,7 @@ def verbs() -> tuple[Verb, ...]:
     """
     from . import verbs as folder
 
-    names = (f"{folder.__name__}.{info.name}" for info in iter_modules(folder.__path__))
-    return tuple(sorted(map(_verb_in, names), key=lambda verb: verb.name))
+    return tuple(sorted(one_of_each_file(folder, Verb), key=lambda verb: verb.name))
 
 
 def between_verbs(problem: Problem) -> tuple[StoringVerb, ...]:
@@ -100,12 +98,3 @@ def verb_of(plan: Assignment[int], buffer: Buffer) -> str:
     """The name of what happens to ``buffer`` under ``plan``."""
     replaying = (verb for verb in verbs() if isinstance(verb, ReplayingVerb))
     return plan.verb_of(buffer.index) or next(verb.name for verb in replaying if verb.makes(buffer))
-
-
-def _verb_in(module_name: str) -> Verb:
-    module = import_module(module_name)
-    own = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module_name)
-    found = [value for value in own if issubclass(value, Verb) and hasattr(value, "name")]
-    if len(found) != 1:
-        raise TypeError(f"{module_name} defines {len(found)} verbs: a verb is a subclass of Verb with a `name`")
-    return found[0]()

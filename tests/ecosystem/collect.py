@@ -106,9 +106,8 @@ def versions(folder: Path) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), spec.strip()) for name, spec in found if name.lower() in LIBRARIES)
 
 
-def lint(pin: str, folder: Path) -> tuple[list[Entry], list[str]]:
+def lint(pin: str, folder: Path, settings: Settings) -> tuple[list[Entry], list[str]]:
     """The findings in the sources of ``pin``, and the crashes of the linter on them."""
-    settings = Settings(versions=versions(folder))
     try:
         findings = check_paths([folder], settings=settings)
     except InternalError as error:
@@ -138,7 +137,7 @@ def collect(cache: Path) -> Corpus:
         sources = [path for path in folder.rglob("*.py") if path.is_file()]
         files += len(sources)
         lines += sum(path.read_bytes().count(b"\n") for path in sources)
-        found, crashed = lint(pin, folder)
+        found, crashed = lint(pin, folder, Settings(versions=versions(folder)))
         entries += found
         failures += crashed
     return Corpus(sorted(entries, key=key), failures, len(pins()), files, lines)

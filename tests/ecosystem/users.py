@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from collect import DownloadError, Entry, default_cache, differences, key, versions, with_verdicts
-from hf_ckpt.lint import InternalError, Settings, check_paths
+from collect import DownloadError, Entry, default_cache, differences, key, lint, versions, with_verdicts
+from hf_ckpt.lint import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,26 +92,9 @@ def _is_read(name: str, size: int) -> bool:
     return name.endswith(_READ) and size < _LARGEST
 
 
-def lint(archive: Archive, folder: Path) -> tuple[list[Entry], list[str]]:
-    """The findings in ``archive``, and the crashes of the linter on it."""
-    asked = versions(folder) if archive.kind == "wheel" else ()
-    try:
-        findings = check_paths([folder], settings=Settings(versions=asked))
-    except InternalError as error:
-        return [], str(error).split("; ")
-    entries = [
-        Entry(
-            package=archive.pin,
-            file=Path(finding.filename).relative_to(folder).as_posix(),
-            line=finding.span.line,
-            code=finding.code,
-            message=finding.message,
-            verdict=None,
-            why="",
-        )
-        for finding in findings
-    ]
-    return entries, []
+def settings_for(archive: Archive, folder: Path) -> Settings:
+    """A wheel says its versions in its metadata only; a source distribution in files that the linter reads."""
+    return Settings(versions=versions(folder) if archive.kind == "wheel" else ())
 
 
 def collect_users(cache: Path) -> tuple[list[Entry], list[str]]:
@@ -119,7 +102,8 @@ def collect_users(cache: Path) -> tuple[list[Entry], list[str]]:
     entries: list[Entry] = []
     failures: list[str] = []
     for archive in archives():
-        found, crashed = lint(archive, fetch(archive, cache))
+        folder = fetch(archive, cache)
+        found, crashed = lint(archive.pin, folder, settings_for(archive, folder))
         entries += found
         failures += crashed
     return sorted(entries, key=key), failures

@@ -58,7 +58,6 @@ def assemble(
             ledger, nbytes = key
             kinds[key] = _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
         order.append(list(kinds).index(key))
-    link = HostLink(rates.host_link) if offload and rates.host_link is not None else None
     return Problem(
         kinds=tuple(kinds.values()),
         order=tuple(order),
@@ -67,7 +66,7 @@ def assemble(
         head_gradients=head_gradients,
         late_gradients=late_gradients,
         overhead=rates.per_layer,
-        link=link,
+        link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,
     )
 
