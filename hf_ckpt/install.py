@@ -141,7 +141,7 @@ def _whole(layer: DecoderLayer, context_fn: Any, into: Installation) -> None:
     if not supports_checkpointing(layer.module):
         _replace_forward(layer, layer.module, context_fn, into)
         return
-    region = LayerRegion(layer.info.name, context_fn)
+    region = LayerRegion(layer.info.name, layer.module, context_fn)
     into.regions.append(region)
     _switch(layer, region, into)
 

@@ -38,4 +38,4 @@ class ForwardRegion(Region):
         if not (self.active and self.module.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
         call = on_snapshots(partial(forward, **kwargs), args)
-        return recompute(self, call, args, {}, self.context_fn)
+        return recompute(self, self.module, call, args, self.context_fn)

@@ -13,16 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from functools import partial
 
+    from torch import nn
+
 
 class LayerRegion(Region):
     """Stands as a layer's ``_gradient_checkpointing_func``; ``context_fn`` makes it op-selective."""
 
-    def __init__(self, layer: str, context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn) -> None:
+    def __init__(
+        self, layer: str, module: nn.Module, context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn
+    ) -> None:
         super().__init__((layer,))
+        self.module = module
         self.context_fn = context_fn
 
     def __call__(self, call: partial[Any], *args: Any) -> Any:
         """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
         if self.observer is not None:
             self.observer.hold(self.layers[0], [call.keywords])
-        return recompute(self, on_snapshots(call, args), args, {}, self.context_fn)
+        return recompute(self, self.module, on_snapshots(call, args), args, self.context_fn)

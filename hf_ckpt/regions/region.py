@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
+from ..engine.written_buffers import buffer_versions, on_copies, written_since
 from .ops import SaveableContexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from torch import nn
 
     from ..engine import EngineReport
 
@@ -51,40 +54,45 @@ class Region:
         """How the traced engine treats this region; None for regions of torch's own checkpoint."""
         return None
 
-    def replayable(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, counting: its first call is the forward, every later one a replay."""
+    def replayable(self, function: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
+        """``function``, counting: its first call is the forward of ``module``, every later one a replay."""
         self.calls += 1
-        forward_done = False
+        written: list[nn.Module] | None = None
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal forward_done
-            if forward_done:
+            nonlocal written
+            if written is not None:
                 self.replays += 1
-            forward_done = True
-            return function(*args, **kwargs)
+                with on_copies(written):
+                    return function(*args, **kwargs)
+            versions = buffer_versions(module)
+            output = function(*args, **kwargs)
+            written = written_since(versions)
+            return output
 
         return run
 
 
 def recompute(
     region: Region,
+    module: nn.Module,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    kwargs: dict[str, Any],
     context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
 ) -> Any:
-    """Run ``function`` under non-reentrant activation checkpointing (``torch.utils.checkpoint.checkpoint``)."""
+    """Run ``function``, the forward of ``module``, under non-reentrant ``torch.utils.checkpoint.checkpoint``."""
     args, function = _each_tensor_once(args, function)
     if not torch.compiler.is_compiling():
         # A traced graph has no replay to count, and a counter inside it would be a graph break.
-        function = region.replayable(function)
+        function = region.replayable(function, module)
+    options: dict[str, Any] = {}
     if context_fn is not noop_context_fn:
         # Dynamo traces the default, but not the default passed by hand.
-        kwargs = kwargs | {"context_fn": context_fn}
-    output = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
+        options = {"context_fn": context_fn}
+    output = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, **options)
     if region.observer is not None:
         cached = context_fn.held() if isinstance(context_fn, SaveableContexts) else []
-        region.observer.hold(region.layers[0], [kwargs, cached])
+        region.observer.hold(region.layers[0], [cached])
     return output
 
 

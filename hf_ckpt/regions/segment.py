@@ -24,10 +24,11 @@ from torch.utils.checkpoint import (
 from transformers import Cache
 
 from ..compat.kv_cache import snapshot
+from ..engine.written_buffers import buffer_versions, on_copies, written_since
 from .region import Region
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
@@ -58,6 +59,9 @@ class _Recording:
     #: By id: an output, its version when it was returned, and what stands for it.
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
     random: torch.Tensor | None = None
+    #: The latest layer's buffers before its call, and the modules that wrote to theirs in some call.
+    versions: dict[nn.Module, int] = field(default_factory=dict)
+    written: list[nn.Module] = field(default_factory=list)
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
@@ -65,8 +69,10 @@ class _Recording:
         # The layer is about to write its keys and values; a replay must find the cache as it is now.
         kept = [snapshot(leaf) if isinstance(leaf, Cache) else symbol(leaf) for leaf in leaves]
         self.calls.append((layer, kept, spec))
+        self.versions = buffer_versions(layer)
 
     def add_output(self, output: Any) -> None:
+        self.written += written_since(self.versions)
         index = len(self.calls) - 1
         tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
         for position, tensor in tensors:
@@ -243,7 +249,7 @@ class SegmentRegion(Region):
         recording = _Recording(first)
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
-            self.replayable(self._replay_of(recording)),
+            self.counted(self._replay_of(recording)),
             True,  # preserve_rng_state
             noop_context_fn,
             _DEFAULT_DETERMINISM_MODE,
@@ -260,14 +266,15 @@ class SegmentRegion(Region):
             interrupted, self._local.pause = getattr(self._local, "pause", None), None
             self._local.replaying = True
             try:
-                recording.replay(*inputs)
+                with on_copies(recording.written):
+                    recording.replay(*inputs)
             finally:
                 self._resume()
                 self._local.replaying, self._local.pause = False, interrupted
 
         return replay
 
-    def replayable(self, function: Any) -> Any:
+    def counted(self, function: Callable[..., None]) -> Callable[..., None]:
         """Counts like the other regions; the generator calls ``function`` for replays only."""
         self.calls += 1
 

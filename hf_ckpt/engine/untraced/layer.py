@@ -20,6 +20,7 @@ from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from ..layer.calls import resolve_call
 from ..report import Mode
 from ..untraceable import UntraceableError
+from ..written_buffers import buffer_versions, on_copies, written_since
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
 from .saved_counter import LAYER, SavedCounter
 
@@ -136,12 +137,12 @@ class UntracedLayer:
             nonlocal ran
             if ran:
                 self.replayed()
-                with _on_copies(written):
+                with on_copies(written):
                     return call(*inputs)
             ran = True
-            versions = _versions(module)
+            versions = buffer_versions(module)
             output = (first or call)(*inputs)
-            written.extend(m for m, v in versions.items() if _version(m) != v)
+            written.extend(written_since(versions))
             return output
 
         return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True)
@@ -208,25 +209,3 @@ def _tensors_apart(
         return run
 
     return tuple(tensors.values()), spread
-
-
-def _version(module: nn.Module) -> int:
-    # Every in-place write raises a tensor's version (VariableVersion, in c10/core/TensorImpl.h).
-    return sum(b._version for b in module._buffers.values() if b is not None)
-
-
-def _versions(module: nn.Module | None) -> dict[nn.Module, int]:
-    return {} if module is None else {m: _version(m) for m in module.modules() if m._buffers}
-
-
-@contextmanager
-def _on_copies(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Let a replay write to copies of the buffers that its forward wrote to (a batch norm's running statistics)."""
-    tables = [(m._buffers, dict(m._buffers)) for m in modules]
-    try:
-        for table, buffers in tables:
-            table.update({name: None if b is None else b.clone() for name, b in buffers.items()})
-        yield
-    finally:
-        for table, buffers in tables:
-            table.update(buffers)

@@ -1,0 +1,46 @@
+"""A batch norm inside a recomputed region: its running statistics are updated once a step, as without checkpointing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hf_ckpt import apply
+
+from ..models import build, same, step
+
+
+class BatchNormed(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(width)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        normed: torch.Tensor = self.norm(hidden.flatten(0, 1))
+        return normed.view_as(hidden)
+
+
+def batch_normed() -> torch.nn.Module:
+    model = build("llama")
+    for layer in model.model.layers:
+        layer.post_attention_layernorm = BatchNormed(model.config.hidden_size)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("policy", "engine"),
+    [
+        ("segments(2)", "torch"), ("segments(4)", "torch"), ("full", "torch"), ("norm", "torch"),
+        ("dots_saveable", "torch"), ("full", "traced"), ("norm", "traced"),
+    ],
+)  # fmt: skip
+def test_statistics_are_updated_once(policy: str, engine: str) -> None:
+    plain, model = batch_normed(), batch_normed()
+    handle = apply(model, policy, engine=engine)
+    for _ in range(2):
+        assert same(step(model), step(plain))
+    with handle.measure():
+        step(model), step(plain)
+    assert sum(layer.replays for layer in handle.report().layers) > 0
+    expected = dict(plain.named_buffers())
+    assert all(torch.equal(buffer, expected[name]) for name, buffer in model.named_buffers())
