@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from .values import ABSENT, UNKNOWN, Attr, Partial, Ref, Value, join
 
 if TYPE_CHECKING:
-    import ast
-
     from .places import Place
 
 
@@ -67,6 +66,14 @@ class Call:
     def method(self) -> str:
         """The name of the method when a method of an opaque object is called, else empty."""
         return self.func.name if isinstance(self.func, Attr) else ""
+
+    @property
+    def called(self) -> str:
+        """The last name of what is called, whatever that is: `step` for `optimizer.step()`; empty for a lambda."""
+        match self.node.func:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return name
+        return ""
 
     @property
     def receiver(self) -> Value:

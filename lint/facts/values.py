@@ -202,6 +202,16 @@ class Function(Value):
         """Its name as Python shows it."""
         return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
 
+    @property
+    def is_lambda(self) -> bool:
+        """Whether it is an expression: it has no name."""
+        return isinstance(self.node, ast.Lambda)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling it gives a coroutine."""
+        return isinstance(self.node, ast.AsyncFunctionDef)
+
 
 class Class(Value):
     """A class of the file."""

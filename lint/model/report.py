@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import ast
 
     from ..facts.places import Guard
+    from ..facts.values import FunctionNode
     from ..finding import Applicability, Severity
 
 
@@ -66,7 +67,7 @@ class RenameAttribute(NamedTuple):
 class BindDefaults(NamedTuple):
     """Give a lambda or local function the parameters ``name=name``, so that it keeps what they mean now."""
 
-    function: ast.Lambda | ast.FunctionDef
+    function: FunctionNode
     names: tuple[str, ...]
 
 

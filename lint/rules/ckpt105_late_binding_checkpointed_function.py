@@ -171,23 +171,18 @@ torch 2.13 `torch/utils/checkpoint.py` (`recompute_fn` calls the function again 
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.objects.containers import length_of
 from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
-from ..model.events import AutogradGrad, Backward, Checkpoint, GradientSwitch, TorchCheckpoint
-from ..model.regions.free_variables import free_names, names_bound_by
+from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.regions.late_binding import changed_names, is_only_checkpointed, may_be_rebound
 from ..model.report import BindDefaults, Remark, Report, Rewrite
-from ..model.state.gradless import is_gradless
 from ..model.state.modes import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.places import Loop
-    from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
@@ -201,160 +196,29 @@ def check(run: Run) -> Iterator[Report]:
             continue
         for function in options(event.function):
             function = function.func if isinstance(function, Partial) else function
-            if isinstance(function, Function) and (names := _changing(run, function, event)):
+            if isinstance(function, Function) and (names := changed_names(run, event, function)):
                 yield _report(run, event, function, names)
 
 
-def _changing(run: Run, function: Function, event: Checkpoint) -> tuple[str, ...]:
-    """The names ``function`` reads that a loop around both it and the checkpoint binds before the backward pass."""
-    if function.place.function is not event.place.function:
-        return ()
-    read = free_names(function.node) | _attributes(function.node, ast.Load)
-    found: set[str] = set()
-    for loop in function.place.loops:
-        names = read & (names_bound_by(loop) | _attributes(loop, ast.Store)) if loop in event.place.loops else ()
-        ends = _ends_in_turn(run, event, loop) or _is_last_turn(loop, event.node)
-        if names and not ends and not _replays_last_turn_only(run, event, loop):
-            found.update(names)
-    return tuple(sorted(found))
-
-
-def _attributes(node: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
-    """The attributes of the object itself that ``node`` reads, or sets: `self.layer`."""
-    return frozenset(
-        f"self.{part.attr}"
-        for part in ast.walk(node)
-        if isinstance(part, ast.Attribute) and isinstance(part.ctx, context) and _is_self(part.value)
-    )
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def _ends_in_turn(run: Run, event: Checkpoint, loop: Loop) -> bool:
-    """Whether the backward pass runs in the same turn of ``loop``, there or in a function called there."""
-    backward = list(run.of(Backward, AutogradGrad))
-    if any(loop in it.place.loops and it.place.function is event.place.function for it in backward):
-        return True
-    followed = {node for it in backward for node in it.place.stack}
-    return bool(followed) and any(node in followed for node in ast.walk(loop))
-
-
-def _is_last_turn(loop: Loop, node: ast.AST) -> bool:
-    """Whether ``loop`` is left after the statement with ``node``, so that no other turn binds its names."""
-    return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)
-
-
-def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:
-    """Whether ``body`` holds ``node`` and ends the loop behind it; a `break` does only where ``own`` says so."""
-    ends = (ast.Return, ast.Raise, ast.Break) if own else (ast.Return, ast.Raise)
-    for index, statement in enumerate(body):
-        if any(part is node for part in ast.walk(statement)):
-            inside = own and not isinstance(statement, ast.For | ast.AsyncFor | ast.While)
-            return any(isinstance(later, ends) for later in body[index:]) or any(
-                _leaves(inner, node, inside) for inner in _bodies(statement)
-            )
-    return False
-
-
-def _replays_last_turn_only(run: Run, event: Checkpoint, loop: Loop) -> bool:
-    """Whether nothing trains in front of the last block, so that only its region runs again, with the right name."""
-    blocks, frozen = _count(event, loop), max(map(_frozen_first, run.of(GradientSwitch)), default=0)
-    last = blocks is not None and 0 < blocks - 1 <= frozen
-    return last and all(is_gradless(run, value) for value in event.inputs)
-
-
-def _count(event: Checkpoint, loop: Loop) -> int | None:
-    """How many blocks the attribute `self.blocks` holds that ``loop`` goes through."""
-    function = event.place.function
-    owner = function.owner if function is not None else None
-    iterated = loop.iter if isinstance(loop, ast.For | ast.AsyncFor | ast.comprehension) else None
-    names = [part.attr for part in ast.walk(iterated) if isinstance(part, ast.Attribute)] if iterated else []
-    if owner is None or len(names) != 1 or names[0] not in owner.fields:
-        return None
-    return length_of(owner.fields[names[0]])
-
-
-def _frozen_first(switch: GradientSwitch) -> int:
-    """How many of the first blocks ``switch`` freezes: `for block in model.blocks[:2]`."""
-    loops = (loop.iter for loop in switch.place.loops if isinstance(loop, ast.For) and switch.freezes)
-    for node in (part for passed in loops for part in ast.walk(passed)):
-        match node:
-            case ast.Slice(lower=None, upper=ast.Constant(value=int(number)), step=None):
-                return number
-    return 0
-
-
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks of statements directly in ``statement``."""
-    parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-    for part in parts:
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(part, field, None)
-            if isinstance(block, list):
-                yield block
-
-
 def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
-    node = function.node
     quoted = ", ".join(f"`{name}`" for name in names)
-    is_lambda = isinstance(node, ast.Lambda)
+    read = Remark(function.node, f"{quoted} is read here when the function runs")
     return Report(
         event.node,
         f"backward runs this function after the loop, when {quoted} is the last iteration's value, so gradients are "
         "wrong; bind it as a default argument or pass the module itself",
-        notes=() if is_lambda else (Remark(node, f"{quoted} is read here when the function runs"),),
-        fix=_fix(run, event, node, names),
+        notes=() if function.is_lambda else (read,),
+        fix=_fix(run, event, function, names),
     )
 
 
-def _fix(run: Run, event: Checkpoint, node: FunctionNode, names: tuple[str, ...]) -> Rewrite | None:
+def _fix(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Rewrite | None:
     """Bind ``names`` where the function is made, if they mean the same there as in the call."""
-    attributes = any("." in name for name in names)
-    if (
-        attributes
-        or isinstance(node, ast.AsyncFunctionDef)
-        or any(_is_bound_between(loop, node, event, names) for loop in _around(event))
-    ):
+    is_attribute = any("." in name for name in names)
+    if is_attribute or function.is_async or may_be_rebound(event, function, names):
         return None
-    only_here = isinstance(node, ast.Lambda) or _is_only_checkpointed(run, node, event)
     return Rewrite(
-        Applicability.SAFE if only_here else Applicability.UNSAFE,
+        Applicability.SAFE if is_only_checkpointed(run, function, event) else Applicability.UNSAFE,
         "Bind " + ", ".join(f"`{name}={name}`" for name in names),
-        (BindDefaults(node, names),),
-    )
-
-
-def _around(event: Checkpoint) -> list[ast.stmt]:
-    return [loop for loop in event.place.loops if isinstance(loop, ast.stmt)]
-
-
-def _is_bound_between(loop: ast.stmt, function: FunctionNode, event: Checkpoint, names: tuple[str, ...]) -> bool:
-    """Whether a statement between the function and the one that checkpoints it binds one of ``names``."""
-    made = (function.end_lineno or function.lineno, function.end_col_offset or 0)
-    used = event.node.lineno, event.node.col_offset
-    for statement in ast.walk(loop):
-        if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.With):
-            between = made <= (statement.lineno, statement.col_offset) < used
-            if between and not any(node is event.node for node in ast.walk(statement)):
-                stored = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _is_store(node)}
-                if not stored.isdisjoint(names):
-                    return True
-    return False
-
-
-def _is_store(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
-
-
-def _is_only_checkpointed(run: Run, node: ast.FunctionDef, event: Checkpoint) -> bool:
-    """Whether the function's name is read for nothing but being checkpointed."""
-    function = event.place.function
-    body = run.program.tree if function is None else function.node
-    checkpointed = [other.node.args[0] for other in run.of(Checkpoint) if other.node.args]
-    return all(
-        any(part is read for part in checkpointed)
-        for read in ast.walk(body)
-        if isinstance(read, ast.Name) and read.id == node.name and isinstance(read.ctx, ast.Load)
+        (BindDefaults(function.node, names),),
     )

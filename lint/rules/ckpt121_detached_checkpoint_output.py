@@ -112,35 +112,35 @@ torch 2.13 `torch/utils/checkpoint.py`. The pattern goes around as "sqrt(L) chec
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Instance, Param, Result, options
 from ..finding import Severity
-from ..model.events import Backward, Checkpoint, TorchCheckpoint
+from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
+from ..model.flow.statements import base_name, stored_under
+from ..model.flow.turns import changes_by_turn
 from ..model.needs import together
-from ..model.regions.free_variables import names_bound_by
 from ..model.report import Remark, Report
 from ..model.state.modes import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
-NEEDS = together("detach", TorchCheckpoint)
+NEEDS = together(Detach, TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report results that are cut off before the next segment."""
     events = {event.call: event for event in run.of(Checkpoint)}
-    for cut in run.method_calls("detach"):
-        source = next((events.get(option.call) for option in options(cut.receiver) if isinstance(option, Result)), None)
-        if source is None or is_gradient_free(cut) or _is_recurrent(source) or _ends_in_backward(run, cut):
+    for cut in run.of(Detach):
+        source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
+        if source is None or is_gradient_free(cut.call) or _is_recurrent(source) or _ends_in_backward(run, cut):
             continue
-        following = next((event for event in events.values() if _feeds(cut, event)), None)
+        stored = stored_under(run, cut.call)
+        following = next((event for event in events.values() if _feeds(cut, stored, event)), None)
         if following is not None:
             yield Report(
                 cut.node,
@@ -152,41 +152,19 @@ def check(run: Run) -> Iterator[Report]:
 
 def _is_recurrent(event: Checkpoint) -> bool:
     """Whether each step runs the same module, as a recurrent cell does."""
-    read = (
-        {node.id for node in ast.walk(event.node.args[0]) if isinstance(node, ast.Name)} if event.node.args else set()
-    )
-    varies = any(not read.isdisjoint(names_bound_by(loop)) for loop in event.place.loops)
+    varies = bool(event.node.args) and changes_by_turn(event.node.args[0], event.place)
     return not varies and any(isinstance(option, Param | Attr | Instance) for option in options(event.function))
 
 
-def _ends_in_backward(run: Run, cut: Call) -> bool:
+def _ends_in_backward(run: Run, cut: Detach) -> bool:
     return any(event.place.function is cut.place.function for event in run.of(Backward))
 
 
-def _feeds(cut: Call, event: Checkpoint) -> bool:
-    """Whether ``event`` reads the name that the detached tensor is stored under, later or in the next turn."""
+def _feeds(cut: Detach, stored: frozenset[str], event: Checkpoint) -> bool:
+    """Whether ``event`` reads a variable of ``stored``, which holds the detached tensor, later or in the next turn."""
     if event.place.function is not cut.place.function or event.place.excludes(cut.place):
         return False
     again = any(loop in event.place.loops for loop in cut.place.loops)
     if not again and event.order < cut.order:
         return False
-    stored = _stored_under(cut)
-    return any(_read(argument) in stored for argument in event.node.args[1:])
-
-
-def _stored_under(cut: Call) -> set[str]:
-    """The names of the variables and containers that a statement assigns the detached tensor to."""
-    loop = cut.place.loops[0] if cut.place.loops else None
-    function = cut.place.function
-    body: ast.AST | None = function.node if function is not None else loop
-    names = set()
-    for node in ast.walk(body) if body is not None else ():
-        if isinstance(node, ast.Assign) and node.value is cut.node:
-            names |= {_read(target) for target in node.targets}
-    return names - {""}
-
-
-def _read(expression: ast.expr) -> str:
-    while isinstance(expression, ast.Subscript):
-        expression = expression.value
-    return expression.id if isinstance(expression, ast.Name) else ""
+    return any(base_name(argument) in stored for argument in event.node.args[1:])

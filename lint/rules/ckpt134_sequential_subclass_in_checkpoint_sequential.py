@@ -86,20 +86,18 @@ torch 2.13 `torch/utils/checkpoint.py`, `checkpoint_sequential` (`functions = li
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.objects.classes import ancestors
-from ..facts.values import Function, Instance, options
+from ..facts.values import options
 from ..finding import Severity
 from ..model.events import CheckpointSequential
+from ..model.regions.own_forward import own_forward
 from ..model.report import Remark, Report
-from ..model.types import bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Value
+    from ..facts.values import Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT134", "sequential-subclass-in-checkpoint-sequential", Severity.ERROR
@@ -109,9 +107,9 @@ NEEDS = ((CheckpointSequential, "Sequential"),)
 def check(run: Run) -> Iterator[Report]:
     """Report subclasses of `nn.Sequential` whose `forward` is passed over."""
     for event in run.of(CheckpointSequential):
-        forwards = [_own_forward(option) for option in options(event.functions)]
+        forwards = [own_forward(option) for option in options(event.functions)]
         forward = forwards[0]
-        if forward is not None and not any(found is None or _runs_in(event, found) for found in forwards):
+        if forward is not None and not any(found is None or _runs_in(run, event, found) for found in forwards):
             yield Report(
                 event.node,
                 "`checkpoint_sequential` runs the children of this module and passes over its own `forward`, so the "
@@ -120,32 +118,9 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _runs_in(event: CheckpointSequential, forward: Function) -> bool:
+def _runs_in(run: Run, event: CheckpointSequential, forward: Function) -> bool:
     """Whether ``forward`` makes the call itself, there or in a method that it calls: then nothing passes over it."""
     function = event.place.function
     if function is not None and function.node is forward.node:
         return True
-    return any(node in event.place.stack for node in ast.walk(forward.node))
-
-
-def _own_forward(module: Value) -> Function | None:
-    """The `forward` that does more than the one of `nn.Sequential`."""
-    if not isinstance(module, Instance) or "torch.nn.Sequential" not in bases(module.cls):
-        return None
-    for owner in (module.cls, *ancestors(module.cls)):
-        forward = owner.body.get("forward")
-        if isinstance(forward, Function):
-            return None if _only_runs_children(forward) else forward
-    return None
-
-
-def _only_runs_children(forward: Function) -> bool:
-    body = forward.node.body if isinstance(forward.node, ast.FunctionDef) else []
-    if body and isinstance(body[0], ast.Expr):
-        body = body[1:]
-    match body:
-        case [ast.For(body=[ast.Assign(value=ast.Call())]), ast.Return(value=ast.Name())]:
-            return True
-        case [ast.Return(value=ast.Call(func=ast.Attribute(attr="forward"), args=[ast.Name()]))]:
-            return True
-    return False
+    return any(call.node in event.place.stack for call in run.bodies.calls_in(forward))

@@ -119,12 +119,10 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward` calls `tor
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Function, Method, Partial, Value
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.events import Checkpoint, GradientHook, TorchCheckpoint
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -135,15 +133,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
-NEEDS = together("register_post_accumulate_grad_hook", TorchCheckpoint)
+NEEDS = together(GradientHook, TorchCheckpoint)
 _CHANGES = ("step", "add_", "sub_", "mul_", "copy_", "addcmul_", "addcdiv_", "lerp_")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report shared modules whose reentrant segments each step the optimizer."""
-    hooks = [
-        call for call in run.method_calls("register_post_accumulate_grad_hook") if _steps(call.argument(0, "hook"))
-    ]
+    hooks = [hook for hook in run.of(GradientHook) if _steps(run, hook)]
     for event in run.of(Checkpoint) if hooks else ():
         if event.reentrant and event.place.function is not None and is_reused(run, event):
             add = SetKeyword(event.node, "use_reentrant", "False")
@@ -156,14 +152,6 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _steps(hook: Value) -> bool:
-    """Whether the hook is a function of the file that updates what it is called for."""
-    match hook:
-        case Partial(func=Function() as function) | Method(_, function):
-            pass
-        case Function():
-            function = hook
-        case _:
-            return False
-    calls = (node.func for node in ast.walk(function.node) if isinstance(node, ast.Call))
-    return any(isinstance(called, ast.Attribute) and called.attr in _CHANGES for called in calls)
+def _steps(run: Run, hook: GradientHook) -> bool:
+    """Whether the hook, or what it calls, updates the parameter."""
+    return any(call.called in _CHANGES for call in run.bodies.of(hook.hook).calls)

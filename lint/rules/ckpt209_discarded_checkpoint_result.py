@@ -150,7 +150,6 @@ torch 2.13 `torch/utils/checkpoint.py`, `checkpoint` ("Output of running functio
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Function
@@ -160,6 +159,7 @@ from ..model.regions.dropped import is_dropped
 from ..model.report import Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -200,11 +200,9 @@ def _wrapped_by(run: Run, function: Value) -> list[ast.Call]:
     """The wrappers that ``function``, given to `Module.apply`, returns to nobody."""
     if not isinstance(function, Function):
         return []
-    returned = {id(found.value.node) for found in run.program.returns.get(function.node, ())}
     inside = [event.node for event in run.of(CheckpointWrap) if _is_in(event, function)]
-    if isinstance(function.node, ast.Lambda):
-        returned |= {id(node) for node in ast.walk(function.node)}
-    return [node for node in inside if id(node) in returned]
+    returned = {id(found.value.node) for found in run.program.returns.get(function.node, ())}
+    return [node for node in inside if function.is_lambda or id(node) in returned]
 
 
 def _is_in(event: CheckpointWrap, function: Function) -> bool:

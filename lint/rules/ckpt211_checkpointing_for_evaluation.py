@@ -101,13 +101,13 @@ transformers 5.23 `modeling_layers.py` (`if self.gradient_checkpointing and self
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.calls import Call
 from ..facts.values import Dict, Instance, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AutogradGrad, Backward, EvalSwitch, HfEnable, TrainerBuild, TrainSwitch
+from ..model.flow.statements import own_statement
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
 from ..model.types import unwrapped
 
@@ -168,9 +168,7 @@ def _is(value: Value, model: Value) -> bool:
 
 
 def _removal(run: Run, enable: HfEnable) -> Rewrite | None:
-    statement = next(
-        (node for node in ast.walk(run.program.tree) if isinstance(node, ast.Expr) and node.value is enable.node), None
-    )
+    statement = own_statement(run, enable.call)
     if statement is None:
         return None
     return Rewrite(Applicability.SAFE, "Remove the statement", (DeleteStatement(statement),))

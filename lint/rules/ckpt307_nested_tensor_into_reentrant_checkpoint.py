@@ -120,14 +120,13 @@ torch 2.13 `torch/utils/checkpoint.py` (`detach_variable` looks at the arguments
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.regions.free_variables import free_names, names_bound_by
-from ..model.regions.resolve import meaning
+from ..model.flow.turns import bound_each_turn, changes_by_turn
+from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import may_be_frozen
 from ..model.state.modes import is_gradient_free
@@ -144,7 +143,6 @@ _WITH_WEIGHTS = tuple(
     f"torch.nn.{kind}"
     for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")
 )
-_DETACHING = ("detach", "data", "shape", "dtype", "device", "size")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -169,21 +167,17 @@ def check(run: Run) -> Iterator[Report]:
 
 def _hidden(event: Checkpoint) -> Iterator[Result]:
     """The tensors the segment gets other than as arguments of its own, those of this turn of the loop left out."""
-    renewed = {name for loop in event.place.loops for name in names_bound_by(loop)}
     found: list[Value] = []
     for node, value in zip(event.node.args[1:], event.inputs, strict=False):
-        found += _held(value) if renewed.isdisjoint(_names(node)) else []
+        found += [] if changes_by_turn(node, event.place) else _held(value)
     for function in options(event.function):
         if isinstance(function, Partial):
             found += [*function.args, *function.kwargs.values()]
             function = function.func
         if isinstance(function, Function):
-            found += [meaning(ast.Name(name), function) for name in _read_with_graph(function) - renewed]
+            names = read_with_graph(function.node) - bound_each_turn(event.place)
+            found += [function.scope.look_up(name) for name in names]
     return (value for value in found if isinstance(value, Result))
-
-
-def _names(node: ast.expr) -> Iterator[str]:
-    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _held(value: Value) -> list[Value]:
@@ -193,21 +187,6 @@ def _held(value: Value) -> list[Value]:
         case Dict(items):
             return list(items.values())
     return []
-
-
-def _read_with_graph(function: Function) -> set[str]:
-    """The names a function closes over, other than to detach them or to ask for their shape."""
-    plain = {
-        id(node.value)
-        for node in ast.walk(function.node)
-        if isinstance(node, ast.Attribute) and node.attr in _DETACHING
-    }
-    names = free_names(function.node)
-    return {
-        node.id
-        for node in ast.walk(function.node)
-        if isinstance(node, ast.Name) and node.id in names and id(node) not in plain
-    }
 
 
 def _is_shared(run: Run, value: Result, event: Checkpoint) -> bool:

@@ -201,6 +201,7 @@ from typing import TYPE_CHECKING
 from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
+from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import args_of, is_enabled
@@ -263,17 +264,13 @@ def _is_asked_for(run: Run, call: Call) -> bool:
             continue
         # Without a default `getattr` raises like the call.
         asks = question.name != "builtins.getattr" or len(question.args) == 3
-        if asks and (equals(question.args[1], call.method) is True or _is_tested(question.node, call)):
+        if asks and (equals(question.args[1], call.method) is True or is_tested(question.node, call.place)):
             return True
     return False
 
 
 def _overlap(left: Value, right: Value) -> bool:
     return any(same(mine, its) for mine in options(left) for its in options(right))
-
-
-def _is_tested(question: ast.Call, call: Call) -> bool:
-    return any(part is question for guard in call.place.guards for part in ast.walk(guard.test))
 
 
 def _is_ddp(value: Value) -> bool:

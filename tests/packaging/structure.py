@@ -1,7 +1,7 @@
 """How the code hangs together, counted: ``python tests/packaging/structure.py``.
 
-Prints the files at lint's root, the import circles (imports for types counted), the imports inside functions, and the
-files of each folder.
+Prints the files at lint's root, the rules that walk or read syntax trees, the import circles (imports for types
+counted), the imports inside functions, and the files of each folder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What goes through the nodes of a syntax tree: functions of `ast`, and those of the linter itself.
+WALKERS = frozenset(
+    (
+        *("walk", "iter_child_nodes", "iter_fields", "NodeVisitor", "NodeTransformer", "parse"),
+        *("all_nodes", "inner_nodes", "binding_nodes", "parents_in", "holders"),
+    )
+)
 
 
 def modules_of(wing: str) -> dict[tuple[str, ...], Path]:
@@ -84,9 +91,41 @@ def files_by_folder(wing: str) -> Counter[str]:
     return Counter(str(path.parent.relative_to(ROOT)) for path in modules_of(wing).values())
 
 
+def rules_that_walk_syntax() -> list[str]:
+    """The rules that go through the nodes of a syntax tree themselves, in place of asking the run."""
+    return [path.stem for path, tree in _rules() if not WALKERS.isdisjoint(_names_used(tree))]
+
+
+def rules_that_read_syntax() -> list[str]:
+    """The rules that need `ast` when they run: they match single nodes, for a spelling or for a fix."""
+    return [path.stem for path, tree in _rules() if any(_imports_ast(node) for node in tree.body)]
+
+
+def _rules() -> list[tuple[Path, ast.Module]]:
+    paths = sorted((ROOT / "lint" / "rules").glob("ckpt*.py"))
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def _names_used(tree: ast.Module) -> set[str]:
+    """The names that a module imports from others, and what it takes of `ast`."""
+    nodes = list(ast.walk(tree))
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ast"
+    }
+
+
+def _imports_ast(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import) and any(alias.name == "ast" for alias in node.names)
+
+
 def main() -> None:
     """Print the figures."""
     print(f"files at lint's root: {files_by_folder('lint')['lint']}")
+    for what, rules in (("walk", rules_that_walk_syntax()), ("read", rules_that_read_syntax())):
+        print(f"rules that {what} syntax: {len(rules)}  {' '.join(rule[4:7] for rule in rules)}")
     for wing in ("lint", "hf_ckpt"):
         print(f"\n{wing}: {sum(imports_in_functions(wing).values())} imports inside functions")
         found = circles(wing)

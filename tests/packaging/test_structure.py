@@ -1,6 +1,6 @@
 """Rooms stay rooms: small folders, and no circles of imports, those for types counted."""
 
-from .structure import circles, files_by_folder
+from .structure import circles, files_by_folder, rules_that_read_syntax, rules_that_walk_syntax
 
 
 def test_few_files_stand_at_the_root_of_lint():
@@ -21,3 +21,8 @@ def test_no_imports_of_the_runtime_run_in_circles():
 
 def test_no_folder_of_the_runtime_is_a_heap():
     assert {name: count for name, count in files_by_folder("hf_ckpt").items() if count > 20} == {}
+
+
+def test_rules_ask_the_run_and_walk_no_syntax():
+    assert len(rules_that_walk_syntax()) <= 9
+    assert len(rules_that_read_syntax()) <= 28

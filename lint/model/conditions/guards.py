@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import is_inside
+from ...facts.origin import origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,12 @@ def own_loops(place: Place) -> Iterator[Loop]:
 def tests_training(guard: Guard) -> bool:
     """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
     return guard.taken and getattr(guard.test, "attr", "") == "training"
+
+
+def is_tested(question: ast.AST, place: Place) -> bool:
+    """Whether a condition around ``place`` is, or has in it, the expression ``question``."""
+    tests = (guard.test for guard in place.guards)
+    return any(is_inside(question, test) and origin(question) == origin(test) for test in tests)
 
 
 def in_mode(test: ast.AST, training: bool) -> bool | None:

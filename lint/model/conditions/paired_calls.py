@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.identifiers import attributes_in, names_in
 from ...facts.surroundings import holders
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
@@ -74,7 +75,7 @@ def _packed(given: list[Argument], wanted: list[Argument]) -> Difference | None:
                 if parts and parts <= apart:
                     return Difference("one passes a tuple, the other its parts")
     if len(given) == 1 and len(wanted) > 1 and isinstance(given[0].node, ast.Tuple):
-        packed = names_in(given[0].node) >= names_in(wanted[0].node)
+        packed = _read_in(given[0].node) >= _read_in(wanted[0].node)
         return Difference("one passes a tuple, the other its parts") if packed else None
     return None
 
@@ -106,8 +107,8 @@ def _destinations(event: Checkpoint, arguments: list[Argument]) -> Iterator[tupl
 def _lacking(sides: tuple[Side, Side], given: list[Argument], wanted: list[Argument]) -> Difference | None:
     """What one call passes and the other does not."""
     (few, lacking), (many, having) = sorted(zip((given, wanted), sides, strict=True), key=lambda side: len(side[0]))
-    known = set().union(*(names_in(argument.node) for argument in few)) if few else set()
-    missing = [argument for argument in many if _counts(argument.node) and not names_in(argument.node) & known]
+    known = set().union(*(_read_in(argument.node) for argument in few)) if few else set()
+    missing = [argument for argument in many if _counts(argument.node) and not _read_in(argument.node) & known]
     if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
         return None
     return _of_effect(missing, lacking, having, "checkpointed" if few is given else "plain")
@@ -215,11 +216,10 @@ def _equal(left: ast.expr, right: ast.expr) -> bool:
 
 def _counts(argument: ast.expr) -> bool:
     """Whether leaving ``argument`` out changes the result: constants and caches may be left out."""
-    names = names_in(argument)
+    names = _read_in(argument)
     return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
 
 
-def names_in(node: ast.expr) -> set[str]:
+def _read_in(node: ast.expr) -> frozenset[str]:
     """The names and attributes that an expression reads."""
-    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return found - {"self"} | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return names_in(node) - {"self"} | attributes_in(node)

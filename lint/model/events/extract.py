@@ -63,6 +63,8 @@ METHODS: dict[str, type[CallEvent]] = {
     "predict": t.Evaluation,
     "generate": t.Generate,
     "requires_grad_": t.GradientSwitchCall,
+    "detach": t.Detach,
+    "register_post_accumulate_grad_hook": t.GradientHook,
 }
 
 

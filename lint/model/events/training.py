@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
+from ...facts.nodes import all_nodes
 from ...facts.values import Absent, Element, Result, Value, equals
 from .event import CallEvent, Event, WriteEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Backward(CallEvent):
@@ -20,6 +25,30 @@ class AutogradGrad(CallEvent):
 
     __slots__ = ()
     words = (("autograd", "grad"),)
+
+
+class Detach(CallEvent):
+    """``hidden.detach()``: what follows gives no gradient to what came before."""
+
+    __slots__ = ()
+    words = ("detach",)
+
+    @property
+    def source(self) -> Value:
+        """What is cut off."""
+        return self.call.receiver
+
+
+class GradientHook(CallEvent):
+    """``parameter.register_post_accumulate_grad_hook(hook)``: runs each time a gradient was added up."""
+
+    __slots__ = ()
+    words = ("register_post_accumulate_grad_hook",)
+
+    @property
+    def hook(self) -> Value:
+        """What runs then."""
+        return self.call.argument(0, "hook")
 
 
 class ModeChange(CallEvent):
@@ -111,8 +140,21 @@ class GradientSwitch(Event):
     @property
     def is_partial(self) -> bool:
         """Whether it goes through a slice of the layers only: `for layer in model.layers[:4]`."""
-        loops = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
-        return any(isinstance(node, ast.Slice) for passed in loops for node in ast.walk(passed))
+        return next(self._slices(), None) is not None
+
+    @property
+    def leading(self) -> int:
+        """How many of the first layers it freezes: 2 for `for layer in model.layers[:2]`; 0 for another choice."""
+        for part in self._slices() if self.freezes else ():
+            match part:
+                case ast.Slice(lower=None, upper=ast.Constant(value=int(number)), step=None):
+                    return number
+        return 0
+
+    def _slices(self) -> Iterator[ast.Slice]:
+        """The slices in what the loops around it go through."""
+        passed = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
+        return (part for iterated in passed for part in all_nodes(iterated) if isinstance(part, ast.Slice))
 
     @property
     def module(self) -> Value:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +22,7 @@ def feeds(tree: ast.AST, source: Call, sink: Call) -> bool:
     if sink.place.function is not function:
         return False
     body = tree if function is None else function.node
-    wanted = _names(sink.node)
+    wanted = set(names_in(sink.node))
     for statement in reversed(list(_assignments(body, source.node.lineno, sink.node.lineno))):
         targets = _targets(statement)
         value = statement.value
@@ -30,7 +32,7 @@ def feeds(tree: ast.AST, source: Call, sink: Call) -> bool:
             return True
         if not isinstance(statement, ast.AugAssign):
             wanted -= targets
-        wanted |= _names(value)
+        wanted |= names_in(value)
     return False
 
 
@@ -46,11 +48,7 @@ def _assignments(body: ast.AST, first: int, last: int) -> Iterator[ast.Assign | 
 
 def _targets(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return set().union(*map(names_in, targets))
 
 
 def _is_cut(value: ast.expr) -> bool:

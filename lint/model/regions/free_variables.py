@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
 from ...facts.scopes import bound_names
 
 if TYPE_CHECKING:
     from ...facts.places import Loop
     from ...facts.values import FunctionNode
+
+#: Attributes of a tensor that carry no gradient.
+_WITHOUT_GRAPH = frozenset(("detach", "data", "shape", "dtype", "device", "size"))
 
 
 def free_names(function: FunctionNode) -> frozenset[str]:
@@ -29,5 +34,15 @@ def free_names(function: FunctionNode) -> frozenset[str]:
 def names_bound_by(loop: Loop) -> frozenset[str]:
     """The names each turn of ``loop`` binds anew."""
     if isinstance(loop, ast.comprehension):
-        return frozenset(node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name))
+        return names_in(loop.target)
     return frozenset(bound_names(loop))
+
+
+def read_with_graph(function: FunctionNode) -> frozenset[str]:
+    """The names that ``function`` closes over, other than to detach them or to ask for their shape."""
+    names = free_names(function)
+    parts = list(all_nodes(function))
+    plain = {id(part.value) for part in parts if isinstance(part, ast.Attribute) and part.attr in _WITHOUT_GRAPH}
+    return frozenset(
+        part.id for part in parts if isinstance(part, ast.Name) and part.id in names and id(part) not in plain
+    )

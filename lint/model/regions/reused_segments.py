@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Element
 from ..events import Checkpoint
-from .free_variables import names_bound_by
+from ..flow.turns import changes_by_turn
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -19,8 +19,7 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
     if first is None or isinstance(event.function, Element):
         return False
     if event.place.loops:
-        read = {node.id for node in ast.walk(first) if isinstance(node, ast.Name)}
-        return all(read.isdisjoint(names_bound_by(loop)) for loop in event.place.loops)
+        return not changes_by_turn(first, event.place)
     others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
     return any(
         other.node is not event.node and other.reentrant and ast.dump(other.node.args[0]) == ast.dump(first)

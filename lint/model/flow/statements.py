@@ -1,0 +1,44 @@
+"""What the statement around a call does with what the call gives."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.surroundings import parents_in
+
+if TYPE_CHECKING:
+    from ...facts.calls import Call
+    from ..history import History
+
+
+def body_around(run: History, call: Call) -> ast.AST:
+    """The function that makes ``call``, or the module."""
+    function = call.place.function
+    return run.program.tree if function is None else function.node
+
+
+def holder_of(run: History, call: Call) -> ast.AST | None:
+    """The node right above ``call``; None when it stands in a module that is imported."""
+    return parents_in(body_around(run, call)).get(call.node)
+
+
+def own_statement(run: History, call: Call) -> ast.Expr | None:
+    """The statement that is ``call`` and nothing else."""
+    holder = holder_of(run, call)
+    return holder if isinstance(holder, ast.Expr) else None
+
+
+def stored_under(run: History, call: Call) -> frozenset[str]:
+    """The variables that hold what ``call`` gives, itself or as an element: `x` for `x = f()` and `x[0] = f()`."""
+    match holder_of(run, call):
+        case ast.Assign(targets=targets, value=value) if value is call.node:
+            return frozenset(map(base_name, targets)) - {""}
+    return frozenset()
+
+
+def base_name(expression: ast.expr) -> str:
+    """The variable that ``expression`` is, or is an element of: `x` for `x[0]`; empty for anything else."""
+    while isinstance(expression, ast.Subscript):
+        expression = expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""

@@ -1,0 +1,61 @@
+"""What happens in one turn of a loop, and what another turn changes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
+from ..regions.free_variables import names_bound_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.places import Loop, Place
+    from ..events import Event
+    from ..run import Run
+
+
+def bound_each_turn(place: Place) -> frozenset[str]:
+    """The names that the loops around ``place`` bind anew in each turn."""
+    return frozenset[str]().union(*map(names_bound_by, place.loops))
+
+
+def changes_by_turn(expression: ast.expr, place: Place) -> bool:
+    """Whether ``expression`` at ``place`` reads a name that another turn of a loop binds anew."""
+    return bool(place.loops) and not names_in(expression).isdisjoint(bound_each_turn(place))
+
+
+def happens_in_turn(run: Run, event: Event, loop: Loop) -> bool:
+    """Whether ``event`` happens in each turn of ``loop``: there, or in a function that is called there."""
+    if loop in event.place.loops:
+        return True
+    return any(loop in place.loops for call in event.place.stack for place in run.places(call))
+
+
+def is_last_turn(loop: Loop, node: ast.AST) -> bool:
+    """Whether ``loop`` is left after the statement with ``node``, so that no other turn binds its names."""
+    return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)
+
+
+def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:
+    """Whether ``body`` holds ``node`` and ends the loop behind it; a `break` does only where ``own`` says so."""
+    ends = (ast.Return, ast.Raise, ast.Break) if own else (ast.Return, ast.Raise)
+    for index, statement in enumerate(body):
+        if any(part is node for part in all_nodes(statement)):
+            inside = own and not isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+            return any(isinstance(later, ends) for later in body[index:]) or any(
+                _leaves(inner, node, inside) for inner in _bodies(statement)
+            )
+    return False
+
+
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements directly in ``statement``."""
+    parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+    for part in parts:
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(part, field, None)
+            if isinstance(block, list):
+                yield block
