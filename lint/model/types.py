@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, options
+from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, options, same
 from .names import canonical
 
 if TYPE_CHECKING:
@@ -84,6 +84,22 @@ def unwrapped(value: Value) -> Value:
             return value
         value = inner
     return value
+
+
+def origins(value: Value) -> Iterator[Value]:
+    """Each object that ``value`` may be, through wrappers and alternatives, as in `wrap(a if flag else prepare(a))`."""
+    for option in options(value):
+        inner = unwrapped(option)
+        if inner is not option and isinstance(inner, Choice):
+            yield from origins(inner)
+        else:
+            yield inner
+
+
+def may_be_same_model(left: Value, right: Value) -> bool:
+    """Whether one object is among those that either may be."""
+    known = list(origins(right))
+    return any(same(value, other) for value in origins(left) for other in known)
 
 
 def same_object(value: Value) -> Value:

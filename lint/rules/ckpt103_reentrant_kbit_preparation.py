@@ -125,7 +125,7 @@ from ..model.libraries.quantized import is_quantized
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainers_of
 from ..model.report import Report, Rewrite, SetKeyword
-from ..model.types import is_hf_model, unwrapped
+from ..model.types import is_hf_model, may_be_same_model
 from ..model.variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def check(run: Run) -> Iterator[Report]:
             continue
         if _trainer_decides(run, prepare) or _is_decided_later(run, prepare) or _is_given_away(run, prepare):
             continue
-        quantized = is_quantized(run, prepare.model)
+        quantized = is_quantized(run, prepare.model, prepare.place)
         if isinstance(prepare.kwargs, Absent) and quantized is not False:
             yield Report(
                 prepare.node,
@@ -207,7 +207,7 @@ def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
         for found in returned
     )
     kept = any(isinstance(write.obj, Instance) and _holds(write.value, prepare) for write in run.writes)
-    return (leaves or kept) and not _is_trained(run, prepare)
+    return (leaves or kept) and not any(trainers_of(run, prepare.model)) and not _is_trained(run, prepare)
 
 
 def _is_trained(run: Run, prepare: KbitPrepare) -> bool:
@@ -229,4 +229,4 @@ def _holds(value: Value, prepare: KbitPrepare) -> bool:
 
 
 def _is_model(value: Value, prepare: KbitPrepare) -> bool:
-    return any(same(unwrapped(value), unwrapped(option)) for option in options(prepare.model))
+    return may_be_same_model(value, prepare.model)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..calls import Call
 from ..objects.attributes import get_attribute, set_item
 from ..objects.children import take_children
+from ..objects.classes import is_torch_module
 from ..objects.containers import GAP, elements, is_module_list, iterate, length_of, matching_field, text_of
 from ..objects.dicts import merge_into
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Callable
 
+#: Methods of a module that return the module itself.
+_RETURN_SELF = frozenset(
+    ("to", "cuda", "cpu", "half", "bfloat16", "float", "double", "train", "eval", "requires_grad_", "apply", "to_empty")
+)
 #: A replacement field of `str.format`.
 _FIELD = re.compile(r"{[^{}]*}")
 
@@ -61,6 +66,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return Template(_FIELD.sub(GAP, text), call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
             return parser_method(held, name, call)
+        case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
+            return held
         case Attr():
             take_children(walk, call)
             return None

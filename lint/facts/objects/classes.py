@@ -10,6 +10,9 @@ from ..values import Class, Function, Instance, Ref, Result, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Where the modules of PyTorch, and models that are modules, come from.
+_MODULES = ("torch.nn.", "transformers.", "diffusers.", "timm.", "torchvision.models.")
+
 
 def field_argument(instance: Instance, name: str) -> Value:
     """What the constructor of a dataclass was given for field ``name``."""
@@ -46,6 +49,12 @@ def decorator_names(function: Function) -> Iterator[str]:
         called = decorator.call.func if isinstance(decorator, Result) else decorator
         if isinstance(called, Ref):
             yield called.name
+
+
+def is_torch_module(cls: Class) -> bool:
+    """Whether the class derives from a module of PyTorch, or from a model of a library that is one."""
+    bases = (base for owner in (cls, *ancestors(cls)) for base in owner.bases if isinstance(base, Ref))
+    return any(base.name.startswith(_MODULES) or base.name.endswith("LightningModule") for base in bases)
 
 
 def ancestors(cls: Class) -> Iterator[Class]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Absent, Const, Dict, Param, Ref, Result, Value, equals, options, truth
+from ...facts.values import Absent, Const, Dict, Param, Ref, Result, Value
+from ..conditions.possible import options_at, truth_at
 from ..types import unwrapped
 
 if TYPE_CHECKING:
     from ...facts.calls import Call
+    from ...facts.places import Place
     from ..run import Run
 
 _SWITCHES = ("load_in_4bit", "load_in_8bit")
@@ -18,26 +20,29 @@ _CONFIGS = re.compile(r"(BitsAndBytes|GPTQ|AqlM?|AQLM|Eetq|Hqq|TorchAo|Quanto)\w
 _STORED = re.compile(r"gptq|aqlm|eetq|hqq|bnb|torchao|[48]-?bit|int[48]", re.IGNORECASE)
 
 
-def is_quantized(run: Run, model: Value) -> bool | None:
-    """Whether ``model`` is one that peft takes for quantized; None when the program leaves it open."""
-    answers = {_is_quantized(run, unwrapped(option)) for option in options(model)}
+def is_quantized(run: Run, model: Value, place: Place) -> bool | None:
+    """Whether ``model`` is, at ``place``, one that peft takes for quantized; None when the program leaves it open."""
+    return _agreed({_is_quantized(run, unwrapped(option), place) for option in options_at(model, place)})
+
+
+def _agreed(answers: set[bool | None]) -> bool | None:
     return answers.pop() if len(answers) == 1 else None
 
 
-def _is_quantized(run: Run, model: Value) -> bool | None:
+def _is_quantized(run: Run, model: Value, place: Place) -> bool | None:
     if any(write.field.startswith("is_loaded_in") for write in run.writes):
         return True
     match model:
         case Param():
             return True  # A function that is given a model to prepare is written for a quantized one.
         case Result(call) if call.method or (isinstance(call.func, Ref) and "from_" in call.name):
-            return _is_loaded_quantized(call)
+            return _is_loaded_quantized(call, place)
     return True
 
 
-def _is_loaded_quantized(call: Call) -> bool | None:
-    found = [_switched(call.keyword(name)) for name in _SWITCHES]
-    found.append(_config(call.keyword("quantization_config")))
+def _is_loaded_quantized(call: Call, place: Place) -> bool | None:
+    found = [_switched(call.keyword(name), place) for name in _SWITCHES]
+    found.append(_config(call.keyword("quantization_config"), place))
     if True in found:
         return True
     if None in found:
@@ -48,35 +53,34 @@ def _is_loaded_quantized(call: Call) -> bool | None:
     return None
 
 
-def _switched(given: Value) -> bool | None:
-    return False if isinstance(given, Absent) else truth(given)
+def _switched(given: Value, place: Place) -> bool | None:
+    return False if isinstance(given, Absent) else truth_at(given, place)
 
 
-def _config(given: Value) -> bool | None:
+def _config(given: Value, place: Place) -> bool | None:
     """Whether the `quantization_config` quantizes."""
-    answers = {_one_config(option) for option in options(given)}
-    return answers.pop() if len(answers) == 1 else None
+    return _agreed({_one_config(option, place) for option in options_at(given, place)})
 
 
-def _one_config(given: Value) -> bool | None:
+def _one_config(given: Value, place: Place) -> bool | None:
     match given:
         case Absent():
             return False
         case Const(value):
             return value is not None
         case Result(call) if _CONFIGS.search(call.name):
-            return _is_on(call)
+            return _is_on(call, place)
         case Dict():
             return True
     # What is passed on from elsewhere as the configuration is one.
     return True
 
 
-def _is_on(call: Call) -> bool | None:
+def _is_on(call: Call, place: Place) -> bool | None:
     """Whether a configuration says which way to quantize; those of bitsandbytes do nothing until told to."""
     if not call.name.endswith("BitsAndBytesConfig"):
         return True
-    given = [call.keyword(name) for name in _SWITCHES]
-    if any(equals(value, True) for value in given):
+    given = [_switched(call.keyword(name), place) for name in _SWITCHES]
+    if True in given:
         return True
-    return False if all(isinstance(value, Absent) or equals(value, False) for value in given) else None
+    return None if None in given else False

@@ -24,7 +24,7 @@ from ...facts.values import (
 from ..events import HfEnable, TrainerArgs, TrainerBuild
 from ..events.extract import events_of, is_trainer_args
 from ..names import canonical
-from ..types import bases, unwrapped
+from ..types import bases, may_be_same_model
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
 def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:
     """The Trainers built for ``model`` with known arguments: the construction, its arguments, their object."""
     for trainer in run.of(TrainerBuild):
-        if not any(same(unwrapped(option), unwrapped(model)) for option in options(trainer.model)):
+        if not may_be_same_model(trainer.model, model):
             continue
         for value in options(trainer.args):
             args = args_of(value)

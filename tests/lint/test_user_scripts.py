@@ -1,0 +1,138 @@
+"""Mistakes, and right code, in the forms that training scripts of users have: what is found in them, and where."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+_QLORA = """\
+import argparse
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+"""
+_TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows).train()\n"
+
+#: Scripts whose line with `# error: CODE` is reported, and no other one.
+CASES = {
+    "blocks of a model that was moved to a GPU get data": """\
+import torch
+from torch.utils.checkpoint import checkpoint_sequential
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(5)])
+
+def probe(device):
+    net = Net().to(device)
+    rows = torch.randn(4, 8, device=device)
+    checkpoint_sequential(net.layers, 2, rows, use_reentrant=True).mean().backward()  # error: CKPT104
+
+probe("cuda")
+""",
+    "the first of the blocks of a classifier gets a batch": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=True)  # error: CKPT104
+        return self.head(x)
+
+model = Classifier().cuda()
+model.train()
+for x, y in DataLoader(rows, batch_size=4):
+    nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+""",
+    "one flag decides about the quantization and its preparation": _QLORA
+    + """\
+def load(options):
+    config = None
+    if options.in_4bit:
+        config = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(options.name, quantization_config=config)
+    if options.in_4bit:
+        model = prepare_model_for_kbit_training(model)  # error: CKPT103
+    return get_peft_model(model, LoraConfig())
+
+def main(options, rows):
+    model = load(options)
+    Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=rows).train()
+""",
+    "a parsed flag switches the quantization on": _QLORA
+    + """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--qlora", action="store_true")
+args = parser.parse_args()
+config = BitsAndBytesConfig(load_in_4bit=args.qlora)
+model = AutoModelForCausalLM.from_pretrained("base", quantization_config=config if args.qlora else None)
+if args.qlora:
+    model = prepare_model_for_kbit_training(model)  # error: CKPT103
+model = get_peft_model(model, LoraConfig())
+"""
+    + _TRAIN,
+    "the model is loaded in two ways, of which one is prepared": _QLORA
+    + """\
+def main(args, rows):
+    if args.qlora:
+        model = AutoModelForCausalLM.from_pretrained("base", quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    else:
+        model = AutoModelForCausalLM.from_pretrained("base")
+    if args.qlora:
+        model = prepare_model_for_kbit_training(model)  # error: CKPT103
+    model = get_peft_model(model, LoraConfig())
+    Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
+""",
+    "an object keeps the model that its own method trains": _QLORA
+    + """\
+class Tuner:
+    def __init__(self, name):
+        self.config = BitsAndBytesConfig(load_in_4bit=True)
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=self.config)
+        self.model = prepare_model_for_kbit_training(self.model)  # error: CKPT103
+        self.model = get_peft_model(self.model, LoraConfig())
+
+    def train(self, rows):
+        Trainer(model=self.model, args=TrainingArguments("out"), train_dataset=rows).train()
+""",
+    "only the model that is not quantized is prepared": _QLORA
+    + """\
+def main(args, rows):
+    config = BitsAndBytesConfig(load_in_4bit=True) if args.qlora else None
+    model = AutoModelForCausalLM.from_pretrained("base", quantization_config=config)
+    if not args.qlora:
+        model = prepare_model_for_kbit_training(model)
+    model = get_peft_model(model, LoraConfig())
+    Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
+""",
+}
+
+
+def _marked(text: str) -> list[tuple[int, str]]:
+    return [
+        (number, code.strip())
+        for number, line in enumerate(text.splitlines(), 1)
+        for code in line.partition("# error:")[2].split(",")
+        if code
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_is_found_and_nothing_else(name):
+    found = check_source(CASES[name], "main.py")
+    assert sorted((finding.span.line, finding.code) for finding in found) == _marked(CASES[name])
