@@ -60,19 +60,20 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
         except OSError as error:
             results.append(FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}"))
             continue
-        key = cache.key(job.path, data, job.settings) if cache else ""
-        result = cache.get(key, job.path, reported) if cache else None
+        # What is known of a file does not say which files it ran with.
+        key = cache.key(job.path, data, job.settings) if cache and not job.runs else ""
+        result = cache.get(key, job.path, reported) if cache and key else None
         if result is None:
             gated = gate(job.path, data, job.settings)
             result = FileResult(job.path, consulted=gated.consulted)
             if gated.needed or job.runs:
                 candidates.append(_Candidate(len(results), job, data, key))
-            elif cache:
+            elif cache and key:
                 cache.put(key, result, reported)
         results.append(result)
     for candidate, result in zip(candidates, _analyse(candidates, reported), strict=True):
         results[candidate.position] = result
-        if cache:
+        if cache and candidate.key:
             cache.put(candidate.key, result, reported)
     if cache:
         cache.save()

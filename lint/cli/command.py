@@ -67,12 +67,14 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
         print(f"error: {path}: no such file or folder", file=sys.stderr)
     if not (found.files or found.missing or options.quiet):
         where = " ".join(options.paths)
-        print(f"warning: no Python file, notebook or configuration to check in {where}", file=sys.stderr)
+        print(
+            f"warning: nothing to check (Python, notebooks, configurations, launch scripts) in {where}", file=sys.stderr
+        )
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
     if options.run_configs or any(is_launch(path) for path in found.files):
         from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
-        jobs, problems = in_runs(jobs, options.run_configs, settings_for)
+        jobs, problems = in_runs(jobs, options.run_configs, settings_for, options.paths)
         for problem in problems:
             print(f"error: {problem}", file=sys.stderr)
         if problems:
@@ -90,9 +92,7 @@ def _mode(options: Options) -> Callable[[Jobs, Options], Outcome]:
 
 
 def _check(jobs: Jobs, options: Options) -> Outcome:
-    # What is known of a file does not say which files it ran with.
-    uncached = options.no_cache or any(job.runs for job in jobs)
-    results = check_paths(jobs, None if uncached else _CACHE_FOLDER)
+    results = check_paths(jobs, None if options.no_cache else _CACHE_FOLDER)
     if options.baseline is not None:
         from ..project.baseline import compare  # start-up: only --baseline needs it
 

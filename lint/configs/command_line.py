@@ -10,7 +10,7 @@ from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
 from .nodes import Entry, Mapping, Scalar
-from .shell import read_commands
+from .shell import exported, read_commands
 
 if TYPE_CHECKING:
     from ..facts.walk import Program
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .shell import Word
 
 _SWITCHES = ("gradient_checkpointing", "activation_checkpointing", "ddp_find_unused_parameters")
+#: Variables that `accelerate launch` sets for its flags, where they are not called like these.
+_FLAGS = {"ACCELERATE_USE_FSDP": "use_fsdp"}
 _READ = ("parse_args_into_dataclasses", "parse_args_and_config")
 
 
@@ -29,6 +31,8 @@ class CommandLine(NamedTuple):
     complete: bool
     #: The flags of `accelerate launch`; None for another launcher.
     launcher: Document | None = None
+    #: The variables of the environment that stand for such flags, by the names of these.
+    environment: Document | None = None
 
 
 def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
@@ -42,13 +46,29 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
         return None
     entries = _entries(words[first + 1 :])
     root = Mapping(entries, words[first].begin, words[first].end, flow=False)
+    around = exported(commands, run.command)
     given = words[first + 1 :]
     if given and not (given[0].text or "").startswith("--"):
         return None  # a file that the script reads instead
     complete = all(word.text is not None for word in given)
     return CommandLine(
-        Document(run.launch, text or "", root), complete, _launcher(run.launch, text or "", words[:first])
+        Document(run.launch, text or "", root),
+        complete,
+        _launcher(run.launch, text or "", words[:first]),
+        _environment(run.launch, text or "", around),
     )
+
+
+def _environment(launch: str, text: str, around: dict[str, Word]) -> Document | None:
+    """The variables that set FSDP up as flags of `accelerate launch` would."""
+    entries = {}
+    for variable, word in around.items():
+        name = _FLAGS.get(variable, variable.lower())
+        if name.startswith(("fsdp_", "use_fsdp")):
+            value = Scalar(BOOLEANS.get((word.text or "").lower(), word.text), word.begin, word.end)
+            entries[name] = Entry(Scalar(name, word.begin, word.end), value, shared=True)
+    first = next(iter(entries.values()), None)
+    return first and Document(launch, text, Mapping(entries, first.key.begin, first.key.end, flow=False))
 
 
 def _launcher(launch: str, text: str, words: list[Word]) -> Document | None:
@@ -84,8 +104,8 @@ def _value(name: str, given: str) -> object:
 def join_command_line(command: CommandLine, program: Program) -> None:
     """Give the arguments to what the script parses; where all of them are known, nothing is left open."""
     document = command.document
-    if command.launcher is not None:
-        _join_launcher(command.launcher.root, program)
+    for launcher in filter(None, (command.launcher, command.environment)):
+        _join_launcher(launcher.root, program)
     for call, method in parsed_arguments(program):
         if method not in _READ:
             continue

@@ -14,6 +14,8 @@ class RunFiles(NamedTuple):
     #: The launch script that starts it, and which of its commands does.
     launch: str | None = None
     command: int = 0
+    #: The words of the command, and of its environment, that decide about checkpointing.
+    said: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:

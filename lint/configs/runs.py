@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ..analysis.job import Job
+from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from . import is_config, is_launch
@@ -13,39 +15,67 @@ from .kinds import load_kinds
 from .nodes import ConfigError
 from .reading import read_config
 from .run_files import RunFiles
-from .shell import read_commands
+from .shell import exported, read_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from ..project.settings import Settings
 
+#: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
+_DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
+
 
 def in_runs(
-    jobs: list[Job], configs: tuple[str, ...], settings_for: Callable[[str], Settings]
+    jobs: list[Job], configs: tuple[str, ...], settings_for: Callable[[str], Settings], named: Collection[str] = ()
 ) -> tuple[list[Job], list[str]]:
-    """``jobs`` with the runs they belong to, those of the other files of these runs added.
+    """``jobs`` with the runs they belong to, those of the other files of runs that ``named`` files start added.
 
     Second, a sentence for each of ``configs`` that is none.
     """
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}
     runs = [_renamed(run, names) for run in runs_of([job.path for job in jobs], configs)]
+    runs = [run for run in runs if run.launch is None or run.launch in named or _tells_more(run, names)]
     added = [file for run in runs for file in run.files if os.path.abspath(file) not in names]
     together = [*jobs, *(Job(file, settings_for(os.path.dirname(file) or ".")) for file in dict.fromkeys(added))]
-    return [_with_runs(job, runs) for job in together if not is_launch(job.path) or _is_in(job.path, runs)], problems
+    belonging = _runs_by_file(runs)
+    return [
+        _with_runs(job, belonging) for job in together if not is_launch(job.path) or job.path in belonging
+    ], problems
 
 
-def _with_runs(job: Job, runs: list[RunFiles]) -> Job:
-    own = tuple(run for run in runs if job.path in run.files)
+def _tells_more(run: RunFiles, names: Mapping[str, str]) -> bool:
+    """Whether a launch script that was found, not named, says more about its script than the script itself."""
+    if run.script is not None and os.path.abspath(run.script) not in names:
+        return False
+    return bool(run.said) or (run.script is not None and any(map(_speaks_of_checkpointing, run.configs)))
+
+
+def _speaks_of_checkpointing(config: str) -> bool:
+    try:
+        with open(config, encoding="utf-8", errors="replace") as file:
+            return "checkpoint" in file.read(LARGEST_CONFIG)
+    except OSError:
+        return False
+
+
+def _runs_by_file(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
+    found: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        for file in dict.fromkeys(run.files):
+            found.setdefault(file, []).append(run)
+    return found
+
+
+def _with_runs(job: Job, belonging: Mapping[str, list[RunFiles]]) -> Job:
+    own = belonging.get(job.path, [])
     if any(run.script is not None for run in own):
         # With the script more is known than without.
-        own = tuple(run for run in own if run.script is not None)
-    return job._replace(runs=own)
-
-
-def _is_in(path: str, runs: list[RunFiles]) -> bool:
-    return any(path in run.files for run in runs)
+        own = [run for run in own if run.script is not None]
+    # Commands that differ in nothing that decides about checkpointing are one run, but in their own launch script.
+    different = {(run.script, run.configs, run.said, run.launch == job.path): run for run in reversed(own)}
+    return job._replace(runs=tuple(reversed(different.values())))
 
 
 def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
@@ -99,7 +129,10 @@ def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
         scripts = [path for path in named if path.endswith(".py")]
         given = tuple(dict.fromkeys([*(path for path in named if is_config(path)), *configs]))
         if scripts or given:
-            runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number))
+            around = exported(commands, number)
+            said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
+            decides = tuple(word for word in said if _DECIDES.search(word))
+            runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number, decides))
     return runs
 
 

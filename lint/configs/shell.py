@@ -23,6 +23,8 @@ _PART = re.compile(
 )
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 _ASSIGNMENT = re.compile(r"(?:export\s+)?(\w+)=(.*)\Z", re.DOTALL)
+_ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\Z", re.DOTALL)
+_ALL_OF_ARRAY = re.compile(r"""(["']?)\$\{(\w+)\[[@*]\]\}\1\Z""")
 
 
 class Word(NamedTuple):
@@ -33,18 +35,83 @@ class Word(NamedTuple):
     end: int
 
 
+class _Raw(NamedTuple):
+    """A word as it is written, with its place."""
+
+    text: str
+    begin: int
+    end: int
+
+
+#: Stands for words that only some runs of the script have.
+_OPEN = "$?"
+
+
 def read_commands(text: str) -> list[list[Word]]:
-    """The commands of ``text`` in order; variables that are set once, to plain text, are known."""
-    commands: list[list[tuple[str, int, int]]] = [[]]
-    for match in _TOKEN.finditer(text):
-        if match.lastgroup == "end":
-            commands.append([])
-        elif match.lastgroup == "word":
-            commands[-1].append((match.group(), match.start(), match.end()))
+    """The commands of ``text`` in order; variables and arrays that are set once, to plain text, are known."""
+    commands, arrays = _split(text)
     variables = _variables(commands)
     return [
-        [Word(_unquoted(raw, variables), begin, end) for raw, begin, end in command] for command in commands if command
+        [Word(_unquoted(raw.text, variables), raw.begin, raw.end) for word in command for raw in _spread(word, arrays)]
+        for command in commands
+        if command
     ]
+
+
+def exported(commands: list[list[Word]], number: int) -> dict[str, Word]:
+    """The variables of the environment that command ``number`` runs in, as far as the script sets them."""
+    found: dict[str, Word] = {}
+    for command in commands[:number]:
+        if command and command[0].text == "export":
+            found |= dict(_set_by(command[1:]))
+    return found | dict(_set_by(commands[number]))
+
+
+def _set_by(words: list[Word]) -> Iterator[tuple[str, Word]]:
+    for word in words:
+        match = _ASSIGNMENT.match(word.text or "")
+        if match is None:
+            return
+        yield match[1], word._replace(text=match[2])
+
+
+def _split(text: str) -> tuple[list[list[_Raw]], dict[str, list[_Raw]]]:
+    """The commands of ``text``, and the words of each array that they set."""
+    commands: list[list[_Raw]] = [[]]
+    arrays: dict[str, list[_Raw]] = {}
+    array: list[_Raw] | None = None
+    for match in _TOKEN.finditer(text):
+        raw = _Raw(match.group(), match.start(), match.end())
+        begins = _ARRAY.match(raw.text) if match.lastgroup == "word" and array is None else None
+        if begins is not None:
+            array = _array_of(arrays, begins, raw)
+            raw = raw._replace(text=begins[3], begin=raw.end - len(begins[3]))
+        if array is not None and match.lastgroup == "word":
+            closes = raw.text.count(")") > raw.text.count("(")
+            raw = raw._replace(text=raw.text.removesuffix(")")) if closes else raw
+            array += [raw] if raw.text else []
+            array = None if closes else array
+        elif array is None and match.lastgroup == "end":
+            commands.append([])
+        elif array is None and match.lastgroup == "word":
+            commands[-1].append(raw)
+    return commands, arrays
+
+
+def _array_of(arrays: dict[str, list[_Raw]], begins: re.Match[str], raw: _Raw) -> list[_Raw]:
+    """The array that is set or added to: what comes on top of it may depend on the way that the shell took."""
+    name, adds, _ = begins.groups()
+    if name not in arrays and not adds:
+        arrays[name] = []
+        return arrays[name]
+    arrays.setdefault(name, []).append(raw._replace(text=_OPEN))
+    return []
+
+
+def _spread(word: _Raw, arrays: dict[str, list[_Raw]]) -> list[_Raw]:
+    """The words that ``word`` stands for: those of an array for `"${NAME[@]}"`."""
+    match = _ALL_OF_ARRAY.match(word.text)
+    return arrays.get(match[2], [word]) if match is not None else [word]
 
 
 def comments_in(text: str) -> Iterator[tuple[int, str]]:
@@ -63,10 +130,10 @@ def command_lines(text: str) -> Iterator[tuple[int, int]]:
             words = []
 
 
-def _variables(commands: list[list[tuple[str, int, int]]]) -> dict[str, str | None]:
+def _variables(commands: list[list[_Raw]]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for command in commands:
-        words = [raw for raw, _, _ in command if raw != "export"]
+        words = [raw.text for raw in command if raw.text != "export"]
         for raw in words:
             match = _ASSIGNMENT.match(raw)
             if match is None:

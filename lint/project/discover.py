@@ -6,7 +6,7 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..configs import CONFIG_SUFFIXES, is_config
+from ..configs import CONFIG_SUFFIXES, LAUNCH_SUFFIXES, is_settings
 from ..sources.source import MARKDOWN_SUFFIXES
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 #: Kinds of file that a folder is searched for. A file named on the command line is read whatever it is called.
-SUFFIXES = (".py", ".ipynb", *CONFIG_SUFFIXES)
-#: Bytes; a larger YAML or JSON file found in a folder is data.
+SUFFIXES = (".py", ".ipynb", *CONFIG_SUFFIXES, *LAUNCH_SUFFIXES)
+#: Bytes; a larger YAML, JSON or shell file found in a folder is data.
 LARGEST_CONFIG = 100_000
 #: Folders that never hold the user's own code (ruff's defaults).
 SKIPPED_FOLDERS = frozenset(
@@ -119,7 +119,7 @@ def _walk(top: str, settings_for: Callable[[str], Settings], ignored: Ignored | 
         if is_folder:
             inner = ignored.within(os.path.abspath(path)) if ignored is not None else None
             yield from _walk(path, settings_for, inner)
-        elif entry.is_file() and not (is_config(name) and entry.stat().st_size > LARGEST_CONFIG):
+        elif entry.is_file() and not (is_settings(name) and entry.stat().st_size > LARGEST_CONFIG):
             yield path
 
 

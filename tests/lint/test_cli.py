@@ -156,7 +156,7 @@ def test_missing_and_unreadable_paths_are_failures_and_the_rest_go_on(project):
 def test_nothing_to_check_is_said(tmp_path):
     process = lint(".", cwd=tmp_path)
     assert process.returncode == 0
-    assert "no Python file, notebook or configuration to check" in process.stderr
+    assert "nothing to check (Python, notebooks, configurations, launch scripts)" in process.stderr
     assert "passed" not in process.stdout
 
 

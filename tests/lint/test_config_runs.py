@@ -185,8 +185,12 @@ def test_fixes_of_a_run_end(project):
     assert 'SFTConfig("out", gradient_checkpointing=False)' in (project / "sft.py").read_text()
 
 
-def launch(project, command, name="run.sh"):
+def write_launch(project, command, name="run.sh"):
     (project / name).write_text(f"#!/bin/bash\nset -e\n{command}\n")
+
+
+def launch(project, command, name="run.sh"):
+    write_launch(project, command, name)
     return found(name, cwd=project)
 
 
@@ -229,6 +233,41 @@ def test_paths_are_those_of_the_project(project):
     (project / "scripts" / "run.sh").rename(project / "scripts" / "two.sh")
     process = lint("two.sh", "--output-format", "concise", cwd=project / "scripts")
     assert [line.split(":")[0] for line in lines(process)] == ["../sft.py", "../fsdp.yaml"]
+
+
+def test_launch_scripts_of_a_folder_are_read(project):
+    write_launch(project, "accelerate launch --use_fsdp --fsdp_activation_checkpointing true hf.py --output_dir out")
+    assert found(".", cwd=project) == []
+    write_launch(project, "accelerate launch --config_file fsdp.yaml hf.py --output_dir out --gradient_checkpointing")
+    assert found(".", cwd=project) == ["run.sh:3:66 CKPT303"]
+    (project / "again.sh").write_text((project / "run.sh").read_text().replace("out ", "other "))
+    assert found(".", cwd=project) == ["again.sh:3:68 CKPT303", "run.sh:3:66 CKPT303"]
+    assert found("hf.py", cwd=project) == []
+
+
+def test_a_launch_script_that_was_not_named_adds_no_file(project):
+    (project / "scripts").mkdir()
+    write_launch(project, "accelerate launch --config_file fsdp.yaml ../sft.py", "scripts/run.sh")
+    assert lines(lint("scripts", "--output-format", "concise", cwd=project)) == []
+
+
+def test_arrays_of_the_shell(project):
+    array = "ARGS=(\n  --output_dir out  # where\n  --gradient_checkpointing True)\n"
+    command = 'accelerate launch --config_file fsdp.yaml hf.py "${ARGS[@]}"'
+    assert launch(project, array + command) == ["run.sh:5:3 CKPT303"]
+    assert launch(project, "ARGS=()\n" + command) == []
+    more = "if [ $SAVE ]; then\n  ARGS+=(--gradient_checkpointing False)\nfi\n"
+    assert launch(project, array.replace("  --gradient_checkpointing True", "") + more + command) == []
+
+
+def test_variables_of_the_environment(project):
+    command = "torchrun hf.py --output_dir out --gradient_checkpointing"
+    around = "export ACCELERATE_USE_FSDP=true FSDP_ACTIVATION_CHECKPOINTING=true\n"
+    assert launch(project, around + command) == ["run.sh:4:33 CKPT303"]
+    assert launch(project, around.replace("CHECKPOINTING=true", "CHECKPOINTING=false") + command) == []
+    before = "ACCELERATE_USE_FSDP=1 FSDP_ACTIVATION_CHECKPOINTING=1 "
+    assert launch(project, before + command) == ["run.sh:3:87 CKPT303"]
+    assert launch(project, f"{command}\n{around}") == []
 
 
 def test_a_launch_script_that_starts_nothing_is_said_aloud(project):
