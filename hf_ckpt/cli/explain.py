@@ -11,6 +11,7 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
+from .pictures import check_picture
 from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 @gpu_options
 @setup_options
 @click.option("--points", type=click.IntRange(2), default=9, show_default=True, help="Budgets on the frontier.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw the frontier into this PNG.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw the frontier into this PNG or SVG."
+)
 def command(
     subject: Subject,
     setup: Callable[[Subject], Setup],
@@ -42,8 +45,7 @@ def command(
     weight is loaded; times are those of --gpu, or of this machine. Of a multimodal model these are the language layers.
     """
     parsed = parse_policy(policy)
-    if plot is not None and not plot.parent.is_dir():
-        raise click.BadParameter(f"the folder {plot.parent} does not exist", param_hint="--plot")
+    check_picture(plot)
 
     from ..measuring.forecast import as_solution, limits_for
     from ..planner.explain.findings import frontier, next_gain, tensor_rows

@@ -43,7 +43,7 @@ def build_model(subject: Subject, device: torch.device | str) -> nn.Module:
             # Whatever a config makes a constructor do.
             raise CkptError(f"transformers cannot build `{subject.model}`: {_first_line(error)}") from error
         if subject.lora:
-            model = _with_lora(model, subject.lora)
+            model = _with_lora(model, subject)
     return model.train()
 
 
@@ -89,10 +89,15 @@ def _kinds(config: Any) -> tuple[Any, ...]:
     return (first, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM)
 
 
-def _with_lora(model: nn.Module, rank: int) -> nn.Module:
+def _with_lora(model: nn.Module, subject: Subject) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
-    adapted: nn.Module = get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear"))
+    targets = list(subject.lora_targets) or "all-linear"
+    config = LoraConfig(r=subject.lora, target_modules=targets, lora_dropout=subject.lora_dropout)
+    try:
+        adapted: nn.Module = get_peft_model(model, config)
+    except ValueError as error:
+        raise CkptError(f"peft puts no adapter on `{subject.model}`: {_first_line(error)}") from error
     return adapted
 
 

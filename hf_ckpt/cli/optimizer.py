@@ -5,7 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 import click
-from transformers.training_args import OptimizerNames
 
 from ..planner.memory.optimizers import rule_for
 
@@ -14,6 +13,9 @@ def check_optimizer(name: str) -> None:
     """Say on stderr that the state of an optimizer is guessed. Raises BadParameter when there is no such optimizer."""
     if rule_for(name).known:
         return
+    # Takes longer to import than a model does to be planned.
+    from transformers.training_args import OptimizerNames
+
     known = [optimizer.value for optimizer in OptimizerNames]
     if name in known:
         click.echo(f"hf-ckpt: the state of `{name}` is not known and is taken for that of 32-bit Adam", err=True)

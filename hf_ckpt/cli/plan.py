@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from ..policy import parse_policy
+from .pictures import check_picture, draw_plans
 from .plan_tables import largest_lines, size_table
+from .progress import progress
 from .setup import setup_options
 from .subject import Subject, gpu_options, several_sizes, subject_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..planner.memory.setup import Setup
     from ..policy import Policy
@@ -38,6 +41,11 @@ LENGTH_STEP, MOST_TOKENS, MOST_SEQUENCES = 128, 1 << 20, 4096
     type=click.Choice(["batch", "length"]),
     help="Also search the largest batch, or the longest sequence, that each policy allows in the memory.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also draw the first size into this PNG or SVG: the frontier, and memory over a step.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the forecasts as JSON: sizes in bytes, times in seconds.")
 def command(
     subject: Subject,
@@ -48,6 +56,7 @@ def command(
     memory: str | None,
     setup: Callable[[Subject], Setup],
     largest: str | None,
+    plot: Path | None,
     as_json: bool,
 ) -> None:
     """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
@@ -58,21 +67,47 @@ def command(
     every policy was refused.
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
+    check_picture(plot)
+    with progress() as say:
+        from .rows import exit_code
+        from .study import read_model
 
-    from .rows import exit_code, rows_of
-    from .study import read_model
-
-    model = read_model(subject, memory, setup(subject), gpu)
-    sizes = several_sizes(model.subject, batches, lengths)
-    rows = [row for batch, length in sizes for row in rows_of(model.study(batch, length), parsed)]
-    refused = {row.policy for row in rows if row.error is not None and row.fits is None}
-    named = [policy for policy in parsed if str(policy) not in refused]
-    sought = {str(policy): _largest(model, policy, largest) for policy in named} if largest else {}
+        model = read_model(subject, memory, setup(subject), gpu)
+        rows = _forecasts(model, several_sizes(model.subject, batches, lengths), parsed, say)
+        sought = _sought(model, rows, parsed, largest, say)
+        if plot is not None:
+            say(f"drawing {plot}")
+            draw_plans(model.study(rows[0].batch, rows[0].length), parsed, plot)
     if as_json:
         click.echo(json.dumps(_as_json(model, rows, largest, sought), indent=2))
     else:
         _show(model, rows, largest, sought)
     sys.exit(exit_code(rows))
+
+
+def _forecasts(
+    model: Model, sizes: Iterable[tuple[int, int]], policies: Sequence[Policy], say: Callable[[str], None]
+) -> list[Row]:
+    from .rows import rows_of
+
+    rows = []
+    for batch, length in sizes:
+        say(f"tracing the layers of {model.subject.model} on {batch} x {length} tokens")
+        rows += rows_of(model.study(batch, length), policies)
+    return rows
+
+
+def _sought(
+    model: Model, rows: Sequence[Row], policies: Sequence[Policy], dimension: str | None, say: Callable[[str], None]
+) -> dict[str, int | None]:
+    """The largest size of every policy that is not refused."""
+    refused = {row.policy for row in rows if row.error is not None and row.fits is None}
+    found = {}
+    for policy in policies if dimension is not None else ():
+        if str(policy) not in refused and dimension is not None:
+            say(f"searching the largest {dimension} under {policy}")
+            found[str(policy)] = _largest(model, policy, dimension)
+    return found
 
 
 def _largest(model: Model, policy: Policy, dimension: str) -> int | None:

@@ -77,7 +77,7 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     except CkptError as error:
         return Row(str(policy), subject.batch, subject.length, error=str(error))
     found = solution.predicted
-    peak = worst((*moments(problem, solution), _optimizer_step(study)))
+    peak = worst((*moments(problem, solution), optimizer_step(study)))
     total = peak.nbytes + study.inputs.memory.used + study.inputs.to_come
     memory = study.inputs.memory.total
     return Row(
@@ -95,8 +95,8 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     )
 
 
-def _optimizer_step(study: Study) -> Moment:
-    """What the optimizer's step takes beside its state, gradients among it where they do not stand all along."""
+def optimizer_step(study: Study) -> Moment:
+    """The optimizer's step: what it takes beside its state, and gradients where they do not stand all along."""
     growing = study.inputs.growing
     gradients = 0 if growing is None else sum(growing.layers) + growing.head + growing.late
     return Moment(Phase.OPTIMIZER, None, gradients + study.step_copies)

@@ -10,7 +10,9 @@ import click
 import torch
 
 from ..anatomy import Anatomy, read_anatomy
+from ..compat.models import supports_flash_attention
 from ..devices.flash_attn import planned_attention
+from ..errors import CkptError
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
@@ -153,7 +155,10 @@ def read_model(subject: Subject, memory: str | None, setup: Setup, gpu: str | No
     """
     check_optimizer(setup.optimizer)
     target = target_named(gpu, subject)
-    module = build_model(replace(subject, attention=planned_attention(subject.attention)), "meta")
+    planned = planned_attention(subject.attention)
+    module = build_model(replace(subject, attention=planned), "meta")
+    if planned != subject.attention and not supports_flash_attention(module):
+        raise CkptError(f"`{subject.model}` does not run with --attention {subject.attention}: use sdpa or eager")
     return Model(
         subject=fit_length(subject, module),
         module=module,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 #: Tokens in a sequence where nothing else is said.
 USUAL_LENGTH = 2048
+_FIELDS = ("model", "layers", "lora", "lora_targets", "lora_dropout", "dtype", "attention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Subject:
     length: int
     #: Whether the length was given, rather than the default that a model with fewer positions cuts.
     length_asked: bool
+    #: Names of the linear layers that get adapters; none: all of them.
+    lora_targets: tuple[str, ...] = ()
+    lora_dropout: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.model}, {self.batch} x {self.length} tokens, {self.dtype}"
@@ -50,7 +54,7 @@ def subject_options(*, several: bool = False) -> Callable[[Callable[..., Any]], 
         @functools.wraps(function)
         def with_subject(**kwargs: Any) -> Any:
             batches, lengths = (_all(kwargs.pop(name)) for name in ("batch", "length"))
-            fields = {name: kwargs.pop(name) for name in ("model", "layers", "lora", "dtype", "attention")}
+            fields = {name: kwargs.pop(name) for name in _FIELDS}
             length = lengths[0] if lengths else USUAL_LENGTH
             subject = Subject(**fields, batch=batches[0], length=length, length_asked=bool(lengths))
             sizes = {"batches": batches, "lengths": lengths} if several else {}
@@ -91,6 +95,13 @@ def _options(several: bool) -> list[Callable[..., Any]]:
         click.option("--model", required=True, help="Name on the hub, or a folder with a config.json."),
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),
         click.option("--lora", type=click.IntRange(0), default=0, help="LoRA rank on all linear layers; 0: none."),
+        click.option(
+            "--lora-target",
+            "lora_targets",
+            multiple=True,
+            help="Adapt only the linear layers of this name, such as q_proj; may be given several times.",
+        ),
+        click.option("--lora-dropout", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="LoRA's dropout."),
         click.option(
             "--dtype",
             type=click.Choice(sorted(DTYPES)),

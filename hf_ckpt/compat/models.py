@@ -60,6 +60,12 @@ def attention_implementation(config: Any) -> str | None:
     return kernel if isinstance(kernel, str) else None
 
 
+def supports_flash_attention(model: torch.nn.Module) -> bool:
+    """Whether the classes of the transformers models inside say that they run with the package flash_attn."""
+    root = root_model(model)
+    return root is not None and bool(getattr(root, "_supports_flash_attn", False))
+
+
 def builds(auto_class: Any, config: Any) -> bool:
     """Whether an ``AutoModelFor...`` class has a model for this config."""
     return type(config) in auto_class._model_mapping

@@ -21,10 +21,9 @@ _HOPPER = _H100_REACHED.value / 989e12
 _LIKE_A100 = "the share that an A100 SXM reaches (271.2 of 312 TFLOP/s, ml-engineering's MAMF)"
 _LIKE_H100 = "the share that an H100 SXM reaches (794.5 of 989 TFLOP/s, ml-engineering's MAMF)"
 
-# Causal attention: half of the full square is computed, so its rate by torch's count is twice the true one.
-_FLASH_2 = "FlashAttention-2 (arXiv:2307.08691): 50 to 73 % of an A100's peak; the middle, twice for the causal half"
-_FLASH_3 = "FlashAttention-3 (arXiv:2407.08608): up to 75 % of an H100's peak; twice for the causal half"
-_FP32_ATTENTION = "no publication found: half of the rate of products, twice for the causal half"
+_FLASH_2 = "FlashAttention-2 (arXiv:2307.08691): 50 to 73 % of an A100's peak; the middle"
+_FLASH_3 = "FlashAttention-3 (arXiv:2407.08608): up to 75 % of an H100's peak"
+_FP32_ATTENTION = "no publication found: half of the rate of products"
 
 _STREAM = "an assumption between copies (about 92 % on an H100) and torch's element-wise kernels"
 _LAUNCH = Figure(
@@ -36,7 +35,7 @@ _LINK = "an assumption: what pinned copies usually reach of one direction"
 
 def _card(
     name: str, title: str, capability: tuple[int, int], *, gib: Figure, half: Figure, single: Figure, bandwidth: Figure,
-    link: Figure, reached: Figure | None = None, attention: tuple[float, str] = (2 * 0.615, _FLASH_2),
+    link: Figure, reached: Figure | None = None, attention: tuple[float, str] = (0.615, _FLASH_2),
 ) -> DeviceProfile:  # fmt: skip
     share, like = (_HOPPER, _LIKE_H100) if capability >= (9, 0) else (_AMPERE, _LIKE_A100)
     matmul = {"half": reached or half.share(share, like), "single": single.share(share, like)}
@@ -47,7 +46,7 @@ def _card(
         capacity=Figure(int(gib.value * _GIB), gib.source),
         peak={"half": half, "single": single},
         matmul=matmul,
-        attention={"half": half.share(*attention), "single": matmul["single"].share(1.0, _FP32_ATTENTION)},
+        attention={"half": half.share(*attention), "single": matmul["single"].share(0.5, _FP32_ATTENTION)},
         bandwidth=bandwidth,
         stream=bandwidth.share(0.85, _STREAM),
         launch=_LAUNCH,
@@ -56,7 +55,8 @@ def _card(
     )
 
 
-def _reported(gib: float, where: str = "as torch.OutOfMemoryError prints it; drivers differ by half a GiB") -> Figure:
+def _reported(gib: float, where: str) -> Figure:
+    """As torch.OutOfMemoryError prints it; with the driver it differs by a quarter of a GiB."""
     return Figure(gib, f"total capacity of {gib} GiB, {where}")
 
 
@@ -74,19 +74,23 @@ _T4 = "NVIDIA T4 data sheet"
 CARDS: dict[str, DeviceProfile] = {
     card.name: card
     for card in (
-        _card("a100-40", "NVIDIA A100-SXM4-40GB", (8, 0), gib=_reported(39.39), half=Figure(312e12, f"{_A100}: BF16"),
-              single=Figure(19.5e12, f"{_A100}: FP32"), bandwidth=Figure(1.555e12, f"{_A100}: 1,555 GB/s"),
+        _card("a100-40", "NVIDIA A100-SXM4-40GB", (8, 0), gib=_reported(39.5, "github.com/TianheWu/CoSeR issue 10"),
+              half=Figure(312e12, f"{_A100}: BF16"), single=Figure(19.5e12, f"{_A100}: FP32"),
+              bandwidth=Figure(1.555e12, f"{_A100}: 1,555 GB/s"),
               link=_GEN4, reached=_A100_REACHED),
-        _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0), gib=_reported(79.15), half=Figure(312e12, f"{_A100}: BF16"),
-              single=Figure(19.5e12, f"{_A100}: FP32"), bandwidth=Figure(2.039e12, f"{_A100}: 2,039 GB/s"),
+        _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0),
+              gib=_reported(79.25, "github.com/levihsu/OOTDiffusion issue 235"),
+              half=Figure(312e12, f"{_A100}: BF16"), single=Figure(19.5e12, f"{_A100}: FP32"),
+              bandwidth=Figure(2.039e12, f"{_A100}: 2,039 GB/s"),
               link=_GEN4, reached=_A100_REACHED),
-        _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), gib=_reported(79.1),
+        _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), gib=_reported(79.11, "github.com/vllm-project/vllm issue 27508"),
               half=Figure(989e12, f"{_H100}: BF16, dense"), single=Figure(67e12, f"{_H100}: FP32"),
               bandwidth=Figure(3.35e12, f"{_H100}: 3.35 TB/s"), link=_GEN5, reached=_H100_REACHED,
-              attention=(2 * 0.6, f"{_FLASH_3}, backward less")),
-        _card("h200", "NVIDIA H200", (9, 0), gib=_reported(139.72), half=Figure(989e12, f"{_H200}: BF16, dense"),
+              attention=(0.6, f"{_FLASH_3}, backward less")),
+        _card("h200", "NVIDIA H200", (9, 0), gib=_reported(139.8, "in logs of several users, 139.72 to 139.81"),
+              half=Figure(989e12, f"{_H200}: BF16, dense"),
               single=Figure(67e12, f"{_H200}: FP32"), bandwidth=Figure(4.8e12, f"{_H200}: 4.8 TB/s"), link=_GEN5,
-              attention=(2 * 0.6, f"{_FLASH_3}, backward less")),
+              attention=(0.6, f"{_FLASH_3}, backward less")),
         _card("l40s", "NVIDIA L40S", (8, 9),
               gib=_reported(44.42, "github.com/stepfun-ai/Step-Video-T2V issue 8; others print up to 44.53"),
               half=Figure(362.05e12, f"{_L40S}: BF16, dense"), single=Figure(91.6e12, f"{_L40S}: FP32"),
@@ -95,7 +99,7 @@ CARDS: dict[str, DeviceProfile] = {
               gib=_reported(23.52, "github.com/Soul-AILab/SoulX-FlashTalk issue 5; others print up to 23.68"),
               half=Figure(165.2e12, f"{_ADA}: BF16, dense, FP32 accumulate"), single=Figure(82.6e12, f"{_ADA}: FP32"),
               bandwidth=Figure(1.008e12, f"{_ADA}: 1,008 GB/s"), link=_GEN4),
-        _card("rtx3090", "NVIDIA GeForce RTX 3090", (8, 6), gib=_reported(23.69),
+        _card("rtx3090", "NVIDIA GeForce RTX 3090", (8, 6), gib=_reported(23.7, "github.com/GaoLii/DSP issue 10"),
               half=Figure(71e12, f"{_GA102}: BF16, dense, FP32 accumulate"), single=Figure(35.6e12, f"{_GA102}: FP32"),
               bandwidth=Figure(936e9, f"{_GA102}: 936 GB/s"), link=_GEN4),
         _card("t4", "Tesla T4", (7, 5), gib=_reported(14.75, "github.com/hpcaitech/Open-Sora issue 697"),

@@ -37,7 +37,7 @@ class DeviceProfile:
         capacity: Bytes that torch finds on it.
         peak: FLOP/s of dense matrix products by dtype class (``"half"``, ``"single"``), by the data sheet.
         matmul: FLOP/s that large matrix products reach.
-        attention: FLOP/s of causal attention, counted as the full square, as torch's FLOP counter does.
+        attention: FLOP/s that attention kernels reach; a causal one computes half of the square.
         bandwidth: Bytes/s of device memory, by the data sheet.
         stream: Bytes/s that element-wise kernels reach; exponentials and random numbers hide behind the traffic.
         launch: Seconds between two ops when there is nothing to compute.

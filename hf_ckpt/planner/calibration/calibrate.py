@@ -112,11 +112,11 @@ def _matmul_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
 
 
 def _attention_rate(device: torch.device, dtype: torch.dtype, *, large: bool) -> float:
-    """FLOP/s of causal attention, counted as the full square, as torch's FLOP counter does."""
+    """FLOP/s of causal attention, of which the kernels compute half of the square."""
     heads, tokens, width = (64, 4096, 64) if large else (8, 256, 64)
     q = _values(device, dtype, 1, heads, tokens, width)
     seconds = _seconds(device, lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True))
-    return 4 * heads * tokens**2 * width / seconds
+    return 2 * heads * tokens**2 * width / seconds
 
 
 def _pairs(device: torch.device) -> list[tuple[torch.Tensor, torch.Tensor]]:

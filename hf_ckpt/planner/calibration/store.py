@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Raised whenever the benchmark or the fields change, so that older files are measured again.
-VERSION = 5
+VERSION = 6
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:

@@ -1,0 +1,94 @@
+"""What `hf-ckpt plan` says of a pair: the command itself, on a folder with the model's config."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+
+from hf_ckpt.cli import command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from .data import Pair
+
+#: Memory may be off by this share of what is published, time by this share of a step.
+MEMORY_BOUND, TIME_BOUND = 0.10, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Bytes, and the share of a step that recomputing adds."""
+
+    nbytes: int
+    added: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A pair with its prediction; ``memory_off`` is a share of what is published, ``time_off`` one of a step."""
+
+    pair: Pair
+    prediction: Prediction
+
+    @property
+    def memory_off(self) -> float | None:
+        """By how much the bytes differ."""
+        memory = self.pair.memory
+        return None if memory is None else self.prediction.nbytes / (memory * self.pair.unit_bytes) - 1
+
+    @property
+    def time_off(self) -> float | None:
+        """By how much of a step the added time differs."""
+        added = self.pair.added
+        return None if added is None else (self.prediction.added or 0.0) - added
+
+    @property
+    def memory_holds(self) -> bool:
+        """Whether the bytes are within the bound, or round to what is published."""
+        pair, off = self.pair, self.memory_off
+        if off is None or abs(off) <= MEMORY_BOUND:
+            return True
+        return pair.whole and abs(self.prediction.nbytes / pair.unit_bytes - (pair.memory or 0)) <= 0.5
+
+    @property
+    def time_holds(self) -> bool:
+        """Whether the added time is within the bound."""
+        return self.time_off is None or abs(self.time_off) <= TIME_BOUND
+
+    @property
+    def holds(self) -> bool:
+        """Whether both are."""
+        return self.memory_holds and self.time_holds
+
+
+def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
+    """A folder with a ``config.json`` for every model."""
+    for name, config in configs.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
+
+
+def judge(pair: Pair, folder: Path) -> Verdict:
+    """Plan a pair; ``folder`` has the configs."""
+    found = _forecast(pair, pair.plan, folder)
+    nbytes = int(found[pair.field])
+    if pair.less is not None:
+        nbytes -= int(_forecast(pair, pair.less, folder)[pair.field])
+    return Verdict(pair, Prediction(nbytes, found["added_share"]))
+
+
+def _forecast(pair: Pair, options: str, folder: Path) -> dict[str, Any]:
+    arguments = ["plan", "--json", "--model", str(folder / pair.model), *shlex.split(options)]
+    done = CliRunner(catch_exceptions=False).invoke(command, arguments)
+    if done.exit_code not in (0, 1):  # 1: it does not fit the card
+        raise RuntimeError(f"hf-ckpt {shlex.join(arguments)} ended with {done.exit_code}: {done.output[-500:]}")
+    (found,) = json.loads(done.stdout)["forecasts"]
+    if found["error"] is not None:
+        raise RuntimeError(f"hf-ckpt {shlex.join(arguments)}: {found['error']}")
+    return dict(found)
