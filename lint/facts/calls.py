@@ -20,7 +20,6 @@ class Call:
     __slots__ = (
         *(
             "args",
-            "discarded",
             "func",
             "kwargs",
             "node",
@@ -51,8 +50,6 @@ class Call:
         self.spread_count: int | None = 0
         #: The partials between the call and ``func``, outermost first.
         self.via: tuple[Partial, ...] = ()
-        #: The call is a statement of its own: nobody sees what it returns.
-        self.discarded = False
 
     def __repr__(self) -> str:
         return f"Call({self.func!r} at {self.node.lineno})"
@@ -66,6 +63,11 @@ class Call:
     def method(self) -> str:
         """The name of the method when a method of an opaque object is called, else empty."""
         return self.func.name if isinstance(self.func, Attr) else ""
+
+    @property
+    def attribute(self) -> ast.Attribute | None:
+        """`obj.method` as it is written in `obj.method(...)`; None for other calls."""
+        return self.node.func if isinstance(self.node.func, ast.Attribute) else None
 
     @property
     def called(self) -> str:

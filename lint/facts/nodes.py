@@ -73,6 +73,16 @@ def all_nodes(tree: ast.AST) -> Iterator[ast.AST]:
         stack += inner_nodes(node)
 
 
+def attribute(node: ast.AST | None) -> ast.Attribute | None:
+    """``node`` when it is `value.name`, else None."""
+    return node if isinstance(node, ast.Attribute) else None
+
+
+def source_text(node: ast.AST) -> str:
+    """``node`` as Python text, for messages and fixes."""
+    return ast.unparse(node)
+
+
 def extent(node: ast.AST) -> tuple[int, int]:
     """How much text ``node`` spans, in lines and columns; compares smaller for a part of another node."""
     lines = (getattr(node, "end_lineno", None) or 0) - getattr(node, "lineno", 0)

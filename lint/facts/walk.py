@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable, Sequence
 
     from .calls import Call
@@ -32,6 +32,19 @@ class Write(NamedTuple):
     #: An augmented assignment (`+=`) or a `del`: ``value`` is not known.
     augmented: bool = False
 
+    @property
+    def statement(self) -> ast.stmt | None:
+        """The assignment; None for a call of `setattr`."""
+        return self.node if isinstance(self.node, ast.stmt) else None
+
+    @property
+    def target(self) -> ast.Attribute | None:
+        """The attribute as it is written, where the statement assigns it alone."""
+        match self.node:
+            case ast.Assign(targets=[ast.Attribute() as target]):
+                return target
+        return None
+
 
 class Returned(NamedTuple):
     """One ``return`` of a function."""
@@ -39,6 +52,14 @@ class Returned(NamedTuple):
     value: Value
     node: ast.Return | ast.Lambda
     place: Place
+
+
+class Named(NamedTuple):
+    """``obj.name`` as a statement of its own, which does nothing."""
+
+    node: ast.Attribute
+    place: Place
+    order: int
 
 
 class Program:
@@ -55,6 +76,7 @@ class Program:
         "generators",
         "importing",
         "modules",
+        "named",
         "order",
         "returns",
         "script",
@@ -81,6 +103,7 @@ class Program:
         self.importing: list[str] = []
         self.calls: list[Call] = []
         self.writes: list[Write] = []
+        self.named: list[Named] = []
         self.functions: dict[FunctionNode, Function] = {}
         #: Functions that were defined again, in another call of the function around them.
         self.closures: list[Function] = []

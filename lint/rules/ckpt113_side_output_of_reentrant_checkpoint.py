@@ -188,26 +188,23 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under 
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Instance, Result, Seq, Value, equals, same
+from ..facts.values import Attr, Result, Value, equals, same
 from ..finding import Applicability, Severity
 from ..model.events import TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import CHECKPOINTS, together
+from ..model.regions.side_outputs import side_outputs
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.gradless import carries_gradient
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.calls import Call
-    from ..facts.values import Function
-    from ..facts.walk import Write
-    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
@@ -218,28 +215,19 @@ def check(run: Run) -> Iterator[Report]:
     """Report what a reentrant region hands out beside its result."""
     yield from _router_logits(run)
     for event in run.replayed(TorchCheckpoint):
-        side = next(_side_outputs(run, run.region(event)), None) if event.reentrant else None
+        side = next(side_outputs(run, run.region(event)), None) if event.reentrant else None
         if side is not None:
-            name, node = side
             yield Report(
                 event.node,
-                f"`{name}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
+                f"`{side.name}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
                 "write `use_reentrant=False` or return it",
-                notes=(Remark(node, f"`{name}` is stored under `no_grad`"),),
+                notes=(Remark(side.node, f"`{side.name}` is stored under `no_grad`"),),
                 fix=Rewrite(
                     Applicability.UNSAFE,
                     "Use the non-reentrant variant",
                     (SetKeyword(event.node, "use_reentrant", "False"),),
                 ),
             )
-
-
-def _side_outputs(run: Run, region: Region) -> Iterator[tuple[str, ast.AST]]:
-    """What the region stores for code outside of it to add up: its name and where."""
-    for write in _added_up(run, region):
-        yield write.field, write.node
-    for call in _appended(run, region):
-        yield ast.unparse(call.node.args[0]), call.node
 
 
 def _router_logits(run: Run) -> Iterator[Report]:
@@ -270,82 +258,3 @@ def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
 
 def _is_without_weight(call: Call) -> bool:
     return equals(call.keyword("router_aux_loss_coef"), 0, 0.0) is True
-
-
-def _added_up(run: Run, region: Region) -> Iterator[Write]:
-    """The attributes that the region stores and that code outside of it adds to something."""
-    inside: set[ast.AST] = {function.node for function in region.functions}
-    for write in run.writes:
-        function, owner = write.place.function, write.obj
-        if function is None or function.node not in inside or write.is_item or write.place.contexts:
-            continue
-        others = [other.obj for other in run.writes if other.field == write.field]
-        is_own = isinstance(owner, Instance) and all(_same_class(owner, other) for other in others)
-        summed = (_adds(node, write.field) for node in _outside(run.program.tree, inside))
-        if is_own and carries_gradient(write.value) and any(summed):
-            yield write
-
-
-def _appended(run: Run, region: Region) -> Iterator[Call]:
-    """What the region appends to a list from outside of it, whose elements are added up there."""
-    inside: set[ast.AST] = {function.node for function in region.functions}
-    for call in region.method_calls("append"):
-        held, function = call.receiver, call.place.function
-        own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
-        if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
-            continue
-        name = ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
-        if carries_gradient(call.args[0]) and any(_adds_up(node, name) for node in _outside(run.program.tree, inside)):
-            yield call
-
-
-def _is_in(function: Function | None, functions: set[ast.AST]) -> bool:
-    return function is not None and function.node in functions
-
-
-def _adds_up(node: ast.AST, name: str) -> bool:
-    """Whether ``node`` adds up the elements of the list ``name``."""
-    match node:
-        case ast.Call(func=ast.Name(id="sum") | ast.Attribute(attr="stack" | "cat" | "fsum"), args=[held, *_]):
-            return ast.unparse(held) == name
-        case ast.For(target=ast.Name(id=element), iter=held, body=body) if ast.unparse(held) == name:
-            added = (part for statement in body for part in ast.walk(statement) if isinstance(part, ast.AugAssign))
-            return any(
-                isinstance(part, ast.Name) and part.id == element for add in added for part in ast.walk(add.value)
-            )
-    return False
-
-
-def _same_class(owner: Instance, other: Value) -> bool:
-    return isinstance(other, Instance) and other.cls is owner.cls
-
-
-def _outside(tree: ast.AST, functions: set[ast.AST]) -> Iterator[ast.AST]:
-    """Every node that is not in the body of one of ``functions``."""
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        if node not in functions:
-            yield node
-            stack += ast.iter_child_nodes(node)
-
-
-def _adds(node: ast.AST, field: str) -> bool:
-    """Whether ``node`` is a sum with an attribute ``field`` as a term."""
-    match node:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _is_term(left, field) or _is_term(right, field)
-        case ast.AugAssign(op=ast.Add(), value=value):
-            return _is_term(value, field)
-        case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_]):
-            return _is_term(term, field)
-    return False
-
-
-def _is_term(node: ast.expr, field: str) -> bool:
-    match node:
-        case ast.Attribute(attr=name):
-            return name == field
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _is_term(left, field) or _is_term(right, field)
-    return False

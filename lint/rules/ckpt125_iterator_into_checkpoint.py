@@ -145,15 +145,11 @@ torch 2.13 `torch/utils/checkpoint.py` (inputs that are no tensors are kept as t
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.scopes import bound_names
-from ..facts.values import Function, Result, Seq, Unknown, Value, options
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.regions.call_targets import call_targets
-from ..model.regions.free_variables import free_names
+from ..model.regions.consumed import consumed
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -163,92 +159,16 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT125", "iterator-into-checkpoint", Severity.ERROR
 NEEDS = (TorchCheckpoint,)
-_ITERATORS = tuple(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed"))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions that use up what the recomputation needs."""
     for event in run.of(Checkpoint):
-        found = _iterator(event) or _advanced(run, event) or _popped(event)
+        found = consumed(run, event)
         if found is not None:
-            what, node = found
             yield Report(
                 event.node,
-                f"this region runs again in the backward pass, and then {what}; make a list of it, or take it before "
-                f"the checkpoint",
-                notes=(Remark(node, "consumed by the forward pass"),),
+                f"this region runs again in the backward pass, and then {found.text}; make a list of it, or take it "
+                "before the checkpoint",
+                notes=(Remark(found.node, "consumed by the forward pass"),),
             )
-
-
-def _iterator(event: Checkpoint) -> tuple[str, ast.AST] | None:
-    """An input that is certainly an iterator."""
-    for value in (*event.inputs, *event.function_kwargs.values()):
-        node = value.node
-        if node is not None and all(_is_iterator(option) for option in options(value)):
-            return "the iterator it gets is used up", node
-    for argument in event.node.args[1:]:
-        if isinstance(argument, ast.Call) and isinstance(argument.func, ast.Name) and argument.func.id == "iter":
-            return "the iterator it gets is used up", argument
-    return None
-
-
-def _is_iterator(value: Value) -> bool:
-    match value:
-        case Result(call):
-            return call.name in _ITERATORS
-        case Seq():
-            return isinstance(value.node, ast.GeneratorExp)
-        case Unknown():
-            # What a function of the file returned whose result is not followed: a coroutine or a generator.
-            return isinstance(value.node, ast.FunctionDef) and _yields(value.node)
-    return False
-
-
-def _yields(function: ast.FunctionDef) -> bool:
-    nested = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    stack: list[ast.AST] = [*function.body]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(node, nested):
-            stack += ast.iter_child_nodes(node)
-    return False
-
-
-def _advanced(run: Run, event: Checkpoint) -> tuple[str, ast.AST] | None:
-    """``next`` on an iterator that the region does not make itself."""
-    for call in run.region(event).calls_to("builtins.next"):
-        function, taken = call.place.function, call.node.args[0] if call.node.args else None
-        match taken:
-            case ast.Name(id=name) if function is not None and _is_from_outside(function, name):
-                return f"`next({name})` gives the next value instead of the same one", call.node
-            case ast.Attribute(value=ast.Name(id="self")):
-                return f"`next({ast.unparse(taken)})` gives the next value instead of the same one", call.node
-    return None
-
-
-def _is_from_outside(function: Function, name: str) -> bool:
-    """Whether ``name`` belongs to a scope around ``function`` and does more than count."""
-    made = function.scope.look_up(name)
-    counts = isinstance(made, Result) and made.call.name == "itertools.count"
-    return name in free_names(function.node) and not counts
-
-
-def _popped(event: Checkpoint) -> tuple[str, ast.AST] | None:
-    """``parameter.pop(...)`` in the checkpointed function."""
-    for body in call_targets(event.function):
-        own = set(body.parameters()) - set(bound_names(body.function.node))
-        for node in ast.walk(body.function.node):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given) if name in own:
-                    if given or _is_only_popped(body.function, name):
-                        return f"what `{name}.pop` took is gone", node
-    return None
-
-
-def _is_only_popped(function: Function, name: str) -> bool:
-    """Whether nothing in ``function`` can put back what it takes from ``name``."""
-    uses = [node for node in ast.walk(function.node) if isinstance(node, ast.Name) and node.id == name]
-    pops = [node.value for node in ast.walk(function.node) if isinstance(node, ast.Attribute) and node.attr == "pop"]
-    return all(use in pops for use in uses)

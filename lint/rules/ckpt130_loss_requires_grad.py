@@ -101,9 +101,9 @@ what is behind it.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..facts.values import Absent, Attr, Choice, Const, Element, Result, Unknown, Value, equals, options
 from ..finding import Severity
 from ..model.events import (
@@ -116,10 +116,12 @@ from ..model.events import (
     KbitPrepare,
     TrainerArgs,
 )
+from ..model.flow.statements import own_statement
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.calls import Call
@@ -148,21 +150,21 @@ def check(run: Run) -> Iterator[Report]:
 def _forced(run: Run) -> Iterator[tuple[str, Value, ast.AST, Place]]:
     """Every ``x.requires_grad_()`` and ``x.requires_grad = True``: the text of x, its value, the node, the place."""
     for switch in run.of(GradientSwitch):
-        written = _written(switch)
+        written = _written(run, switch)
         if written is not None and (isinstance(switch.value, Absent) or equals(switch.value, True)):
-            yield ast.unparse(written), switch.target, switch.node, switch.place
+            yield source_text(written), switch.target, switch.node, switch.place
 
 
-def _written(switch: GradientSwitch) -> ast.expr | None:
+def _written(run: Run, switch: GradientSwitch) -> ast.expr | None:
     """The expression of the tensor, where the statement does nothing else."""
     match switch:
-        case GradientSwitchCall(call) if call.discarded and isinstance(call.node.func, ast.Attribute):
-            return call.node.func.value
+        case GradientSwitchCall(call) if own_statement(run, call) is not None:
+            attribute = call.attribute
         case GradientSwitchWrite(write):
-            match write.node:
-                case ast.Assign(targets=[ast.Attribute(value=target)]):
-                    return target
-    return None
+            attribute = write.target
+        case _:
+            return None
+    return None if attribute is None else attribute.value
 
 
 def _is_computed(value: Value) -> bool:
@@ -184,8 +186,8 @@ def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None
     """The backward pass from the tensor written ``target``, in the same function behind ``node``."""
     for event in run.of(Backward):
         call = event.call
-        written = [*(call.node.func.value for _ in (0,) if isinstance(call.node.func, ast.Attribute)), *call.node.args]
+        written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
-        if follows and any(ast.unparse(expression) == target for expression in written):
+        if follows and any(source_text(expression) == target for expression in written):
             return call
     return None

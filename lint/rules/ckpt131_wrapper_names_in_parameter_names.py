@@ -107,22 +107,21 @@ torch 2.13 `torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py` (`na
 
 from __future__ import annotations
 
-import ast
 import re
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..facts.values import Const, Result, same
 from ..finding import Severity
-from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, WrapperCheckpointing
+from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
+from ..model.flow.name_tests import names_tested
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
@@ -139,9 +138,6 @@ _STEMS = (
     "model.decoder.layers.{}.",
 )
 _LEAVES = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj", "mlp.up_proj", "attn.c_attn", "attn.qkv", "mlp.fc1")
-#: Methods of a name, and functions of `re`, that test it.
-_TESTS = frozenset(("startswith", "endswith", "find"))
-_MATCHES = frozenset(("match", "fullmatch", "search"))
 _REACHES_INSIDE = re.compile(r"(?:^|\.)[a-z_]+\.\d+\.[a-z_]\w*")
 
 
@@ -149,10 +145,9 @@ def check(run: Run) -> Iterator[Report]:
     """Report names and patterns that meant something before the wrapping."""
     for wrap in run.of(ApplyCheckpointing):
         model = root(wrap.model)
-        for call in run.method_calls("named_parameters", "named_modules"):
-            later = call.order > wrap.order and call.place.walk == wrap.place.walk
-            if later and root(call.receiver) is model:
-                for text in _names_tested(run, call, _REACHES_INSIDE):
+        for names in run.of(NamedParts):
+            if _is_later(names, wrap) and root(names.module) is model:
+                for text in names_tested(run, names, _REACHES_INSIDE):
                     yield _report(text, wrap, "this name")
         for attach in run.of(AdapterAttach):
             pattern = _pattern(attach)
@@ -168,85 +163,15 @@ def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
         if not (isinstance(write.value, Result) and write.value.call is wrap.call) or write.is_item:
             continue
         below = re.compile(rf"^{re.escape(write.field)}\.[a-z_]\w*")
-        for call in run.method_calls("named_parameters", "named_modules"):
-            later = call.order > wrap.order and call.place.walk == wrap.place.walk
-            if later and same(call.receiver, write.obj) and not call.place.excludes(wrap.place):
-                for text in _names_tested(run, call, below):
+        for names in run.of(NamedParts):
+            apart = names.place.excludes(wrap.place)
+            if _is_later(names, wrap) and same(names.module, write.obj) and not apart:
+                for text in names_tested(run, names, below):
                     yield _report(text, wrap, "this name")
 
 
-def _names_tested(run: Run, names: Call, interrupted: re.Pattern[str]) -> Iterator[ast.Constant]:
-    """The texts that the names of ``names`` are tested with and that reach into a layer; of a tuple, the first."""
-    for loop in ast.walk(run.program.tree):
-        if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:
-            name = _untouched_name(loop)
-            for test in _tests(loop) if name else ():
-                for texts in _texts(test, name):
-                    yield from islice((text for text in texts if _is_found(interrupted, text)), 1)
-
-
-def _untouched_name(loop: ast.For | ast.comprehension) -> str:
-    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers."""
-    match loop.target:
-        case ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), _]):
-            for node in _inside(loop):
-                match node:
-                    case ast.Name(id=bound, ctx=ast.Store()) | ast.arg(arg=bound) if bound == name:
-                        return ""
-                    case ast.Constant(value=str(text)) if _WRAPPED.rstrip(".") in text:
-                        return ""
-            return name
-    return ""
-
-
-def _inside(loop: ast.For | ast.comprehension) -> Iterator[ast.AST]:
-    for part in loop.body if isinstance(loop, ast.For) else loop.ifs:
-        yield from ast.walk(part)
-
-
-def _tests(loop: ast.For | ast.comprehension) -> list[ast.expr]:
-    if isinstance(loop, ast.comprehension):
-        return loop.ifs
-    return [node.test for node in _inside(loop) if isinstance(node, ast.If)]
-
-
-def _texts(test: ast.expr, name: str) -> Iterator[list[ast.Constant]]:
-    """The constants that the variable ``name`` itself is tested with, those of one tuple or list together."""
-    each = {
-        node.target.id: node.iter
-        for node in ast.walk(test)
-        if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name)
-    }
-    for node in ast.walk(test):
-        text = _tested_with(node, name)
-        match each.get(text.id, text) if isinstance(text, ast.Name) else text:
-            case ast.Constant() as constant:
-                yield [constant]
-            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
-                yield [item for item in items if isinstance(item, ast.Constant)]
-
-
-def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
-    """What ``node`` compares the variable ``name`` with or looks for in it; None when it does something else."""
-    match node:
-        case ast.Compare(
-            left=text, ops=[ast.In() | ast.NotIn() | ast.Eq() | ast.NotEq()], comparators=[ast.Name(id=own)]
-        ):
-            return text if own == name else None
-        case ast.Compare(left=ast.Name(id=own), ops=[ast.Eq() | ast.NotEq()], comparators=[text]):
-            return text if own == name else None
-        case ast.Compare(left=ast.Name(id=own), ops=[ast.In() | ast.NotIn()], comparators=[text]):
-            return text if own == name and not isinstance(text, ast.Constant) else None
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[text, ast.Name(id=own), *_]):
-            return text if own == name and method in _MATCHES else None
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=method), args=[text, *_]):
-            return text if own == name and method in _TESTS else None
-    return None
-
-
-def _is_found(interrupted: re.Pattern[str], text: ast.Constant) -> bool:
-    name = text.value
-    return isinstance(name, str) and interrupted.search(name) is not None
+def _is_later(names: NamedParts, wrap: WrapperCheckpointing) -> bool:
+    return names.order > wrap.order and names.place.walk == wrap.place.walk
 
 
 def _pattern(attach: AdapterAttach) -> ast.AST | None:

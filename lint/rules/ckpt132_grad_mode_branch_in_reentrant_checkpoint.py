@@ -187,13 +187,11 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under 
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import UNKNOWN
 from ..finding import Applicability, Severity
-from ..model.conditions.branches import branches, computes_the_same, only_acts, same_value
-from ..model.conditions.grad_mode import Question, questions
+from ..model.conditions.grad_mode import questions
 from ..model.events import Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -201,7 +199,6 @@ from ..model.report import Remark, Report, Rewrite, SetKeyword
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import FunctionNode
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
@@ -215,46 +212,15 @@ def check(run: Run) -> Iterator[Report]:
         if not event.reentrant:
             continue
         every = list(questions(region, event.function if isinstance(event, Checkpoint) else UNKNOWN))
-        asked = next((question for question in every if _decides(question, nested)), None)
+        asked = next((question for question in every if question.decides(nested)), None)
         if asked is not None:
             yield Report(
                 event.node,
                 "the reentrant variant runs this region without gradients first and with them in the recomputation, so "
                 "it takes one branch for the loss and the other for the gradients; write `use_reentrant=False`",
                 notes=(Remark(asked.node, "False in the forward pass, True in the recomputation"),),
-                fix=None if any(map(_needs_first_pass, every)) else _non_reentrant(event),
+                fix=None if any(question.needs_first_pass for question in every) else _non_reentrant(event),
             )
-
-
-def _decides(asked: Question, nested: set[ast.Call]) -> bool:
-    """Whether the answer chooses between two computations, none of which is a nested checkpoint."""
-    return any(_computes_apart(choice, asked.function, nested) for choice in asked.choices())
-
-
-def _computes_apart(choice: ast.If | ast.IfExp, function: FunctionNode, nested: set[ast.Call]) -> bool:
-    if _differ_in_nothing(choice, function):
-        return False
-    inside = set(ast.walk(choice))
-    return not inside & nested and not any(_applies(part) for part in inside)
-
-
-def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bool:
-    if isinstance(choice, ast.IfExp):
-        return same_value(choice.body, choice.orelse)
-    return computes_the_same(*branches(choice, function), function)
-
-
-def _needs_first_pass(asked: Question) -> bool:
-    """Whether a branch is there for what it does in the pass without gradients, which only this variant has."""
-    return any(isinstance(choice, ast.If) and only_acts([*choice.body, *choice.orelse]) for choice in asked.choices())
-
-
-def _applies(node: ast.AST) -> bool:
-    """Whether an autograd function is applied: the other branch is its forward pass alone."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr="apply")):
-            return True
-    return False
 
 
 def _non_reentrant(event: Checkpointing) -> Rewrite | None:

@@ -135,12 +135,12 @@ in `__call__`.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import attributes_in
 from ..facts.values import Attr, Element, Function, Partial, Ref, Result, Value, options
 from ..finding import Severity
-from ..model.events import Checkpointing, HfEnable, KbitPrepare, TrainerArgs
+from ..model.events import Checkpointing, ForwardPatch, HfEnable, KbitPrepare, TrainerArgs
 from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
 from ..model.needs import together, whole
@@ -151,7 +151,6 @@ from ..model.types import is_hf_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
@@ -170,13 +169,11 @@ VERSIONS = {"transformers": ">=5.23"}
 
 def check(run: Run) -> Iterator[Report]:
     """Report replaced `forward` functions that took the checkpoint with them."""
-    for write in run.writes:
-        if write.field != "forward" or write.is_item or not _is_layer(write.obj):
-            continue
-        function = _function(write.value)
-        if function is not None and not _keeps_checkpoint(run, function) and _matters(run, write):
+    for patch in run.of(ForwardPatch):
+        function = _function(patch.function) if _is_layer(patch.target) else None
+        if function is not None and not _keeps_checkpoint(run, function) and _matters(run, patch):
             yield Report(
-                write.node,
+                patch.node,
                 "transformers checkpoints a layer in the `forward` that this replaces, so these layers are not "
                 "checkpointed any more; override it in a subclass, or call the old `forward`",
                 notes=(Remark(function.node, "runs without a checkpoint"),),
@@ -203,8 +200,7 @@ def _function(value: Value) -> Function | None:
 
 
 def _keeps_checkpoint(run: Run, function: Function) -> bool:
-    names = {node.attr for node in ast.walk(function.node) if isinstance(node, ast.Attribute)}
-    if names & {"forward", "__wrapped__", "_gradient_checkpointing_func"}:
+    if attributes_in(function.node) & {"forward", "__wrapped__", "_gradient_checkpointing_func"}:
         return True
     inside = run.bodies.of(function).functions
     if any(event.place.function in inside for event in run.of(Checkpointing)):
@@ -222,7 +218,7 @@ def _may_be_forward(value: Value) -> bool:
     return True
 
 
-def _matters(run: Run, write: Write) -> bool:
+def _matters(run: Run, patch: ForwardPatch) -> bool:
     """Whether checkpointing is turned on here, or this is a patch for scripts elsewhere."""
     turns_on = any(True for kind in (HfEnable, KbitPrepare, TrainerArgs) for _ in run.of(kind))
-    return turns_on or write.place.walk > 0
+    return turns_on or patch.place.walk > 0

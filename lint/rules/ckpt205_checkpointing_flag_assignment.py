@@ -111,12 +111,12 @@ transformers 5.23 `modeling_utils.py` (`PreTrainedModel.__init__` reads `config.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import attribute, source_text
 from ..facts.values import Attr, Instance, Value, equals, same
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerBuild
+from ..model.events import FlagWrite, TrainerBuild, UncalledEnable
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model
@@ -124,11 +124,10 @@ from ..model.types import is_hf_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
-NEEDS = (HfEnable, ".gradient_checkpointing =", ".gradient_checkpointing=", ("setattr", "gradient_checkpointing"))
+NEEDS = (UncalledEnable, FlagWrite)
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 
@@ -138,19 +137,16 @@ def check(run: Run) -> Iterator[Report]:
     yield from _not_called(run)
     if any(run.method_calls(*_METHODS)) or _trainer_enables(run):
         return
-    for write in run.writes:
-        if write.field == "gradient_checkpointing" and not write.is_item and equals(write.value, True):
-            model = _model(write.obj)
-            if model is not None and not _is_read_again(run, write):
-                yield _report(run, write)
+    for flag in run.of(FlagWrite):
+        if equals(flag.value, True) and _model(flag.target) is not None and not _is_read_again(run, flag):
+            yield _report(run, flag)
 
 
 def _not_called(run: Run) -> Iterator[Report]:
-    for node in ast.walk(run.program.tree):
-        match node:
-            case ast.Expr(value=ast.Attribute(attr=name) as value) if name in _METHODS:
-                fix = Rewrite(Applicability.UNSAFE, "Call it", (Replace(value, f"{ast.unparse(value)}()"),))
-                yield Report(value, f"`{name}` is not called, so this does nothing; write `{name}()`", fix=fix)
+    for named in run.of(UncalledEnable):
+        name = named.node.attr
+        fix = Rewrite(Applicability.UNSAFE, "Call it", (Replace(named.node, f"{source_text(named.node)}()"),))
+        yield Report(named.node, f"`{name}` is not called, so this does nothing; write `{name}()`", fix=fix)
 
 
 def _trainer_enables(run: Run) -> bool:
@@ -168,26 +164,31 @@ def _model(obj: Value) -> Value | None:
     return model if is_hf_model(model) and not isinstance(model, Instance) else None
 
 
-def _is_read_again(run: Run, write: Write) -> bool:
+def _is_read_again(run: Run, flag: FlagWrite) -> bool:
     """Whether the configuration goes on to build a model."""
     return any(
-        same(value, write.obj)
+        same(value, flag.target)
         for call in run.program.calls
         for value in (*call.args, *call.kwargs.values())
-        if call.order > write.order
+        if call.order > flag.order
     )
 
 
-def _report(run: Run, write: Write) -> Report:
+def _report(run: Run, flag: FlagWrite) -> Report:
     enable = _METHODS[0] if run.versions.may_be("transformers", "<5.23") else _METHODS[1]
-    fix = None
-    match write.node:
-        case ast.Assign(targets=[ast.Attribute(value=owner)]):
-            model = owner.value if isinstance(owner, ast.Attribute) and owner.attr == "config" else owner
-            changes = (InsertBefore(write.node, f"{ast.unparse(model)}.{enable}()"), DeleteStatement(write.node))
-            fix = Rewrite(Applicability.UNSAFE, f"Call `{enable}()`", changes)
     return Report(
-        write.node,
+        flag.node,
         f"this flag has no effect on a model that is built; call `{enable}()` of the model",
-        fix=fix,
+        fix=_fix(flag, enable),
     )
+
+
+def _fix(flag: FlagWrite, enable: str) -> Rewrite | None:
+    """Call the method in place of the statement that sets the flag."""
+    target, statement = flag.write.target, flag.write.statement
+    if target is None or statement is None:
+        return None
+    owner = attribute(target.value)
+    model = owner.value if owner is not None and owner.attr == "config" else target.value
+    changes = (InsertBefore(statement, f"{source_text(model)}.{enable}()"), DeleteStatement(statement))
+    return Rewrite(Applicability.UNSAFE, f"Call `{enable}()`", changes)

@@ -99,69 +99,37 @@ torch 2.13 `torch/utils/checkpoint.py` (`_CachingTorchDispatchMode`); a packet i
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, TypeGuard
 
-from ..facts.values import Function, Ref, Seq, Value, options
+from ..facts.nodes import attribute, source_text
+from ..facts.values import Ref, Seq, Value
 from ..finding import Applicability, Severity
-from ..model.names import canonical
-from ..model.regions.resolve import meaning, walk_body
+from ..model.regions.policies import comparisons, policies
 from ..model.report import Remark, Replace, Report, Rewrite
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT213", "op-packet-in-checkpoint-policy", Severity.WARNING
 NEEDS = ("create_selective_checkpoint_contexts",)
-_CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report comparisons in policies that are never true."""
-    for policy in _policies(run):
-        for node in walk_body(policy):
-            for compared, texts in _comparisons(node):
-                packet = next(_packets(texts, policy), None)
-                if packet is not None:
-                    yield _report(compared, packet)
+    for policy in policies(run):
+        for compared in comparisons(policy):
+            packet = next((packet for value in compared.values for packet in _packets(value)), None)
+            if packet is not None:
+                yield _report(compared.node, packet)
 
 
-def _comparisons(node: ast.AST) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
-    """Comparisons with a name, a `case` among them: what stands there, and what it compares with."""
-    match node:
-        case ast.Compare(left=ast.Name(), comparators=comparators):
-            yield node, comparators
-        case ast.Match(subject=ast.Name(), cases=cases):
-            for case in cases:
-                for pattern in ast.walk(case.pattern):
-                    if isinstance(pattern, ast.MatchValue):
-                        yield pattern.value, [pattern.value]
-
-
-def _policies(run: Run) -> Iterator[Function]:
-    """The functions of the file given to torch as a policy, directly or through a partial."""
-    seen = set()
-    for call in run.calls_to(_CONTEXTS, "functools.partial"):
-        given = call.args
-        if call.name == "functools.partial":
-            maker = given[0] if given else None
-            given = given[1:] if isinstance(maker, Ref) and canonical(maker.name) == _CONTEXTS else []
-        for value in options(given[0]) if given else ():
-            # A policy may ask other functions of the file.
-            for policy in run.bodies.of(value).functions:
-                if policy.node not in seen:
-                    seen.add(policy.node)
-                    yield policy
-
-
-def _packets(comparators: list[ast.expr], policy: Function) -> Iterator[Ref]:
-    for comparator in comparators:
-        value = meaning(comparator, policy)
-        for item in value.items if isinstance(value, Seq) else [value]:
-            if _is_packet(item):
-                yield item
+def _packets(value: Value) -> Iterator[Ref]:
+    for item in value.items if isinstance(value, Seq) else [value]:
+        if _is_packet(item):
+            yield item
 
 
 def _is_packet(value: Value) -> TypeGuard[Ref]:
@@ -169,16 +137,14 @@ def _is_packet(value: Value) -> TypeGuard[Ref]:
 
 
 def _report(node: ast.AST, packet: Ref) -> Report:
-    written = packet.node if isinstance(packet.node, ast.Attribute) else None
-    fix = (
-        Rewrite(Applicability.UNSAFE, "Name the overload", (Replace(written, f"{ast.unparse(written)}.default"),))
-        if written is not None
-        else None
-    )
+    name = attribute(packet.node)
+    fix = None
+    if name is not None:
+        fix = Rewrite(Applicability.UNSAFE, "Name the overload", (Replace(name, f"{source_text(name)}.default"),))
     return Report(
         node,
         f"`{packet.name}` is an op packet and a policy receives overloads, so it never matches; "
         f"write `{packet.name}.default`",
-        notes=(Remark(written, "the packet"),) if written is not None else (),
+        notes=(Remark(name, "the packet"),) if name is not None else (),
         fix=fix,
     )

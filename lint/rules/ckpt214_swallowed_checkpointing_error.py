@@ -64,11 +64,12 @@ transformers 5.23 `modeling_utils.py` (`gradient_checkpointing_enable`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
+from ..model.flow.handlers import catches
 from ..model.report import Remark, RenameKeyword, Replace, Report, Rewrite
 
 if TYPE_CHECKING:
@@ -80,14 +81,15 @@ CODE, NAME, SEVERITY = "CKPT214", "swallowed-checkpointing-error", Severity.WARN
 NEEDS = (HfEnable,)
 #: Arguments of torch's checkpoint, which belong into the dict.
 _MISPLACED = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop")
-_CATCHES = frozenset(("TypeError", "Exception", "BaseException"))
+_CATCHES = ("TypeError", "Exception", "BaseException")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report calls that always fail where nobody sees it."""
     for enable in run.of(HfEnable):
         wrong = [name for name in _MISPLACED if enable.call.written(name)]
-        handler = next((found for block in enable.place.tries for found in block.handlers if _catches(found)), None)
+        handlers = (handler for block in enable.place.tries for handler in block.handlers)
+        handler = next((found for found in handlers if catches(found, *_CATCHES)), None)
         if wrong and handler is not None:
             yield Report(
                 enable.node,
@@ -96,11 +98,6 @@ def check(run: Run) -> Iterator[Report]:
                 notes=(Remark(handler, "this runs every time"),),
                 fix=_fix(enable, wrong),
             )
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CATCHES) for kind in kinds)
 
 
 def _fix(enable: HfEnable, wrong: list[str]) -> Rewrite | None:
@@ -113,6 +110,6 @@ def _fix(enable: HfEnable, wrong: list[str]) -> Rewrite | None:
         f"Pass it in `{renamed}`",
         (
             RenameKeyword(enable.node, wrong[0], renamed),
-            Replace(value, f'{{"{wrong[0]}": {ast.unparse(value)}}}'),
+            Replace(value, f'{{"{wrong[0]}": {source_text(value)}}}'),
         ),
     )

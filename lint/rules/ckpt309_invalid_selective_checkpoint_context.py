@@ -112,13 +112,12 @@ torch 2.13 `torch/utils/checkpoint.py` (`create_selective_checkpoint_contexts`, 
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
 from ..finding import Severity
 from ..model.events import Checkpoint
-from ..model.regions.resolve import meaning
+from ..model.regions.policies import CONTEXTS, given_by_lambda
 from ..model.report import Report
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
 NEEDS = ("context_fn",)
 _LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
-_CREATE = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -155,11 +153,11 @@ def _combination(event: Checkpoint) -> str:
 def _problem(context_fn: Value) -> str:
     """What is wrong with the function that is to make two contexts; empty when nothing is."""
     match context_fn:
-        case Result(call) if call.name == _CREATE:
+        case Result(call) if call.name == CONTEXTS:
             return f"`context_fn` is called without arguments, and this is no function: a TypeError; {_LAZILY}"
-        case Ref(name) if name == _CREATE:
+        case Ref(name) if name == CONTEXTS:
             return f"`context_fn` is called without arguments, and this needs a policy: a TypeError; {_LAZILY}"
-        case Partial(func=Ref(name), args=[policy, *_]) if name == _CREATE:
+        case Partial(func=Ref(name), args=[policy, *_]) if name == CONTEXTS:
             return _operators(policy)
         case Function() as function if _needs_arguments(function):
             return f"`context_fn` is called without arguments, and `{function.name}` needs some: a TypeError; {_LAZILY}"
@@ -190,11 +188,8 @@ def _needs_arguments(function: Function) -> bool:
 
 def _shared(event: Checkpoint, context_fn: Value) -> str:
     """Whether a lambda gives several calls the contexts that were made once, outside of it."""
-    node = context_fn.node
-    if not isinstance(context_fn, Function) or not isinstance(node, ast.Lambda) or not isinstance(node.body, ast.Name):
-        return ""
-    made = meaning(node.body, context_fn)
-    if not isinstance(made, Result) or made.call.name != _CREATE:
+    made = given_by_lambda(context_fn)
+    if not isinstance(made, Result) or made.call.name != CONTEXTS:
         return ""
     origin = made.call.place
     if origin.function is event.place.function and origin.loops == event.place.loops:

@@ -163,26 +163,22 @@ torch 2.13 `torch/utils/checkpoint.py` (`_StopRecomputationError`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const
 from ..finding import Severity
 from ..model.events import Checkpointing
+from ..model.flow.handlers import handler_of_end
 from ..model.needs import together
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
 NEEDS = together("except", Checkpointing)
-_EVERYTHING = ("Exception", "BaseException")
-#: Operators whose backward pass needs what they got, so that they save tensors.
-_SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -190,7 +186,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if event.reentrant is not False or not region.functions or _runs_to_the_end(event):
             continue
-        handler = _catching(region.functions[0])
+        handler = handler_of_end(region.functions[0])
         if handler is not None:
             yield Report(
                 event.node,
@@ -203,46 +199,3 @@ def check(run: Run) -> Iterator[Report]:
 def _runs_to_the_end(event: Checkpointing) -> bool:
     stops = event.call.keyword("early_stop")
     return not (isinstance(stops, Absent) or (isinstance(stops, Const) and stops.value is True))
-
-
-def _catching(function: Function) -> ast.ExceptHandler | None:
-    """The handler around the last computation of ``function`` that computes or raises something else."""
-    body = function.node.body
-    if not isinstance(body, list):
-        return None
-    for statement in reversed(body):
-        if isinstance(statement, ast.Try):
-            caught = next((handler for handler in statement.handlers if _catches_everything(handler)), None)
-            after = [*statement.orelse, *statement.finalbody]
-            inside = any(_computes(inner) for inner in statement.body)
-            fails = caught is not None and (_raises_another(caught) or _falls_back(caught))
-            return caught if inside and fails and not any(map(_computes, after)) else None
-        if _computes(statement):
-            return None
-    return None
-
-
-def _computes(statement: ast.AST) -> bool:
-    """Whether running it may save tensors."""
-    return any(
-        isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, _SAVING))
-        for node in ast.walk(statement)
-        if not isinstance(statement, ast.Raise)
-    )
-
-
-def _catches_everything(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _EVERYTHING) for kind in kinds)
-
-
-def _falls_back(handler: ast.ExceptHandler) -> bool:
-    """Whether the handler computes a value of its own; a call that is only made, as of a logger, is none."""
-    if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
-        return False
-    return any(_computes(node) for node in ast.walk(handler) if isinstance(node, ast.Return | ast.Assign))
-
-
-def _raises_another(handler: ast.ExceptHandler) -> bool:
-    raised = [node for node in ast.walk(handler) if isinstance(node, ast.Raise)]
-    return any(isinstance(node.exc, ast.Call) for node in raised)

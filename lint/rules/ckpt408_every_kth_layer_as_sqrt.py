@@ -77,18 +77,17 @@ T. Chen et al., Training Deep Nets with Sublinear Memory Cost (segments of sqrt(
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.flow.square_roots import modulus, square_roots
 from ..model.needs import together
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.places import Guard
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT408", "every-kth-layer-as-sqrt", Severity.NOTE
@@ -97,12 +96,12 @@ NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
 
 def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
-    roots = _computed_from_roots(run.program.tree)
+    roots = square_roots(run.program.tree)
     if not roots:
         return
     for event in run.of(Checkpoint):
         for guard in event.place.guards:
-            assigned = roots.get(_modulus(guard) or "")
+            assigned = roots.get(modulus(guard) or "")
             if event.place.loops and assigned is not None:
                 yield Report(
                     event.node,
@@ -111,31 +110,3 @@ def check(run: Run) -> Iterator[Report]:
                     notes=(Remark(assigned, "k is a square root"),),
                 )
                 break
-
-
-def _modulus(guard: Guard) -> str | None:
-    """The `k` of a condition `i % k == 0` that holds."""
-    match guard.test:
-        case ast.Compare(left=ast.BinOp(op=ast.Mod(), right=ast.Name(id=name) | ast.Attribute(attr=name))):
-            return name
-    return None
-
-
-def _computed_from_roots(tree: ast.Module) -> dict[str, ast.Assign]:
-    """Names and attributes that are assigned from a square root."""
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(_is_root(inner) for inner in ast.walk(node.value)):
-            for target in node.targets:
-                if isinstance(target, ast.Name | ast.Attribute):
-                    found[target.id if isinstance(target, ast.Name) else target.attr] = node
-    return found
-
-
-def _is_root(node: ast.AST) -> bool:
-    match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name in ("sqrt", "isqrt")
-        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=0.5)):
-            return True
-    return False

@@ -12,7 +12,7 @@ from ..objects.containers import elements, iterate, length_of
 from ..places import Guard, Loop
 from ..scopes import Scope
 from ..values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join_under
-from ..walk import Returned, Walk
+from ..walk import Named, Returned, Walk
 from .bindings import assign, write
 from .conditions import decided
 from .imports import bind_import, bind_import_from
@@ -34,11 +34,9 @@ def execute(walk: Walk, body: Sequence[ast.stmt]) -> bool:
 
 
 def _expression(walk: Walk, node: ast.Expr) -> None:
-    before = len(walk.program.calls)
     walk.evaluate(node.value)
-    for call in walk.program.calls[before:]:
-        if call.node is node.value:
-            call.discarded = True
+    if isinstance(node.value, ast.Attribute):
+        walk.program.named.append(Named(node.value, walk.place, walk.program.next_order()))
 
 
 def _assign(walk: Walk, node: ast.Assign) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import all_nodes
 from ..regions.call_targets import call_targets
+from .branches import branches, computes_the_same, only_acts, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from ...facts.values import FunctionNode, Value
     from ..regions.region import Region
@@ -34,6 +37,37 @@ class Question(NamedTuple):
                 continue
             if any(_asks(part, self.node, names) for part in ast.walk(choice.test)):
                 yield choice
+
+    def decides(self, nested: AbstractSet[ast.Call]) -> bool:
+        """Whether the answer chooses between two computations, none of which is a checkpoint of ``nested``."""
+        return any(_computes_apart(choice, self.function, nested) for choice in self.choices())
+
+    @property
+    def needs_first_pass(self) -> bool:
+        """Whether a branch is there for what it does in the pass without gradients, which only this variant has."""
+        return any(
+            isinstance(choice, ast.If) and only_acts([*choice.body, *choice.orelse]) for choice in self.choices()
+        )
+
+
+def _computes_apart(choice: ast.If | ast.IfExp, function: FunctionNode, nested: AbstractSet[ast.Call]) -> bool:
+    if _differ_in_nothing(choice, function):
+        return False
+    return not any(part in nested or _applies(part) for part in all_nodes(choice))
+
+
+def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bool:
+    if isinstance(choice, ast.IfExp):
+        return same_value(choice.body, choice.orelse)
+    return computes_the_same(*branches(choice, function), function)
+
+
+def _applies(node: ast.AST) -> bool:
+    """Whether an autograd function is applied: the other branch is its forward pass alone."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="apply")):
+            return True
+    return False
 
 
 def questions(region: Region, entered: Value) -> Iterator[Question]:

@@ -26,9 +26,21 @@ from .training import (
     GradientSwitchWrite,
     ModeChange,
     ModeSwitch,
+    NamedParts,
     TrainSwitch,
 )
-from .transformers import AdapterAttach, HfDisable, HfEnable, HfSetting, KbitPrepare, TrainerArgs, TrainerBuild
+from .transformers import (
+    AdapterAttach,
+    FlagWrite,
+    ForwardPatch,
+    HfDisable,
+    HfEnable,
+    HfSetting,
+    KbitPrepare,
+    TrainerArgs,
+    TrainerBuild,
+    UncalledEnable,
+)
 from .wrappers import AcceleratePrepare, AcceleratorBuild, Compile, DdpWrap, Fsdp1Wrap, Fsdp2Shard, FsdpPlugin
 
 __all__ = [
@@ -50,6 +62,8 @@ __all__ = [
     "EvalSwitch",
     "Evaluation",
     "Event",
+    "FlagWrite",
+    "ForwardPatch",
     "Fsdp1Wrap",
     "Fsdp2Shard",
     "FsdpPlugin",
@@ -64,11 +78,13 @@ __all__ = [
     "KbitPrepare",
     "ModeChange",
     "ModeSwitch",
+    "NamedParts",
     "TorchCheckpoint",
     "TrainSwitch",
     "TrainerArgs",
     "TrainerBuild",
     "Trigger",
+    "UncalledEnable",
     "WrapperCheckpointing",
     "WriteEvent",
     "names_wrapper",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ...facts.calls import Call
     from ...facts.places import Place
-    from ...facts.walk import Write
+    from ...facts.walk import Named, Write
 
 #: A text, or texts that must all be there.
 Trigger: TypeAlias = "str | tuple[str, ...]"
@@ -89,3 +89,28 @@ class WriteEvent(Event):
     def order(self) -> int:
         """Its position in program order."""
         return self.write.order
+
+
+class NamingEvent(Event):
+    """Something that is named in a statement of its own, and not called."""
+
+    __slots__ = ("named",)
+    __match_args__: tuple[str, ...] = ("named",)
+
+    def __init__(self, named: Named) -> None:
+        self.named = named
+
+    @property
+    def node(self) -> ast.Attribute:
+        """The expression."""
+        return self.named.node
+
+    @property
+    def place(self) -> Place:
+        """What is around it."""
+        return self.named.place
+
+    @property
+    def order(self) -> int:
+        """Its position in program order."""
+        return self.named.order

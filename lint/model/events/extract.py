@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...facts.calls import Call
     from ...facts.walk import Program, Write
-    from .event import CallEvent, Event
+    from .event import CallEvent, Event, WriteEvent
 
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
 
@@ -52,6 +52,15 @@ MODEL_METHODS: dict[str, type[CallEvent]] = {
     "activation_checkpointing_disable": hf.HfDisable,
 }
 
+#: The methods among them that switch checkpointing on.
+ENABLES = frozenset(name for name, kind in MODEL_METHODS.items() if kind is hf.HfEnable)
+
+#: What setting an attribute means.
+ATTRIBUTES: dict[str, type[WriteEvent]] = {
+    "forward": hf.ForwardPatch,
+    "gradient_checkpointing": hf.FlagWrite,
+}
+
 #: What a call of a method means, whatever the object.
 METHODS: dict[str, type[CallEvent]] = {
     "compile": w.Compile,
@@ -64,6 +73,8 @@ METHODS: dict[str, type[CallEvent]] = {
     "generate": t.Generate,
     "requires_grad_": t.GradientSwitchCall,
     "detach": t.Detach,
+    "named_parameters": t.NamedParts,
+    "named_modules": t.NamedParts,
     "register_post_accumulate_grad_hook": t.GradientHook,
 }
 
@@ -72,6 +83,7 @@ def events_in(program: Program) -> list[Event]:
     """The events of a program, in program order."""
     found: list[Event] = [event for call in program.calls for event in events_of(call)]
     found += [event for write in program.writes for event in _events_of_write(write)]
+    found += [hf.UncalledEnable(named) for named in program.named if named.node.attr in ENABLES]
     return sorted(found, key=lambda event: event.order)
 
 
@@ -108,6 +120,8 @@ def _method(base: Value, name: str) -> type[CallEvent] | None:
 def _events_of_write(write: Write) -> Iterator[Event]:
     if write.field == "requires_grad":
         yield t.GradientSwitchWrite(write)
+    elif write.field in ATTRIBUTES and not write.is_item:
+        yield ATTRIBUTES[write.field](write)
 
 
 def _is_checkpoint(value: Value) -> bool:

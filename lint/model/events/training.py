@@ -51,6 +51,18 @@ class GradientHook(CallEvent):
         return self.call.argument(0, "hook")
 
 
+class NamedParts(CallEvent):
+    """``model.named_parameters()`` or ``model.named_modules()``."""
+
+    __slots__ = ()
+    words = ("named_parameters", "named_modules")
+
+    @property
+    def module(self) -> Value:
+        """The module whose parts they name."""
+        return self.call.receiver
+
+
 class ModeChange(CallEvent):
     """Something that may switch a model between train and eval mode; done to the model or to its Trainer."""
 

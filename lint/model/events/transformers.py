@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...facts.objects.classes import ancestors
 from ...facts.values import ABSENT, Absent, Class, Value
 from ...prefilter.words import TRL
-from .event import CallEvent
+from .event import CallEvent, NamingEvent, WriteEvent
 
 
 class HfSetting(CallEvent):
@@ -123,6 +123,51 @@ class TrainerBuild(CallEvent):
     def peft_config(self) -> Value:
         """The adapter that trl's trainers attach themselves."""
         return self.call.keyword("peft_config")
+
+
+class ForwardPatch(WriteEvent):
+    """``layer.forward = function``: what the layer runs is replaced."""
+
+    __slots__ = ()
+    words = (".forward =", ".forward=", ("setattr", '"forward"'), ("setattr", "'forward'"))
+
+    @property
+    def target(self) -> Value:
+        """The layer, or its class."""
+        return self.write.obj
+
+    @property
+    def function(self) -> Value:
+        """What runs from now on."""
+        return self.write.value
+
+
+class FlagWrite(WriteEvent):
+    """``model.gradient_checkpointing = True``: the flag itself is set, not by a method of the model."""
+
+    __slots__ = ()
+    words = (
+        ".gradient_checkpointing =",
+        ".gradient_checkpointing=",
+        ("setattr", "gradient_checkpointing"),
+    )
+
+    @property
+    def target(self) -> Value:
+        """What the flag belongs to: the model, its configuration, or arguments of a Trainer."""
+        return self.write.obj
+
+    @property
+    def value(self) -> Value:
+        """What it is set to."""
+        return self.write.value
+
+
+class UncalledEnable(NamingEvent):
+    """``model.gradient_checkpointing_enable`` as a statement: the method is named, not called."""
+
+    __slots__ = ()
+    words = HfEnable.words
 
 
 class AdapterAttach(CallEvent):

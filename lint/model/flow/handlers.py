@@ -1,0 +1,59 @@
+"""Exception handlers: what they catch, and what they make of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import all_nodes
+
+if TYPE_CHECKING:
+    from ...facts.values import Function
+
+_EVERYTHING = ("Exception", "BaseException")
+#: Operators whose backward pass needs what they got, so that they save tensors.
+_SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+
+
+def catches(handler: ast.ExceptHandler, *names: str) -> bool:
+    """Whether ``handler`` catches exceptions of one of these names, or all: `except:`."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in names) for kind in kinds)
+
+
+def handler_of_end(function: Function) -> ast.ExceptHandler | None:
+    """The handler around the last computation of ``function`` that computes or raises something else."""
+    body = function.node.body
+    if not isinstance(body, list):
+        return None
+    for statement in reversed(body):
+        if isinstance(statement, ast.Try):
+            caught = next((handler for handler in statement.handlers if catches(handler, *_EVERYTHING)), None)
+            after = [*statement.orelse, *statement.finalbody]
+            inside = any(_computes(inner) for inner in statement.body)
+            fails = caught is not None and (_raises_another(caught) or _falls_back(caught))
+            return caught if inside and fails and not any(map(_computes, after)) else None
+        if _computes(statement):
+            return None
+    return None
+
+
+def _computes(statement: ast.AST) -> bool:
+    """Whether running it may save tensors."""
+    return any(
+        isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, _SAVING))
+        for node in all_nodes(statement)
+        if not isinstance(statement, ast.Raise)
+    )
+
+
+def _falls_back(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler computes a value of its own; a call that is only made, as of a logger, is none."""
+    if any(isinstance(node, ast.Raise) for node in all_nodes(handler)):
+        return False
+    return any(_computes(node) for node in all_nodes(handler) if isinstance(node, ast.Return | ast.Assign))
+
+
+def _raises_another(handler: ast.ExceptHandler) -> bool:
+    raised = [node for node in all_nodes(handler) if isinstance(node, ast.Raise)]
+    return any(isinstance(node.exc, ast.Call) for node in raised)

@@ -1,0 +1,99 @@
+"""Which texts a program compares the names of parameters and modules with."""
+
+from __future__ import annotations
+
+import ast
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .statements import holder_of
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from ..events import NamedParts
+    from ..run import Run
+
+#: What a checkpoint wrapper puts into the names below it.
+_WRAPPED = "_checkpoint_wrapped_module"
+#: Methods of a name, and functions of `re`, that test it.
+_TESTS = frozenset(("startswith", "endswith", "find"))
+_MATCHES = frozenset(("match", "fullmatch", "search"))
+
+
+def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[ast.Constant]:
+    """The texts matching ``pattern`` that a loop tests the names of ``names`` with, as the model has them.
+
+    Of a tuple or a list of texts it is the first. A loop that changes the name, or knows of the wrappers, has none.
+    """
+    loop = holder_of(run, names.call)
+    if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:
+        name = _untouched_name(loop)
+        for test in _tests(loop) if name else ():
+            for texts in _texts(test, name):
+                yield from islice((text for text in texts if _is_found(pattern, text)), 1)
+
+
+def _untouched_name(loop: ast.For | ast.comprehension) -> str:
+    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers."""
+    match loop.target:
+        case ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), _]):
+            for node in _inside(loop):
+                match node:
+                    case ast.Name(id=bound, ctx=ast.Store()) | ast.arg(arg=bound) if bound == name:
+                        return ""
+                    case ast.Constant(value=str(text)) if _WRAPPED in text:
+                        return ""
+            return name
+    return ""
+
+
+def _inside(loop: ast.For | ast.comprehension) -> Iterator[ast.AST]:
+    for part in loop.body if isinstance(loop, ast.For) else loop.ifs:
+        yield from ast.walk(part)
+
+
+def _tests(loop: ast.For | ast.comprehension) -> list[ast.expr]:
+    if isinstance(loop, ast.comprehension):
+        return loop.ifs
+    return [node.test for node in _inside(loop) if isinstance(node, ast.If)]
+
+
+def _texts(test: ast.expr, name: str) -> Iterator[list[ast.Constant]]:
+    """The constants that the variable ``name`` itself is tested with, those of one tuple or list together."""
+    each = {
+        node.target.id: node.iter
+        for node in ast.walk(test)
+        if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name)
+    }
+    for node in ast.walk(test):
+        text = _tested_with(node, name)
+        match each.get(text.id, text) if isinstance(text, ast.Name) else text:
+            case ast.Constant() as constant:
+                yield [constant]
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                yield [item for item in items if isinstance(item, ast.Constant)]
+
+
+def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
+    """What ``node`` compares the variable ``name`` with or looks for in it; None when it does something else."""
+    match node:
+        case ast.Compare(
+            left=text, ops=[ast.In() | ast.NotIn() | ast.Eq() | ast.NotEq()], comparators=[ast.Name(id=own)]
+        ):
+            return text if own == name else None
+        case ast.Compare(left=ast.Name(id=own), ops=[ast.Eq() | ast.NotEq()], comparators=[text]):
+            return text if own == name else None
+        case ast.Compare(left=ast.Name(id=own), ops=[ast.In() | ast.NotIn()], comparators=[text]):
+            return text if own == name and not isinstance(text, ast.Constant) else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[text, ast.Name(id=own), *_]):
+            return text if own == name and method in _MATCHES else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=method), args=[text, *_]):
+            return text if own == name and method in _TESTS else None
+    return None
+
+
+def _is_found(pattern: re.Pattern[str], text: ast.Constant) -> bool:
+    name = text.value
+    return isinstance(name, str) and pattern.search(name) is not None

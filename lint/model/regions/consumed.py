@@ -1,0 +1,90 @@
+"""What a checkpointed region uses up in its first run, so that the recomputation does not get it again."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import all_nodes
+from ...facts.scopes import bound_names
+from ...facts.values import Function, Result, Seq, Unknown, Value, options
+from .call_targets import call_targets
+from .free_variables import free_names
+
+if TYPE_CHECKING:
+    from ..events import Checkpoint
+    from ..run import Run
+
+_ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed"))
+
+
+class Consumed(NamedTuple):
+    """What the recomputation lacks, in words, and where the forward pass takes it."""
+
+    text: str
+    node: ast.AST
+
+
+def consumed(run: Run, event: Checkpoint) -> Consumed | None:
+    """The first thing that the region of ``event`` takes away from its own recomputation; None for nothing."""
+    return _iterator(run, event) or _advanced(run, event) or _popped(event)
+
+
+def _iterator(run: Run, event: Checkpoint) -> Consumed | None:
+    """An input that is certainly an iterator."""
+    for value in (*event.inputs, *event.function_kwargs.values()):
+        if value.node is not None and all(_is_iterator(run, option) for option in options(value)):
+            return Consumed("the iterator it gets is used up", value.node)
+    made = {call.node for call in run.calls_to("builtins.iter")}
+    written = next((argument for argument in event.node.args[1:] if argument in made), None)
+    return None if written is None else Consumed("the iterator it gets is used up", written)
+
+
+def _is_iterator(run: Run, value: Value) -> bool:
+    match value:
+        case Result(call):
+            return call.name in _ITERATORS
+        case Seq(node=ast.GeneratorExp()):
+            return True
+        case Unknown(node=ast.FunctionDef() as function):
+            # What a function of the file returned whose result is not followed: a coroutine or a generator.
+            return run.program.generators.get(function, False)
+    return False
+
+
+def _advanced(run: Run, event: Checkpoint) -> Consumed | None:
+    """``next`` on an iterator that the region does not make itself."""
+    for call in run.region(event).calls_to("builtins.next"):
+        function, taken = call.place.function, call.node.args[0] if call.node.args else None
+        match taken:
+            case ast.Name(id=name) if function is not None and _is_from_outside(function, name):
+                return Consumed(f"`next({name})` gives the next value instead of the same one", call.node)
+            case ast.Attribute(value=ast.Name(id="self")):
+                return Consumed(f"`next({ast.unparse(taken)})` gives the next value instead of the same one", call.node)
+    return None
+
+
+def _is_from_outside(function: Function, name: str) -> bool:
+    """Whether ``name`` belongs to a scope around ``function`` and does more than count."""
+    made = function.scope.look_up(name)
+    counts = isinstance(made, Result) and made.call.name == "itertools.count"
+    return name in free_names(function.node) and not counts
+
+
+def _popped(event: Checkpoint) -> Consumed | None:
+    """``parameter.pop(...)`` in the checkpointed function."""
+    for body in call_targets(event.function):
+        own = set(body.parameters()) - set(bound_names(body.function.node))
+        for node in ast.walk(body.function.node):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given) if name in own:
+                    if given or _is_only_popped(body.function, name):
+                        return Consumed(f"what `{name}.pop` took is gone", node)
+    return None
+
+
+def _is_only_popped(function: Function, name: str) -> bool:
+    """Whether nothing in ``function`` can put back what it takes from ``name``."""
+    uses = [node for node in all_nodes(function.node) if isinstance(node, ast.Name) and node.id == name]
+    pops = [node.value for node in all_nodes(function.node) if isinstance(node, ast.Attribute) and node.attr == "pop"]
+    return all(use in pops for use in uses)

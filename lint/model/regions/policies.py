@@ -1,0 +1,76 @@
+"""Policies of selective activation checkpointing: the functions that torch asks for each op, and what they compare."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import all_nodes
+from ...facts.objects.attributes import get_attribute
+from ...facts.values import Function, Ref, Seq, Unknown, Value, options
+from ..names import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..run import Run
+
+CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
+
+
+class Comparison(NamedTuple):
+    """A comparison of a name, a `case` among them, with ``values``."""
+
+    node: ast.AST
+    values: list[Value]
+
+
+def policies(run: Run) -> Iterator[Function]:
+    """The functions of the file given to torch as a policy, directly or through a partial."""
+    seen: set[ast.AST] = set()
+    for call in run.calls_to(CONTEXTS, "functools.partial"):
+        given = call.args
+        if call.name == "functools.partial":
+            maker = given[0] if given else None
+            given = given[1:] if isinstance(maker, Ref) and canonical(maker.name) == CONTEXTS else []
+        for value in options(given[0]) if given else ():
+            # A policy may ask other functions of the file.
+            for policy in run.bodies.of(value).functions:
+                if policy.node not in seen:
+                    seen.add(policy.node)
+                    yield policy
+
+
+def comparisons(policy: Function) -> Iterator[Comparison]:
+    """The comparisons with a name that ``policy`` makes, with what these values mean around it."""
+    for node in all_nodes(policy.node):
+        match node:
+            case ast.Compare(left=ast.Name(), comparators=compared):
+                yield Comparison(node, [meaning(part, policy) for part in compared])
+            case ast.Match(subject=ast.Name(), cases=cases):
+                for value in (value for case in cases for value in _values(case.pattern)):
+                    yield Comparison(value, [meaning(value, policy)])
+
+
+def _values(pattern: ast.pattern) -> Iterator[ast.expr]:
+    return (part.value for part in all_nodes(pattern) if isinstance(part, ast.MatchValue))
+
+
+def meaning(node: ast.expr, function: Function) -> Value:
+    """The value of a name, a dotted name or a display of them, as the scope around ``function`` has it."""
+    match node:
+        case ast.Name(id=name):
+            return function.scope.look_up(name)
+        case ast.Attribute(value=base, attr=name):
+            return get_attribute(meaning(base, function), name, node)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return Seq("tuple", [meaning(element, function) for element in elements], False, node)
+    return Unknown(node)
+
+
+def given_by_lambda(value: Value) -> Value | None:
+    """What `lambda: made` gives each time: the one object that the name means around it; None for anything else."""
+    match value:
+        case Function(ast.Lambda(body=ast.Name(id=name))):
+            return value.scope.look_up(name)
+    return None
