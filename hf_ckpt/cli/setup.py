@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .subject import DTYPES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..planner.memory.setup import Setup
     from .subject import Subject
 
-_NAMES = ("optimizer", "gpus", "ddp", "fsdp", "zero", "master", "load_in_4bit", "accumulate")
+_NAMES = ("optimizer", "gpus", "ddp", "fsdp", "zero", "master", "load_in_4bit", "accumulate", "autocast")
 
 
 def setup_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +48,10 @@ _OPTIONS = (
     click.option(
         "--accumulate", type=click.IntRange(1), default=1, show_default=True,
         help="Batches before an optimizer step: with several, gradients stand all along.",
+    ),
+    click.option(
+        "--autocast", type=click.Choice(["bf16", "fp16"]),
+        help="Compute under autocast, as with TrainingArguments' bf16=True or fp16=True; LoRA's adapters are float32.",
     ),
 )  # fmt: skip
 
@@ -85,4 +91,5 @@ def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
         master=chosen["master"],
         four_bit=chosen["load_in_4bit"],
         accumulates=chosen["accumulate"] > 1,
+        autocast=DTYPES[chosen["autocast"]] if chosen["autocast"] else None,
     )

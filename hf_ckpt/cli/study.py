@@ -133,7 +133,8 @@ class Model:
     def _ledgers(self, subject: Subject, anatomy: Anatomy) -> list[LayerLedger | None]:
         ids = token_ids(subject, self.module, "meta")
         traced_on = self.device if self.card is None else torch.device("cpu")
-        found = dry_ledgers(self.module, anatomy, ids, traced_on, card=self.card)
+        autocast = None if self.setup.autocast is None else getattr(torch, self.setup.autocast)
+        found = dry_ledgers(self.module, anatomy, ids, traced_on, autocast=autocast, card=self.card)
         return [unpacking(ledger, self.rates) if ledger and self.setup.four_bit else ledger for ledger in found]
 
 

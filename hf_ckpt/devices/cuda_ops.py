@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F  # noqa: N812 (the name every torch user reads)
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from .attention import AttentionCall, Kernel, kernel_for
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _aten = torch.ops.aten
+#: What autocast computes in float32 on CUDA and not on a CPU (AT_FORALL_FP32 in torch/aten/src/ATen/autocast_mode.h),
+#: as far as layers of transformers call it.
+_WIDENED = frozenset(
+    {"cumsum", "cumprod", "exp", "group_norm", "layer_norm", "log", "log_softmax", "norm", "pow", "prod", "reciprocal",
+     "rsqrt", "softmax", "softplus", "sum"}
+)  # fmt: skip
 
 
 class CudaOps(TorchFunctionMode):
@@ -37,6 +44,8 @@ class CudaOps(TorchFunctionMode):
     ) -> Any:
         """Run ``func``, or what stands for it on the card."""
         kwargs = kwargs or {}
+        if torch.is_autocast_enabled("cpu") and getattr(func, "__name__", "") in _WIDENED:
+            args, kwargs = tree_map_only(torch.Tensor, _widened, (args, dict(kwargs)))
         if func is F.scaled_dot_product_attention:
             return self._attention(*args, **kwargs)
         if func is F.dropout:
@@ -54,6 +63,7 @@ class CudaOps(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
+        query, key, value = map(narrowed, (query, key, value))
         call = AttentionCall(
             dtype=str(query.dtype).removeprefix("torch."),
             width=query.shape[-1],
@@ -83,6 +93,15 @@ class CudaOps(TorchFunctionMode):
                 )
         result: torch.Tensor = out[0]
         return result
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
+def narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    """An input of attention, which autocast computes in its own type."""
+    return tensor.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else tensor
 
 
 def flash(

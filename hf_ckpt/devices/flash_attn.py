@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
-from .cuda_ops import flash
+from .cuda_ops import flash, narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -43,5 +43,5 @@ def _attention(
 ) -> tuple[torch.Tensor, None]:
     """Heads before positions in, positions before heads out, as transformers calls every attention."""
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
-    out = flash(query, key, value, dropout, is_causal=causal, scale=scaling)
+    out = flash(narrowed(query), narrowed(key), narrowed(value), dropout, is_causal=causal, scale=scaling)
     return out.transpose(1, 2).contiguous(), None

@@ -75,7 +75,7 @@ def dry_ledgers(
     ids: torch.Tensor,
     device: torch.device,
     *,
-    bf16_autocast: bool = False,
+    autocast: torch.dtype | None = None,
     card: CudaOps | None = None,
 ) -> list[LayerLedger | None]:
     """Trace every layer of a model for one size of batch, without running it.
@@ -85,7 +85,7 @@ def dry_ledgers(
         anatomy: What was found in it.
         ids: Token ids (batch, length); an encoder-decoder gets them on both sides.
         device: The device to plan for: kernels differ.
-        bf16_autocast: Whether to trace under autocast to bfloat16 there.
+        autocast: The type to compute in under autocast; None: no autocast.
         card: Makes a trace on the CPU run the ops of a card.
 
     Returns:
@@ -98,11 +98,11 @@ def dry_ledgers(
     caught = _catch(model, anatomy, ids)
     ledgers: dict[Hashable, LayerLedger | None] = {}
     found = []
-    autocast: Any = torch.autocast(device.type, torch.bfloat16) if bf16_autocast else nullcontext()
+    casting: Any = nullcontext() if autocast is None else torch.autocast(device.type, autocast)
     for layer, note in zip(anatomy.layers, caught, strict=True):
         key = _alike(layer, note)
         if key not in ledgers:
-            with autocast, card or nullcontext():
+            with casting, card or nullcontext():
                 ledgers[key] = _ledger(note, device)
         found.append(ledgers[key])
     return found

@@ -272,3 +272,16 @@ def test_flash_attn_is_refused_for_a_model_that_does_not_support_it(tmp_path: Pa
     )
     assert isinstance(result.exception, CkptError)
     assert "does not run with --attention flash_attention_2" in str(result.exception)
+
+
+def test_under_autocast_adapters_read_copies_in_sixteen_bit(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "none", "--lora", "4")
+    held = [plan(*at, *more)[1]["forecasts"][0]["held_bytes"] for more in ((), ("--autocast", "bf16"))]
+    assert held[1] < held[0]
+
+
+def test_float32_weights_are_computed_with_in_sixteen_bit_under_autocast(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "none", "--dtype", "fp32")
+    plain, cast = (plan(*at, *more)[1] for more in ((), ("--autocast", "bf16")))
+    assert cast["weight_bytes"] == plain["weight_bytes"]
+    assert cast["forecasts"][0]["step_seconds"] < plain["forecasts"][0]["step_seconds"]

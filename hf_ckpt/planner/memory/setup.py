@@ -53,6 +53,7 @@ class Setup:
             under mixed precision. DeepSpeed always does so for the optimizer's copy.
         four_bit: Whether frozen linear weights are packed to 4 bit.
         accumulates: Whether several backwards go before a step, so that gradients stand all along.
+        autocast: The name of the type that forwards compute in under autocast, as torch spells it; None: the weights'.
     """
 
     optimizer: str
@@ -61,6 +62,7 @@ class Setup:
     master: bool = False
     four_bit: bool = False
     accumulates: bool = False
+    autocast: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
