@@ -325,13 +325,13 @@ def conditional_options(value: Value) -> tuple[tuple[Value, tuple[Guard, ...]], 
 
 def join(*values: Value) -> Value:
     """The value that is one of ``values``. Commutative, associative and idempotent up to the order of options."""
-    if len(values) == 1 and type(values[0]) is not Choice:
-        return values[0]
     return join_under(*((value, ()) for value in values))
 
 
 def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
     """The value that is one of ``values``, each bound under the conditions beside it."""
+    if len(values) == 1 and type(values[0][0]) is not Choice:
+        return values[0][0]
     found: list[Value] = []
     conditions: list[tuple[Guard, ...]] = []
     for value, outer in values:

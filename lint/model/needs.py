@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..prefilter.words import TRL, WHOLE
+from ..prefilter.words import KEYWORD, TRL, WHOLE
 from .events import Checkpointing, CheckpointPartial, HfEnable, HfSetting
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ def together(*groups: tuple[Needs, ...] | Need) -> tuple[tuple[Need, ...], ...]:
 def whole(word: str) -> str:
     """``word`` where it ends: `.h` is in `model.h` and `model.h[0]`, not in `model.h.norm` or `model.head`."""
     return word + WHOLE
+
+
+def given(method: str, part: str) -> str:
+    """A call of ``method`` with a keyword, literally in it, that has ``part`` in its name."""
+    return f"{method}({part}{KEYWORD}"
 
 
 def triggers(needs: Iterable[Needs]) -> tuple[Trigger, ...]:

@@ -8,6 +8,8 @@ import re
 TRL = "import trl"
 #: What a word ends with that is the end of a dotted name.
 WHOLE = "\\b"
+#: What a word ends with that is a call with a keyword: `.from_config(checkpointing=` has one with that in its name.
+KEYWORD = "="
 #: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
 _IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b"
 
@@ -39,9 +41,19 @@ class Words:
             return _has_whole(self._text, word.removesuffix(WHOLE))
         if word == TRL:
             return _imports(self._text, "trl")
+        if "(" in word and word.endswith(KEYWORD):
+            return _calls_with_keyword(self._text, *word.removesuffix(KEYWORD).split("("))
         # An import of the module `checkpoint` from a package `utils` counts as its dotted name.
         imports = word == "utils.checkpoint" and "utils import" in self._text
         return imports and re.search(_IMPORTS_CHECKPOINT, self._text) is not None
+
+
+def _calls_with_keyword(text: str, method: str, part: str) -> bool:
+    if method not in text or part not in text:
+        return False
+    from .call_keywords import calls_with_keyword  # start-up: few files have both
+
+    return calls_with_keyword(text, method, part)
 
 
 def _has_whole(text: str, word: str) -> bool:

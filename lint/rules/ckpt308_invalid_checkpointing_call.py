@@ -206,7 +206,7 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEna
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
-from ..model.needs import SWITCHED_ON, together
+from ..model.needs import SWITCHED_ON, given, together
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 
@@ -224,7 +224,7 @@ NEEDS = (
     ".set_gradient_checkpointing",
     *together(TrainerBuild, "Module", SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
-    *together("transformers", (".from_pretrained", ".from_config"), "checkpointing"),
+    *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
 )
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")

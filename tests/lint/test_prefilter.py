@@ -128,6 +128,27 @@ def test_patching_counts_where_the_layers_of_a_model_are_read(read, counts):
     assert may_have_findings(text.encode()) is counts
 
 
+@pytest.mark.parametrize(
+    ("call", "counts"),
+    [
+        ("AutoModel.from_pretrained(name, gradient_checkpointing=True)", True),
+        ("AutoModel.from_config(\n    make(name),  # a :)\n    activation_checkpointing_kwargs = {},\n)", True),
+        ("AutoModel.from_pretrained('a)', gradient_checkpointing=True)", True),
+        ("load = AutoModel.from_pretrained\nload(name, gradient_checkpointing=True)", True),
+        ("AutoModel.from_pretrained(name)\nArguments(gradient_checkpointing=True)", False),
+        ("AutoModel.from_pretrained(name, on=args.gradient_checkpointing)", False),
+        ("# as `AutoModel.from_pretrained` does\nArguments(gradient_checkpointing=True)", False),
+    ],
+)
+def test_switches_of_a_model_count_where_its_maker_is_called_with_one(call, counts):
+    assert may_have_findings(f"from transformers import AutoModel\n{call}\n".encode(), every=False) is counts
+
+
+def test_calls_that_are_never_closed_are_looked_at_once():
+    text = "import transformers\n" + "Model.from_pretrained(\n" * 20_000 + "checkpointing="
+    assert may_have_findings(text.encode())
+
+
 def test_a_configuration_stands_for_a_program_with_arguments(tmp_path):
     text = b"gradient_checkpointing_kwargs:\n  use_reentrant: 'no'\n"
     settings = Settings(root=str(tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import all_nodes, inner_nodes
+from ...facts.nodes import all_nodes, extent, inner_nodes, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,9 @@ def _trees(program: Program) -> Iterator[ast.AST]:
 
 
 def _reads(tree: ast.AST, name: str) -> Iterator[ast.AST]:
-    changed = {node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript) and _is_changed(node)}
-    for node in ast.walk(tree):
+    nodes = list(all_nodes(tree))
+    changed = {node.value for node in nodes if isinstance(node, ast.Subscript) and _is_changed(node)}
+    for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="self")):
                 continue
@@ -56,22 +57,20 @@ def _is_changed(node: ast.Subscript) -> bool:
 
 def _innermost(tree: ast.AST, node: ast.AST) -> ast.AST | None:
     """The function that ``node`` stands in, or the module; None when it stands in another file."""
-    found = None
-    holders = [tree, *(inner for inner in all_nodes(tree) if isinstance(inner, _FUNCTIONS))]
-    for holder in holders:
-        inside = any(inner is node for inner in all_nodes(holder))
-        if inside and (found is None or any(inner is holder for inner in all_nodes(found))):
-            found = holder
-    return found
+    nodes = list(all_nodes(tree))
+    if not any(inner is node for inner in nodes):
+        return None
+    functions = (inner for inner in nodes if isinstance(inner, _FUNCTIONS))
+    return min((function for function in functions if is_inside(node, function)), key=extent, default=tree)
 
 
 def _not_after(body: ast.AST, write: Write) -> Iterator[ast.AST]:
     """The nodes of ``body`` itself that ran before the write, or run only when it does not."""
     line = getattr(write.node, "lineno", 0)
     for node in _own(body):
-        if isinstance(node, ast.If) and any(inner is write.node for part in node.body for inner in ast.walk(part)):
+        if isinstance(node, ast.If) and any(is_inside(write.node, part) for part in node.body):
             for part in node.orelse:
-                yield from ast.walk(part)
+                yield from all_nodes(part)
         if not write.place.loops and getattr(node, "lineno", line) < line:
             yield node
 

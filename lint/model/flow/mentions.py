@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from ...facts.nodes import all_nodes
+
 
 def mentions(tree: ast.AST, name: str) -> bool:
     """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own."""
-    return any(name in _names(node) for node in ast.walk(tree))
+    return any(name in _names(node) for node in all_nodes(tree))
 
 
 def _names(node: ast.AST) -> tuple[object, ...]:
