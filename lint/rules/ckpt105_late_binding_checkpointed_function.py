@@ -3,7 +3,9 @@
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
 anew in every turn, unless the name is bound as a default argument. Silent where the backward pass of a turn is over
-before the next one begins, where the turn is the last one, and under `torch.no_grad()`.
+before the next one begins, where the turn is the last one, and under `torch.no_grad()`. Also a function that reads a
+name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives), and one
+that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it checkpoints.
 
 ## Why is this bad?
 The function runs a second time in the backward pass, after the loop has ended, and then the name means what the last
@@ -65,7 +67,56 @@ class Net:
         return x
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x, mask):
+        def first(h):
+            return self.a(h) * mask
+        x = checkpoint(first, x, use_reentrant=False)  # error
+        mask = mask.roll(1)
+        return self.b(x) * mask
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def gated(layer, x):
+    x = checkpoint(lambda h: layer(h) * x, x, use_reentrant=False)  # error
+    return x.relu()
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def enable(model):
+    for layer in model.layers:
+        layer.inner = layer.forward
+        layer.forward = lambda x: checkpoint(layer.inner, x, use_reentrant=False)  # error
+```
+
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x, mask):
+        def first(h):
+            return self.a(h) * mask
+        x = checkpoint(first, x, use_reentrant=False)
+        mask = mask.to(x.dtype)
+        if self.shift:
+            shifted = mask.roll(1)
+        return self.b(x) * shifted
+
+def residual(layer, x):
+    x = checkpoint(lambda h: layer(h) + x, x, use_reentrant=False)  # a sum needs no values
+    return x.relu()
+
+def enable(model):
+    for layer in model.layers:
+        layer.inner = layer.forward
+        layer.forward = lambda x, layer=layer: checkpoint(layer.inner, x, use_reentrant=False)
+```
 ```python
 from functools import partial
 from torch.utils.checkpoint import checkpoint
@@ -159,6 +210,17 @@ def late():
     x.sum().backward()
     return [layer.weight.grad for layer in layers]
 
+def rebound(name_again):
+    layers.zero_grad()
+    scale, x = torch.full((4,), 2.0), torch.ones(2, 4, requires_grad=True)
+    x = checkpoint(lambda h: torch.tanh(layers[0](h) * scale), x, use_reentrant=False)
+    if name_again:
+        scale = scale * 3
+    x.sum().backward()
+    return layers[0].weight.grad
+
+assert not torch.allclose(rebound(True), rebound(False))
+
 wanted = gradients(None)
 bound = gradients(lambda layer, x: checkpoint(lambda h, layer=layer: layer(h), x, use_reentrant=False))
 assert all(torch.equal(a, b) for a, b in zip(bound, wanted))
@@ -176,7 +238,13 @@ from typing import TYPE_CHECKING
 from ..facts.values import Function, Partial, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.regions.late_binding import changed_names, is_only_checkpointed, may_be_rebound
+from ..model.regions.late_binding import (
+    changed_names,
+    is_only_checkpointed,
+    may_be_rebound,
+    names_bound_afterwards,
+    names_of_last_turn,
+)
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.state.modes import is_gradient_free
 
@@ -190,18 +258,47 @@ NEEDS = (TorchCheckpoint,)
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Report checkpointed functions that read what their loop changes before the backward pass."""
+    """Report checkpointed functions that read what changes before the backward pass."""
     for event in run.replayed(Checkpoint):
-        if not event.place.loops or is_gradient_free(event.call):
+        if is_gradient_free(event.call):
             continue
         for function in options(event.function):
             function = function.func if isinstance(function, Partial) else function
-            if isinstance(function, Function) and (names := changed_names(run, event, function)):
+            if not isinstance(function, Function):
+                continue
+            if names := changed_names(run, event, function):
                 yield _report(run, event, function, names)
+            elif names := names_bound_afterwards(run, event, function):
+                yield _report_rebound(run, event, function, names)
+        if names := names_of_last_turn(event):
+            yield _report_kept(event, names)
+
+
+def _report_rebound(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
+    quoted = _quoted(names)
+    return Report(
+        event.node,
+        f"backward runs this function again when {quoted} already has its next value, so gradients are wrong; bind it "
+        "as a default argument or give the new value another name",
+        notes=() if function.is_lambda else (Remark(function.node, f"{quoted} is read here when the function runs"),),
+        fix=_fix(run, event, function, names),
+    )
+
+
+def _report_kept(event: Checkpoint, names: tuple[str, ...]) -> Report:
+    return Report(
+        event.node,
+        f"this runs when the loop is over, where {_quoted(names)} is the last iteration's value, so every function "
+        "that the loop made checkpoints the same one; bind it as a default argument",
+    )
+
+
+def _quoted(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
-    quoted = ", ".join(f"`{name}`" for name in names)
+    quoted = _quoted(names)
     read = Remark(function.node, f"{quoted} is read here when the function runs")
     return Report(
         event.node,

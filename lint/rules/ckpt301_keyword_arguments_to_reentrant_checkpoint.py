@@ -30,8 +30,7 @@ def forward(block, make, x, mask, **kwargs):
     x = checkpoint(block, x, use_reentrant=True, determinism_check="default", debug=False, early_stop=False)
     y = checkpoint(function=lambda: block(x), use_reentrant=False)
     z = checkpoint(function=make, use_reentrant=True)
-    x = timm_checkpoint(block, x, mask=mask)
-    return y + z + checkpoint(block, x, **kwargs)
+    return y + z + checkpoint(block, timm_checkpoint(block, x, mask=mask), **kwargs)
 ```
 
 ## Fix safety

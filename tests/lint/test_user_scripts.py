@@ -59,6 +59,33 @@ model.train()
 for x, y in DataLoader(rows, batch_size=4):
     nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
 """,
+    "the first checkpoint of a language model looks the tokens up": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Stem(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.up = nn.Embedding(100, 16), nn.Linear(16, 16)
+
+    def forward(self, ids):
+        return self.up(self.embed(ids))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.body = Stem(), nn.Sequential(nn.Embedding(9, 16), nn.Linear(16, 16), nn.GELU())
+        self.place = nn.Embedding(9, 16)
+        self.head = nn.Linear(16, 100)
+
+    def block(self, x):
+        return self.head(x + self.place.weight[0])
+
+    def forward(self, ids, x):
+        y = checkpoint(self.stem, ids, use_reentrant=True)  # error: CKPT104
+        y = y + checkpoint(self.body, ids, use_reentrant=True)  # error: CKPT104
+        return checkpoint(self.block, x + y, use_reentrant=True)
+""",
     "one flag decides about the quantization and its preparation": _QLORA
     + """\
 def load(options):

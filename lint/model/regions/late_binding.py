@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.identifiers import own_attributes
+from ...facts.identifiers import names_in, own_attributes
 from ...facts.nodes import all_nodes
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
@@ -14,10 +14,16 @@ from ..state.gradless import is_gradless
 from .free_variables import free_names, names_bound_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from ...facts.places import Loop
-    from ...facts.values import Function
+    from ...facts.values import Function, FunctionNode
     from ..run import Run
 
+#: Methods that give the values they were called on, on another device or in another layout.
+_KEEP_VALUES = frozenset(("to", "cuda", "cpu", "contiguous", "clone", "detach", "type_as"))
+#: What tells the form of a tensor, not its values.
+_FORM = frozenset(("shape", "dtype", "device", "size", "ndim", "dim", "new_zeros", "new_ones"))
 _BINDS = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.With
 
 
@@ -42,6 +48,122 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
         if read & bound and not _keeps_names(run, event, loop):
             found |= read & bound
     return tuple(sorted(found))
+
+
+def names_bound_afterwards(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
+    """The names ``function`` reads that the function around it surely binds anew behind the checkpoint.
+
+    That may be what the checkpoint gives: `x = checkpoint(lambda h: layer(h) + x, h)`. Empty where a backward pass
+    stands in between.
+    """
+    around = event.place.function
+    if around is None or function.place.function is not around or isinstance(around.node, ast.Lambda):
+        return ()
+    read, found = _names_that_count(function.node), set[str]()
+    for statement in _statements_after(around.node.body, event.node):
+        if any(backward.place.function is around for backward in run.of(Backward, AutogradGrad)):
+            return ()
+        found |= {name for name in _names_set_by(statement) if name in read and not _keeps_value(statement, name)}
+    return tuple(sorted(found))
+
+
+def _names_that_count(function: FunctionNode) -> frozenset[str]:
+    """The free names of ``function`` whose values its gradients need: not only summed at the end, or asked for form."""
+    given = (
+        [function.body]
+        if isinstance(function, ast.Lambda)
+        else [part.value for part in all_nodes(function) if isinstance(part, ast.Return) and part.value is not None]
+    )
+    without = {id(part) for value in given for part in _summands(value)}
+    without |= {
+        id(part.value) for part in all_nodes(function) if isinstance(part, ast.Attribute) and part.attr in _FORM
+    }
+    counted = {part.id for part in all_nodes(function) if isinstance(part, ast.Name) and id(part) not in without}
+    return free_names(function) & counted
+
+
+def _summands(value: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+        yield from _summands(value.left)
+        yield from _summands(value.right)
+    else:
+        yield value
+
+
+def _statements_after(block: Sequence[ast.stmt], node: ast.AST) -> Iterator[ast.stmt]:
+    """The simple statement that ``node`` is in, and those that surely follow it."""
+    inside = next((index for index, statement in enumerate(block) if _holds(statement, node)), None)
+    if inside is None:
+        return
+    statement = block[inside]
+    inner = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+    if not any(inner):
+        yield statement
+    for held in inner:
+        yield from _statements_after(held, node)
+    for later in block[inside + 1 :]:
+        yield from later.body if isinstance(later, ast.With) else (later,)
+
+
+def _holds(statement: ast.AST, node: ast.AST) -> bool:
+    return any(part is node for part in all_nodes(statement))
+
+
+def _names_set_by(statement: ast.stmt) -> frozenset[str]:
+    match statement:
+        case ast.Assign(targets=targets):
+            parts = (part for target in targets for part in all_nodes(target))
+            return frozenset(part.id for part in parts if isinstance(part, ast.Name) and _is_store(part))
+        case ast.AugAssign(target=ast.Name(id=name)) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return frozenset((name,))
+    return frozenset()
+
+
+def _keeps_value(statement: ast.stmt, name: str) -> bool:
+    """Whether the statement gives ``name`` the value that it has: `mask = mask.to(x.device)`."""
+    value = getattr(statement, "value", None)
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _KEEP_VALUES:
+        value = value.func.value
+    return isinstance(value, ast.Name) and value.id == name and not isinstance(statement, ast.AugAssign)
+
+
+def names_of_last_turn(event: Checkpoint) -> tuple[str, ...]:
+    """The names in what is checkpointed that a loop binds anew around the function that the checkpoint stands in.
+
+    That function is kept, as the `forward` of a module or in a list, and runs when the loop is over. Empty when it
+    is bound to its turn, or called in it.
+    """
+    around = event.place.function
+    if around is None or not around.place.loops or not event.node.args:
+        return ()
+    read = free_names(around.node) & names_in(event.node.args[0])
+    loop = around.place.loops[-1]
+    late = read & names_bound_by(loop)
+    return tuple(sorted(late)) if late and _is_kept(around, loop) else ()
+
+
+def _is_kept(function: Function, loop: Loop) -> bool:
+    """Whether each turn of ``loop`` stores ``function`` in an attribute or in a container."""
+
+    def means(node: ast.AST) -> bool:
+        return node is function.node or (isinstance(node, ast.Name) and node.id == function.name)
+
+    for part in all_nodes(loop):
+        match part:
+            case ast.Call(func=func) if means(func):
+                return False
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_], value=value) if _gives(value, means):
+                return True
+            case ast.Call(func=ast.Name("setattr"), args=[_, _, value]) if _gives(value, means):
+                return True
+            case ast.Call(func=ast.Attribute(attr="append"), args=[value]) if _gives(value, means):
+                return True
+    return False
+
+
+def _gives(value: ast.AST, means: Callable[[ast.AST], bool]) -> bool:
+    """Whether ``value`` is the function itself, or bound to an object: `MethodType(run, layer)`."""
+    return means(value) or (isinstance(value, ast.Call) and any(map(means, value.args[:1])))
 
 
 def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:

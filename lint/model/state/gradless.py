@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
 from ..conditions.guards import own_guards
-from ..events import GradientSwitch
+from ..events import Backward, GradientSwitch
 from ..names import canonical
 from ..types import same_object
 from .modes import is_gradient_free
@@ -57,7 +57,9 @@ def _is_gradless(run: History, value: Value, depth: int) -> bool:
             return _is_loader(held) or is_gradless(run, held, depth)
         case Param():
             given = list(_given_by_callers(run, value))
-            return bool(given) and all(is_gradless(run, argument, depth) for argument in given)
+            # A file that only calls the model, to trace or to compare it, trains nothing.
+            trains = bool(given) and any(run.of(Backward))
+            return trains and all(is_gradless(run, argument, depth) for argument in given)
         case Result(call):
             return not _is_switched_on(run, value) and _makes_gradless(run, call, depth)
     return False

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.values import Const, Dict, Instance, Seq, equals, options, same
+from ...facts.objects.containers import container_kind, held_by
+from ...facts.values import Const, Dict, Instance, Param, Result, Seq, equals, options, same
 from ..conditions.first_turn import depends_on_turn, runs_in_first_turn
 from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
+from ..names import canonical
+from ..regions.call_targets import call_targets
 from ..regions.wrapped import wrapped_classes
 from ..types import bases
 from .gradless import is_frozen, is_gradless
@@ -29,7 +32,7 @@ def loses_gradients(run: History, event: Checkpointing) -> bool:
         return False
     match event:
         case Checkpoint(inputs=inputs, function_kwargs={}):
-            return _has_no_gradient(run, event.call, inputs)
+            return _has_no_gradient(run, event.call, inputs, looked_up=_looks_input_up(run, event))
         case CheckpointSequential():
             return equals(event.segments, 1) is not True and _has_no_gradient(run, event.call, [event.input])
         case WrapperCheckpointing():
@@ -53,10 +56,29 @@ def _is_all_frozen(run: History, module: Value) -> bool:
     return isinstance(module, Instance) and not partly and is_frozen(run, module)
 
 
-def _has_no_gradient(run: History, call: Call, inputs: list[Value]) -> bool:
+def _has_no_gradient(run: History, call: Call, inputs: list[Value], *, looked_up: bool = False) -> bool:
     if is_gradient_free(call) or call.open_args or not _first_turn_trains(run, call.place):
         return False
-    return all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
+    return looked_up or all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
+
+
+def _looks_input_up(run: History, event: Checkpoint) -> bool:
+    """Whether the only input goes into an embedding: numbers of tokens, which cannot need a gradient."""
+    if len(event.inputs) != 1:
+        return False
+    held = held_by(event.function) if container_kind(event.function) == "Sequential" else []
+    if held and _is_embedding(held[0]):
+        return True
+    entered = [part.function.node for part in call_targets(event.function)]
+    return any(
+        _is_embedding(call.func) and isinstance(given, Param) and given.function.node in entered
+        for call in run.region(event).calls
+        for given in call.args[:1]
+    )
+
+
+def _is_embedding(module: Value) -> bool:
+    return isinstance(module, Result) and canonical(module.call.name) in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
 
 
 def _first_turn_trains(run: History, place: Place) -> bool:
