@@ -59,7 +59,7 @@ def sharding(model: Model, rows: Sequence[Row]) -> Sharding | None:
 
 
 def _all_of(standing: Any) -> int:
-    total: int = standing.all_along + standing.gradients
+    total: int = standing.all_along + standing.in_backward
     return total
 
 

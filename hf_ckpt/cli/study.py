@@ -116,7 +116,7 @@ class Model:
 
     def _new_study(self, subject: Subject) -> Study:
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
-        grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients)
+        grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients, stands.whole_gradients)
         growing = None if self.setup.accumulates else grows
         inputs = ForecastInputs(
             anatomy=anatomy,
@@ -125,7 +125,7 @@ class Model:
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
             memory=DeviceMemory(self.total, stands.weights),
-            to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.gradients),
+            to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.in_backward),
             growing=growing,
         )
         return Study(subject, self.anatomy.stacks, self._platform, inputs, stands.step_copies)

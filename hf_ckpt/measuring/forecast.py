@@ -58,11 +58,13 @@ class ForecastInputs:
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """Bytes of gradients: of each layer, those that come before the layers' and after them."""
+    """Bytes of gradients: of each layer, those that come before the layers' and after them; ``whole`` are those that
+    wait to be reduced in any backward."""
 
     layers: tuple[int, ...]
     head: int
     late: int
+    whole: int = 0
 
 
 def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
@@ -132,7 +134,7 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
         inputs.rates,
         gradients=None if growing is None else growing.layers,
         heads=_heads(inputs, policy),
-        head_gradients=0 if growing is None else growing.head,
+        head_gradients=0 if growing is None else growing.head + growing.whole,
         late_gradients=0 if growing is None else growing.late,
         offload=policy.requests.offload,
     )

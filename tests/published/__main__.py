@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 from .data import read_configs, read_sources
+from .older_loss import bytes_per_logit
 from .page import write_page
-from .predict import judge, write_configs
+from .predict import NOT_EXPLAINED, judge, write_configs
 
 
 def main() -> None:
@@ -18,16 +19,17 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("hf_ckpt/PUBLISHED.md"))
     arguments = parser.parse_args()
     verdicts = {}
+    older = bytes_per_logit()
     with tempfile.TemporaryDirectory() as folder:
         write_configs(Path(folder), read_configs())
         for source in read_sources():
             verdicts[source] = []
             for pair in source.pairs:
-                verdict = judge(pair, Path(folder))
+                verdict = judge(pair, Path(folder), older if source.older_loss else None)
                 verdicts[source].append(verdict)
-                print(source.name, pair.case, verdict.prediction, verdict.memory_off, verdict.time_off, flush=True)
-    write_page(arguments.page, verdicts)
-    sys.exit(any(not v.holds and not v.pair.cause for group in verdicts.values() for v in group))
+                print(pair.case, verdict.memory_off, verdict.older_off, verdict.time_off, flush=True)
+    write_page(arguments.page, verdicts, older)
+    sys.exit(any(not v.holds and v.cause == NOT_EXPLAINED for group in verdicts.values() for v in group))
 
 
 if __name__ == "__main__":

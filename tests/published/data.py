@@ -47,12 +47,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class Source:
-    """Where measurements were published, and what they say was measured."""
+    """Where measurements were published, and what they say was measured.
+
+    ``older_loss``: whether they were taken with the loss that transformers had before 4.46.
+    """
 
     name: str
     url: str
     measured: str
     pairs: tuple[Pair, ...]
+    older_loss: bool = False
 
 
 def read_sources() -> tuple[Source, ...]:
@@ -69,7 +73,7 @@ def read_configs() -> dict[str, dict[str, Any]]:
 def _source(entry: dict[str, Any]) -> Source:
     unit = entry.get("unit", "GiB")
     pairs = tuple(Pair(**({"unit": unit} | pair)) for pair in entry["pairs"])
-    return Source(entry["name"], entry["url"], entry["measured"], pairs)
+    return Source(entry["name"], entry["url"], entry["measured"], pairs, entry.get("older_loss", False))
 
 
 def _read() -> dict[str, Any]:

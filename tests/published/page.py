@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hf_ckpt.head.options import BYTES_PER_LOGIT
+
 from .predict import MEMORY_BOUND, TIME_BOUND
 
 if TYPE_CHECKING:
@@ -22,27 +24,33 @@ is published (or rounds to it) and the added time within {100 * TIME_BOUND:.0f} 
 fitted to a row. Most measurements are of other versions, some of other implementations of the model and some of
 reserved bytes; what follows from that stands under *Misses*.
 """
+_OLDER = """
+Some were taken with the loss that transformers had before 4.46, which `tests/published/older_loss.py` runs and counts: {} bytes
+a logit, today's {}. Their column *older loss* is the plan with that difference added.
+"""
 
 
-def write_page(path: Path, verdicts: Mapping[Source, Sequence[Verdict]]) -> None:
-    """Write the page."""
-    path.write_text("\n".join([_HEAD, *_summary(verdicts), *_tables(verdicts), *_misses(verdicts)]), encoding="utf-8")
+def write_page(path: Path, verdicts: Mapping[Source, Sequence[Verdict]], older_logit: float) -> None:
+    """Write the page; ``older_logit`` is the bytes of a logit in the older loss."""
+    head = _HEAD + _OLDER.format(f"{older_logit:.1f}", BYTES_PER_LOGIT)
+    path.write_text("\n".join([head, *_summary(verdicts), *_tables(verdicts), *_misses(verdicts)]), encoding="utf-8")
 
 
 def _summary(verdicts: Mapping[Source, Sequence[Verdict]]) -> Iterator[str]:
     found = [verdict for group in verdicts.values() for verdict in group]
     memory = [verdict for verdict in found if verdict.pair.memory is not None]
     times = [verdict for verdict in found if verdict.pair.added is not None]
-    yield f"{sum(v.memory_holds for v in memory)} of {len(memory)} measurements of memory hold,"
-    yield f"{sum(v.time_holds for v in times)} of {len(times)} of added time.\n"
+    more = sum(v.older_holds and not v.memory_holds for v in memory)
+    yield f"{sum(v.memory_holds for v in memory)} of {len(memory)} measurements of memory hold, {more} more with the loss of"
+    yield f"their time, and {sum(v.time_holds for v in times)} of {len(times)} of added time.\n"
 
 
 def _tables(verdicts: Mapping[Source, Sequence[Verdict]]) -> Iterator[str]:
     for source, group in verdicts.items():
         yield f"## {source.name}\n"
         yield f"{source.measured} <{source.url}>\n"
-        yield "| case | published | planned | off | added, published | planned | off |"
-        yield "|---|---:|---:|---:|---:|---:|---:|"
+        yield "| case | published | planned | off | older loss, off | added, published | planned | off |"
+        yield "|---|---:|---:|---:|---:|---:|---:|---:|"
         yield from map(_row, group)
         yield ""
 
@@ -51,10 +59,16 @@ def _row(verdict: Verdict) -> str:
     pair = verdict.pair
     cells = [pair.case + f"<br>`{pair.plan}`" + (f"<br>less `{pair.less}`" if pair.less else "")]
     if pair.memory is None or verdict.memory_off is None:
-        cells += ["", "", ""]
+        cells += ["", "", "", ""]
     else:
+        older = "" if verdict.older_off is None else _marked(f"{verdict.older_off:+.1%}", verdict.older_holds)
         planned = f"{verdict.prediction.nbytes / pair.unit_bytes:.1f}"
-        cells += [f"{pair.memory} {pair.unit}", planned, _marked(f"{verdict.memory_off:+.1%}", verdict.memory_holds)]
+        cells += [
+            f"{pair.memory} {pair.unit}",
+            planned,
+            _marked(f"{verdict.memory_off:+.1%}", verdict.memory_holds),
+            older,
+        ]
     if pair.added is None or verdict.time_off is None:
         cells += ["", "", ""]
     else:
@@ -73,7 +87,7 @@ def _misses(verdicts: Mapping[Source, Sequence[Verdict]]) -> Iterator[str]:
         causes: dict[str, list[str]] = {}
         for verdict in group:
             if not verdict.holds:
-                causes.setdefault(verdict.pair.cause or "not explained", []).append(verdict.pair.case)
+                causes.setdefault(verdict.cause, []).append(verdict.pair.case)
         for cause, cases in causes.items():
             yield f"- {source.name}, {'; '.join(cases)}: {cause}"
     yield ""

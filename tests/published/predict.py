@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 
 from hf_ckpt.cli import command
+from hf_ckpt.head.options import BYTES_PER_LOGIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
 #: Memory may be off by this share of what is published, time by this share of a step.
 MEMORY_BOUND, TIME_BOUND = 0.10, 0.05
+NOT_EXPLAINED = "not explained"
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Bytes, and the share of a step that recomputing adds."""
+    """Bytes, with the older loss (None where that is not asked for), and the share of a step that recomputing adds."""
 
     nbytes: int
+    with_older_loss: int | None
     added: float | None
 
 
@@ -39,8 +42,17 @@ class Verdict:
     @property
     def memory_off(self) -> float | None:
         """By how much the bytes differ."""
+        return self._off(self.prediction.nbytes)
+
+    @property
+    def older_off(self) -> float | None:
+        """By how much they differ with the loss that the measurement was taken with; None where that is today's."""
+        nbytes = self.prediction.with_older_loss
+        return None if nbytes is None else self._off(nbytes)
+
+    def _off(self, nbytes: int) -> float | None:
         memory = self.pair.memory
-        return None if memory is None else self.prediction.nbytes / (memory * self.pair.unit_bytes) - 1
+        return None if memory is None else nbytes / (memory * self.pair.unit_bytes) - 1
 
     @property
     def time_off(self) -> float | None:
@@ -51,15 +63,30 @@ class Verdict:
     @property
     def memory_holds(self) -> bool:
         """Whether the bytes are within the bound, or round to what is published."""
-        pair, off = self.pair, self.memory_off
+        return self._holds(self.prediction.nbytes)
+
+    @property
+    def older_holds(self) -> bool:
+        """The same of the bytes with the older loss."""
+        nbytes = self.prediction.with_older_loss
+        return nbytes is not None and self._holds(nbytes)
+
+    def _holds(self, nbytes: int) -> bool:
+        pair, off = self.pair, self._off(nbytes)
         if off is None or abs(off) <= MEMORY_BOUND:
             return True
-        return pair.whole and abs(self.prediction.nbytes / pair.unit_bytes - (pair.memory or 0)) <= 0.5
+        return pair.whole and abs(nbytes / pair.unit_bytes - (pair.memory or 0)) <= 0.5
 
     @property
     def time_holds(self) -> bool:
         """Whether the added time is within the bound."""
         return self.time_off is None or abs(self.time_off) <= TIME_BOUND
+
+    @property
+    def cause(self) -> str:
+        """Why the row is a miss, as far as anybody knows."""
+        holds_then = "it holds with the loss of its time" if self.older_holds and self.time_holds else ""
+        return self.pair.cause or holds_then or NOT_EXPLAINED
 
     @property
     def holds(self) -> bool:
@@ -74,13 +101,20 @@ def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
         (folder / name / "config.json").write_text(json.dumps(config))
 
 
-def judge(pair: Pair, folder: Path) -> Verdict:
-    """Plan a pair; ``folder`` has the configs."""
+def judge(pair: Pair, folder: Path, older_logit: float | None = None) -> Verdict:
+    """Plan a pair; ``folder`` has the configs, ``older_logit`` is the bytes of a logit in the loss it was taken with."""
     found = _forecast(pair, pair.plan, folder)
     nbytes = int(found[pair.field])
     if pair.less is not None:
         nbytes -= int(_forecast(pair, pair.less, folder)[pair.field])
-    return Verdict(pair, Prediction(nbytes, found["added_share"]))
+    older = None if older_logit is None else nbytes + _more_for_logits(pair, found, folder, older_logit)
+    return Verdict(pair, Prediction(nbytes, older, found["added_share"]))
+
+
+def _more_for_logits(pair: Pair, found: Mapping[str, Any], folder: Path, older_logit: float) -> int:
+    """What the older loss takes more, at the moment of the loss, where these plans peak."""
+    vocabulary: int = json.loads((folder / pair.model / "config.json").read_text())["vocab_size"]
+    return int((older_logit - BYTES_PER_LOGIT) * found["batch"] * found["length"] * vocabulary)
 
 
 def _forecast(pair: Pair, options: str, folder: Path) -> dict[str, Any]:

@@ -72,13 +72,19 @@ def _bytes_per_second(op: Op, dtype: str, rates: Calibration) -> float:
 
 
 def backward_seconds(op: Op, seconds: float) -> float:
-    """Seconds of the backward of ``op``, whose forward takes ``seconds``: a product for each gradient of a product."""
+    """Seconds of the backward of ``op``, whose forward takes ``seconds``.
+
+    A product takes a product for each of its gradients. What maps memory reads what it was given beside the gradient,
+    and takes twice as long; sums and casts pass on the gradient alone.
+    """
     traits = traits_of(op.name)
     if not op.gradients:
         return 0.0
     if traits.attention:
         return ATTENTION_BACKWARD * seconds
-    return seconds * (min(op.gradients, 2) if traits.product else 2)
+    if traits.product:
+        return seconds * min(op.gradients, 2)
+    return seconds * (2 if traits.reads_input or traits.reads_output else 1)
 
 
 def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> Kind:

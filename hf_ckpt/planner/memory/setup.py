@@ -73,6 +73,7 @@ class Standing:
         weights: Parameters and buffers.
         optimizer: The optimizer's state, and its float32 copy of the weights where it has one.
         gathered: What stands beside the shards: whole layers, buckets, a weight taken out of its packing.
+        whole_gradients: Gradients of gathered weights until they are reduced: in backward only.
         layer_gradients: Gradients of each decoder layer.
         head_gradients: Those that exist before the first layer's backward.
         late_gradients: Those that come last, of the input embeddings.
@@ -83,6 +84,7 @@ class Standing:
     weights: int
     optimizer: int
     gathered: int
+    whole_gradients: int
     layer_gradients: tuple[int, ...]
     head_gradients: int
     late_gradients: int
@@ -93,6 +95,11 @@ class Standing:
     def gradients(self) -> int:
         """All gradients of a step."""
         return sum(self.layer_gradients) + self.head_gradients + self.late_gradients
+
+    @property
+    def in_backward(self) -> int:
+        """All gradients of a step, with those that wait to be reduced."""
+        return self.gradients + self.whole_gradients
 
     @property
     def all_along(self) -> int:
@@ -117,6 +124,7 @@ def standing(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: S
         weights=(whole + stored) // parts,
         optimizer=_optimizer_bytes(trained, setup),
         gathered=_gathered(model, layers, packed, setup),
+        whole_gradients=_whole_gradients(model, layers, setup),
         layer_gradients=per_layer,
         head_gradients=total - sum(per_layer) - late,
         late_gradients=late,
@@ -159,12 +167,21 @@ def _gathered(
         return taken_out + gradient_bytes(model.parameters())
     if setup.spread is None or not setup.spread.gathers:
         return taken_out
+    # One layer computes and the next one is on its way.
+    layer = max(2 * _bytes_of(tuple(x.parameters()), packed) for x in layers)
+    return taken_out + _bytes_of(_outside(model, layers), packed) + layer
+
+
+def _whole_gradients(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: Setup) -> int:
+    """Those of one layer, and those outside the layers, which are reduced last (FSDP2's root group)."""
+    if setup.spread is None or not setup.spread.gathers:
+        return 0
+    return gradient_bytes(_outside(model, layers)) + max(gradient_bytes(layer.parameters()) for layer in layers)
+
+
+def _outside(model: torch.nn.Module, layers: Sequence[torch.nn.Module]) -> list[torch.nn.Parameter]:
     inside = {id(p) for layer in layers for p in layer.parameters()}
-    outside = [p for p in model.parameters() if id(p) not in inside]
-    root = _bytes_of(outside, packed) + gradient_bytes(outside)
-    # One layer computes, the next one is on its way, and the gradients of one are whole until they are reduced.
-    layer = max(2 * _bytes_of(tuple(x.parameters()), packed) + gradient_bytes(x.parameters()) for x in layers)
-    return taken_out + root + layer
+    return [p for p in model.parameters() if id(p) not in inside]
 
 
 def _bytes_of(parameters: Sequence[torch.nn.Parameter], packed: dict[int, torch.Tensor]) -> int:

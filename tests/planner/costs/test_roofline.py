@@ -9,7 +9,7 @@ import torch
 from hf_ckpt.ledger import Op
 from hf_ckpt.planner.calibration import store as calibration_store
 from hf_ckpt.planner.calibration.calibrate import calibration, describe, measure
-from hf_ckpt.planner.costs.roofline import Calibration, kind_of, op_seconds
+from hf_ckpt.planner.costs.roofline import Calibration, backward_seconds, kind_of, op_seconds
 
 from ..planner_ledgers import llama_ledger
 
@@ -28,6 +28,14 @@ RATES = Calibration(
 
 def op(name="mm", flops=0, traffic=0):
     return Op(0, name, "", (), (), flops, traffic, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gradients", "times"),
+    [("mm", 2, 2), ("mm", 1, 1), ("mm", 0, 0), ("add", 2, 1), ("_to_copy", 1, 1), ("silu", 1, 2), ("mul", 2, 2)],
+)
+def test_a_backward_takes_a_product_a_gradient_and_reads_what_it_needs(name, gradients, times):
+    assert backward_seconds(dataclasses.replace(op(name), gradients=gradients), 3.0) == 3.0 * times
 
 
 def test_the_larger_of_compute_and_traffic_plus_the_hosts_share():

@@ -46,7 +46,8 @@ def test_fsdp_shards_and_gathers_two_layers_and_the_root() -> None:
     whole, found = held(Spread.FSDP)
     total, layer = count(whole.parameters()), count(whole.model.layers[0].parameters())
     assert found.optimizer == 2 * HALF * total // 4
-    assert found.gathered == HALF * (2 * (total - 3 * layer) + 3 * layer)
+    assert found.gathered + found.whole_gradients == HALF * (2 * (total - 3 * layer) + 3 * layer)
+    assert found.whole_gradients == HALF * (total - 2 * layer)
     assert found.gradients == pytest.approx(HALF * total / 4, abs=4)
 
 
