@@ -63,6 +63,13 @@ def build(name, block, check):
     wrapped = checkpoint_wrapper(block, use_reentrant=False)  # error
     return model, wrapped, offload_wrapper()  # error
 ```
+```python
+import torch
+
+def wrap(model):
+    for name, block in model.named_children():
+        setattr(model, name, torch.utils.checkpoint.checkpoint_wrapper(block))  # error
+```
 
 ## Good
 ```python
@@ -177,6 +184,8 @@ assert raises(lambda: model.set_gradient_checkpointing()) is AttributeError
 assert raises(lambda: model.gradient_checkpointing_enable(None)) is None
 assert raises(lambda: model.gradient_checkpointing_enable({"use_reentrant": False})) is None
 
+assert raises(lambda: torch.utils.checkpoint.checkpoint_wrapper(model)) is AttributeError
+
 folder = tempfile.mkdtemp()
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 wrapped = DistributedDataParallel(model)
@@ -229,6 +238,7 @@ NEEDS = (
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
 _SEQUENTIAL = ".checkpoint_sequential"
+_WRAPPERS = ("checkpoint_wrapper", "offload_wrapper", "apply_activation_checkpointing", "CheckpointWrapper")
 _SWITCHES = (
     *("gradient_checkpointing", "activation_checkpointing", "use_gradient_checkpointing"),
     *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
@@ -255,6 +265,7 @@ def check(run: Run) -> Iterator[Report]:
     yield from _untrainable(run)
     yield from _unbound(run)
     yield from _as_model_argument(run)
+    yield from _from_elsewhere(run)
 
 
 def _is_asked_for(run: Run, call: Call) -> bool:
@@ -346,6 +357,18 @@ def _unbound(run: Run) -> Iterator[Report]:
         given = is_absent(partial.keyword("use_reentrant")) is False
         if given and partial.args and names_wrapper(partial.args[0]):
             yield _misfit(partial, "checkpoint_wrapper", "sets `use_reentrant` itself")
+
+
+def _from_elsewhere(run: Run) -> Iterator[Report]:
+    """Names of the wrappers that are looked for in `torch.utils.checkpoint`, which does not have them."""
+    for call in run.calls_to(*(f"torch.utils.checkpoint.{name}" for name in _WRAPPERS)):
+        # Another way to come by the name is decided where it is imported.
+        if isinstance(call.node.func, ast.Attribute) and not call.place.tries:
+            yield Report(
+                call.node,
+                f"`torch.utils.checkpoint` has no `{call.name.rpartition('.')[2]}`, which raises an AttributeError; "
+                "import it from `torch.distributed.algorithms._checkpoint.checkpoint_wrapper`",
+            )
 
 
 def _misfit(call: Call, name: str, problem: str) -> Report:

@@ -137,6 +137,88 @@ class Tuner:
     def train(self, rows):
         Trainer(model=self.model, args=TrainingArguments("out"), train_dataset=rows).train()
 """,
+    "a model that is loaded in two ways goes to a trainer of another file": _QLORA
+    + """\
+from training import OwnTrainer
+
+def load(config):
+    if config.fast:
+        from unsloth import FastLanguageModel
+        return FastLanguageModel.from_pretrained(config.name)
+    model = AutoModelForCausalLM.from_pretrained(config.name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    return get_peft_model(prepare_model_for_kbit_training(model), LoraConfig()), None
+
+def main(config):
+    model, tokenizer = load(config)
+    OwnTrainer(model=model, tokenizer=tokenizer).train()
+
+main(argparse.Namespace(fast=False, name="base"))
+""",
+    "a wrapper gives a tuple of tensors": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Checkpointed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, states, mask, **kwargs):
+        def run(*inputs):
+            output = self.module(*inputs, **kwargs)
+            return tuple(part if part is not None else states.new_empty(0) for part in output)
+
+        return checkpoint(run, states, mask, use_reentrant=True)
+
+class Listing(nn.Module):
+    def forward(self, states):
+        def run(x):
+            return [self.first(x), self.second(x)]
+
+        return checkpoint(run, states, use_reentrant=True)  # error: CKPT116
+""",
+    "a setting that is off switches arguments": """\
+from dataclasses import dataclass
+from transformers import TrainingArguments
+
+@dataclass
+class Settings:
+    low_memory: bool = False
+
+def arguments(settings):
+    how = {"use_reentrant": False}
+    return TrainingArguments("out", gradient_checkpointing=settings.low_memory, gradient_checkpointing_kwargs=how)
+
+arguments(Settings())
+TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})  # error: CKPT215
+""",
+    "processes are spawned with what a function needs": """\
+import torch
+import torch.multiprocessing as mp
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.stem, self.reentrant = nn.Linear(8, 8), reentrant
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)) for _ in range(3)])
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=self.reentrant)  # error: CKPT304
+        return x
+
+def worker(rank, reentrant):
+    model = Net(reentrant).to(rank)
+    model = DistributedDataParallel(model, device_ids=[rank], find_unused_parameters=True)
+    model(torch.randn(4, 8, device=rank)).sum().backward()
+
+if __name__ == "__main__":
+    mp.spawn(worker, args=(True,), nprocs=2)
+""",
     "only the model that is not quantized is prepared": _QLORA
     + """\
 def main(args, rows):

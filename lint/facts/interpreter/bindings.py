@@ -6,7 +6,7 @@ import ast
 
 from ..objects.attributes import set_attribute, set_item
 from ..objects.containers import iterate
-from ..values import Const, Element, Seq, Unknown, Value
+from ..values import Choice, Const, Element, Seq, Unknown, Value, conditional_options, join_under
 from ..walk import Walk, Write
 
 
@@ -41,6 +41,9 @@ def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AS
 
 
 def _unpack(value: Value, targets: list[ast.expr]) -> list[Value]:
+    if isinstance(value, Choice) and any(isinstance(option, Seq) for option in value.options):
+        ways = [(_unpack(option, targets), under) for option, under in conditional_options(value)]
+        return [join_under(*((parts[index], under) for parts, under in ways)) for index in range(len(targets))]
     has_star = any(isinstance(target, ast.Starred) for target in targets)
     if isinstance(value, Seq) and not value.open and len(value.items) == len(targets) and not has_star:
         return value.items

@@ -54,6 +54,10 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             handler = _FUNCTIONS.get(name)
         case Attr(base=Dict() as held, name=name):
             return _dict_method(walk, held, name, call)
+        case Attr(base=Result(Call(func=Ref(name))) as held, name="launch") if name.rpartition(".")[2] == "Fabric":
+            return _run_with(
+                walk, call, call.argument(0, "function"), [held], Seq("tuple", call.args[1:], call.open_args, call.node)
+            )
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
             _grow(walk, held, call)
             return None
@@ -108,12 +112,14 @@ def _dict(walk: Walk, call: Call) -> Value | None:
 
 
 def _list(walk: Walk, call: Call) -> Value | None:
+    """``list(...)`` or ``tuple(...)``."""
+    kind = call.name.rpartition(".")[2]
     if not call.args:
-        return Seq("list", [], call.open_args, call.node, walk.place)
+        return Seq(kind, [], call.open_args, call.node, walk.place)
     given = call.args[0]
     if not isinstance(given, Seq) and not is_module_list(given):
         return None
-    made = Seq("list", elements(given), not isinstance(given, Seq) or given.open, call.node, walk.place)
+    made = Seq(kind, elements(given), not isinstance(given, Seq) or given.open, call.node, walk.place)
     made.count = length_of(given)
     return made
 
@@ -284,6 +290,26 @@ def _field(walk: Walk, call: Call) -> Value | None:
     return Unknown(call.node) if isinstance(default, Absent) else default
 
 
+def _spawned(walk: Walk, call: Call) -> Value | None:
+    """`mp.spawn(worker, args=(model,))`: the worker gets the number of its process first."""
+    return _run_with(walk, call, call.argument(0, "fn"), [Unknown(call.node)], call.argument(1, "args"))
+
+
+def _launched(walk: Walk, call: Call) -> Value | None:
+    """`notebook_launcher(train, args=(model,))`."""
+    return _run_with(walk, call, call.argument(0, "function"), [], call.argument(1, "args"))
+
+
+def _run_with(walk: Walk, call: Call, function: Value, first: list[Value], more: Value) -> Value | None:
+    """Follow ``function``, which somebody else calls with ``first`` and the elements of ``more``."""
+    if isinstance(function, Function):
+        run = Call(call.node, function, walk.place, call.order)
+        run.args = [*first, *(more.items if isinstance(more, Seq) else [])]
+        run.open_args = more.open if isinstance(more, Seq) else not isinstance(more, Absent)
+        walk.follow(function, run, None)
+    return None
+
+
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "functools.partial": _partial,
     "builtins.dict": _dict,
@@ -305,6 +331,10 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "omegaconf.OmegaConf.to_container": _settings,
     "omegaconf.OmegaConf.merge": _merged,
     "omegaconf.DictConfig": _settings,
+    "torch.multiprocessing.spawn": _spawned,
+    "torch.multiprocessing.start_processes": _spawned,
+    "accelerate.notebook_launcher": _launched,
+    "accelerate.debug_launcher": _launched,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _first_argument,
     "copy.deepcopy": _first_argument,
