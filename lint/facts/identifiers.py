@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from .nodes import all_nodes
 
@@ -20,11 +21,23 @@ def attributes_in(node: ast.AST) -> frozenset[str]:
 def own_attributes(node: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
     """The attributes of the object itself, `self.layer`, that ``node`` reads (`ast.Load`) or sets (`ast.Store`)."""
     return frozenset(
-        f"self.{part.attr}"
-        for part in all_nodes(node)
-        if isinstance(part, ast.Attribute) and isinstance(part.ctx, context) and _is_self(part.value)
+        f"self.{part.attr}" for part in all_nodes(node) if is_own_attribute(part) and isinstance(part.ctx, context)
     )
 
 
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+def is_own_attribute(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """Whether ``node`` is `self.name`."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def is_own_object(node: ast.expr) -> bool:
+    """Whether ``node`` is the object or the class whose method this is: `self`, `cls`, `super()`."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "super"
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def operands(node: ast.AST | None) -> frozenset[str]:
+    """The variables that `left + right`, or another operation of two, works on as they are; none for anything else."""
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    return frozenset(part.id for part in parts if isinstance(part, ast.Name))

@@ -78,6 +78,18 @@ def attribute(node: ast.AST | None) -> ast.Attribute | None:
     return node if isinstance(node, ast.Attribute) else None
 
 
+def expression(node: ast.AST | None) -> ast.expr | None:
+    """``node`` when it is an expression, which another one can replace, else None."""
+    return node if isinstance(node, ast.expr) else None
+
+
+def entries(display: ast.Dict) -> dict[str, ast.expr] | None:
+    """The values of a dict display by their keys; None when some key is no constant."""
+    pairs = zip(display.keys, display.values, strict=True)
+    found = {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+    return found if len(found) == len(display.keys) else None
+
+
 def source_text(node: ast.AST) -> str:
     """``node`` as Python text, for messages and fixes."""
     return ast.unparse(node)

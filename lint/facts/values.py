@@ -158,6 +158,11 @@ class Dict(Value):
         #: How long an open one is when it is made, where that is known.
         self.count: int | None = None
 
+    @property
+    def display(self) -> ast.Dict | None:
+        """`{...}` as it is written; None for what a call made."""
+        return self.node if isinstance(self.node, ast.Dict) else None
+
     def get(self, key: str) -> Value:
         """The value at ``key``; Absent when there is certainly none."""
         return self.items.get(key) or (Unknown(self.node) if self.open else Absent(self.node))

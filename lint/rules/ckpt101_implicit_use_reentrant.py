@@ -95,7 +95,6 @@ torch 2.13 `torch/utils/checkpoint.py`, `checkpoint` (`if use_reentrant is None`
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Ref, equals, is_absent
@@ -106,6 +105,7 @@ from ..model.names import canonical
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
@@ -128,8 +128,7 @@ def check(run: Run) -> Iterator[Report]:
         if missing or equals(event.use_reentrant, None):
             origin = event.call.via[-1].call.node if missing and event.call.via else event.node
             report = _report(origin, "is not given" if missing else "is `None`")
-            by_getattr = isinstance(event.call.func.node, ast.Call)
-            yield report._replace(severity=Severity.NOTE if by_getattr else None, notes=_caller(event))
+            yield report._replace(severity=Severity.NOTE if event.is_looked_up else None, notes=_caller(event))
     for partial in run.of(CheckpointPartial):
         is_meant = partial.node not in called and not may_be_for_older_torch(partial.place, run.versions)
         if is_meant and is_absent(partial.call.keyword("use_reentrant")):

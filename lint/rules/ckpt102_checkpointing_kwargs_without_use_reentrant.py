@@ -130,7 +130,6 @@ huggingface/transformers#33208, #43203.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Value, equals, is_absent, options
@@ -150,6 +149,7 @@ from ..model.report import Report, Rewrite, SetKey
 from ..model.variant import from_json
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
@@ -194,7 +194,7 @@ def _may_be_on(args: TrainerArgs) -> bool:
 
 
 def _report(kwargs: Value, call: ast.Call) -> Report:
-    literal = kwargs.node if isinstance(kwargs.node, ast.Dict) else None
+    literal = kwargs.display if isinstance(kwargs, Dict) else None
     fix = (
         Rewrite(Applicability.UNSAFE, 'Add `"use_reentrant": False`', (SetKey(literal, "use_reentrant", "False"),))
         if literal

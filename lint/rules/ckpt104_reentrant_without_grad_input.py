@@ -235,9 +235,9 @@ torch 2.13 `torch/utils/checkpoint.py` (`check_backward_validity`); transformers
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..facts.values import ABSENT, Absent, Attr, Dict, Result, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import (
@@ -390,7 +390,7 @@ def _trains_embeddings(adapter: AdapterAttach) -> bool:
             return True
         if not isinstance(config.call.keyword("modules_to_save"), Absent):
             return True
-        if "emb" in ast.unparse(config.call.node) or not isinstance(
+        if "emb" in source_text(config.call.node) or not isinstance(
             config.call.keyword("trainable_token_indices"), Absent
         ):
             return True

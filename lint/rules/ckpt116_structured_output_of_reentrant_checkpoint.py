@@ -142,9 +142,9 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward` looks at f
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import operands
 from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
 from ..finding import Applicability, Severity
@@ -216,11 +216,7 @@ def _is_structured(value: Value, inputs: set[str]) -> bool:
 
 def _is_computed(value: Value, inputs: set[str]) -> bool:
     """Whether ``value`` is what a call made, or an operation on the first input of the function."""
-    operation = value.node if isinstance(value.node, ast.BinOp) else None
-    of_input = operation is not None and any(
-        isinstance(part, ast.Name) and part.id in inputs for part in (operation.left, operation.right)
-    )
-    return of_input or carries_gradient(value)
+    return not inputs.isdisjoint(operands(value.node)) or carries_gradient(value)
 
 
 def _held(value: Seq | Dict) -> list[Value]:

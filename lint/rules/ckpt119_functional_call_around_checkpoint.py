@@ -118,15 +118,15 @@ torch 2.13 `torch/nn/utils/stateless.py` (`_reparametrize_module` is undone on r
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.values import Instance, Seq, Value, options
+from ..facts.values import Instance
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, AutogradGrad, Backward, HfEnable, TorchCheckpoint
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Report
+from ..model.state.given_parameters import are_computed
 from ..model.state.modes import is_gradient_free
 from ..model.types import is_hf_model, unwrapped
 
@@ -148,7 +148,7 @@ def check(run: Run) -> Iterator[Report]:
         known = isinstance(model, Instance) or is_hf_model(model)
         if not (trains and known) or is_gradient_free(call) or _is_recomputed(run, call):
             continue
-        if _are_computed(call.argument(1, "parameter_and_buffer_dicts")) and is_checkpointed(run, model, call):
+        if are_computed(call.argument(1, "parameter_and_buffer_dicts")) and is_checkpointed(run, model, call):
             yield Report(
                 call.node,
                 "the checkpoint inside this module runs again in the backward pass, when these parameters are no "
@@ -161,21 +161,3 @@ def _is_recomputed(run: Run, call: Call) -> bool:
     """Whether the call itself stands in a checkpointed function."""
     regions = (run.region(event) for event in run.of(TorchCheckpoint))
     return any(inner.node is call.node for region in regions for inner in region.calls)
-
-
-def _are_computed(parameters: Value) -> bool:
-    """Whether the dict certainly holds other tensors than the module's own."""
-    for option in options(parameters):
-        held = option.items if isinstance(option, Seq) else [option]
-        if not any(isinstance(value.node, ast.DictComp) and _is_computed(value.node.value) for value in held):
-            return False
-    return True
-
-
-def _is_computed(value: ast.expr) -> bool:
-    match value:
-        case ast.BinOp():
-            return True
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)):
-            return method in ("detach", "clone", "add", "sub", "mul", "lerp") or _is_computed(inner)
-    return False

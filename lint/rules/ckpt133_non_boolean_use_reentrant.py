@@ -92,9 +92,9 @@ torch 2.13 `torch/utils/checkpoint.py` (`if use_reentrant:`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import expression
 from ..facts.objects.parsers import Given
 from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
@@ -103,6 +103,7 @@ from ..model.needs import CHECKPOINTS, together
 from ..model.report import Replace, Report, Rewrite
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
@@ -125,8 +126,9 @@ def check(run: Run) -> Iterator[Report]:
             )
         # An option with such a default is a string whatever the command line says.
         value = value.default if isinstance(value, Given) else value
-        if isinstance(value, Const) and isinstance(value.value, str) and isinstance(value.node, ast.expr):
-            yield _report(value, value.node, value.value)
+        node = expression(value.node)
+        if isinstance(value, Const) and isinstance(value.value, str) and node is not None:
+            yield _report(value, node, value.value)
 
 
 def _is_environment_text(value: Value) -> bool:

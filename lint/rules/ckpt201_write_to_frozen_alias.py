@@ -113,7 +113,6 @@ transformers 5.23 `training_args.py` (`__post_init__`), `trainer.py` (`if args.a
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Instance, Super, equals, options, same, truth
@@ -201,9 +200,8 @@ def _changes_nothing(run: Run, write: Write) -> bool:
 def _report(run: Run, write: Write) -> Report:
     new = _NEW[write.field]
     args = args_of(write.obj)
-    target = write.node.targets[0] if isinstance(write.node, ast.Assign) else None
-    fix = None
-    if isinstance(target, ast.Attribute) and not is_read(run.program, write.field):
+    fix, target = None, write.target
+    if target is not None and not is_read(run.program, write.field):
         older = run.versions.may_be("transformers", "<5.23")
         level = Applicability.DISPLAY if older else Applicability.UNSAFE
         fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(target, new),))

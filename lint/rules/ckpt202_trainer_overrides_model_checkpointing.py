@@ -75,9 +75,9 @@ transformers 5.23 `trainer.py` (`if args.activation_checkpointing`); huggingface
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
@@ -131,9 +131,9 @@ def _rests_on_reentrant(run: Run, asked: Dict, args: TrainerArgs) -> bool:
 
 def _move(asked: Dict, args: TrainerArgs) -> Rewrite | None:
     switch = next((name for name in SWITCHES if args.call.written(name)), None)
-    if switch is None or not isinstance(asked.node, ast.Dict) or args.call.written(f"{switch}_kwargs"):
+    if switch is None or asked.display is None or args.call.written(f"{switch}_kwargs"):
         return None
-    text = ast.unparse(asked.node).replace("'", '"')
+    text = source_text(asked.display).replace("'", '"')
     return Rewrite(
         Applicability.UNSAFE,
         f"Pass them as `{switch}_kwargs`",

@@ -100,9 +100,9 @@ transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trai
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import entries, source_text
 from ..facts.values import Dict, Value, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerArgs
@@ -163,21 +163,15 @@ def _enables_again(args: TrainerArgs) -> bool:
 
 
 def _hoist(enable: HfEnable, keys: list[str]) -> Rewrite | None:
-    node = enable.kwargs.node
-    if not isinstance(node, ast.Dict) or any(enable.call.written(key) for key in keys):
-        return None
-    entries = {
-        str(key.value): value
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant)
-    }
+    display = enable.kwargs.display if isinstance(enable.kwargs, Dict) else None
+    written = entries(display) if display is not None else None
     given_here = (*enable.node.args, *(word.value for word in enable.node.keywords))
-    if len(entries) != len(node.keys) or node not in given_here:
+    if display is None or written is None or display not in given_here or any(map(enable.call.written, keys)):
         return None
-    rest = ", ".join(f'"{key}": {ast.unparse(value)}' for key, value in entries.items() if key not in keys)
-    moved: list[Change] = [SetKeyword(enable.node, key, ast.unparse(entries[key])) for key in keys]
+    rest = ", ".join(f'"{key}": {source_text(value)}' for key, value in written.items() if key not in keys)
+    moved: list[Change] = [SetKeyword(enable.node, key, source_text(written[key])) for key in keys]
     return Rewrite(
         Applicability.UNSAFE,
         f"Pass `{'`, `'.join(keys)}` as keyword argument",
-        (Replace(node, f"{{{rest}}}" if rest else "None"), *moved),
+        (Replace(display, f"{{{rest}}}" if rest else "None"), *moved),
     )

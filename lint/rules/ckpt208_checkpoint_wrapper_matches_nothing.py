@@ -130,21 +130,22 @@ torch 2.13 `torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py` (`ap
 
 from __future__ import annotations
 
-import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Class, Function, Ref, Result, Value
+from ..facts.values import Class, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
+from ..model.regions.check_functions import asks_by_isinstance, compared_with, names_asked
 from ..model.regions.module_tree import module_tree
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.regions.module_tree import ModuleTree
@@ -160,84 +161,60 @@ _GENERAL = frozenset(f"torch.nn.{name}" for name in ("Module", "ModuleList", "Mo
 _MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 
 
+class Reason(NamedTuple):
+    """Why no module passes a check, in words, and where."""
+
+    text: str
+    node: ast.AST
+
+
 def check(run: Run) -> Iterator[Report]:
     """Report checks that are false for every module of the model."""
     for event in run.of(ApplyCheckpointing):
         reason = _compares_with_class(event.check) or _asks_for_others(run, event)
         if reason is not None:
-            what, node = reason
             yield Report(
                 event.node,
-                f"{what}, so nothing is wrapped and training runs without checkpointing; ask "
+                f"{reason.text}, so nothing is wrapped and training runs without checkpointing; ask "
                 f"`isinstance(module, <the class of the layers>)`",
-                notes=(Remark(node, "this is false for every module"),),
+                notes=(Remark(reason.node, "this is false for every module"),),
             )
 
 
-def _test(check: Value) -> ast.expr | None:
-    """The expression that a check function consists of."""
-    match check:
-        case Function(node=ast.Lambda(body=test)):
-            return test
-        case Function(node=ast.FunctionDef(body=[ast.Return(value=test)])):
-            return test
-    return None
-
-
-def _compares_with_class(check: Value) -> tuple[str, ast.AST] | None:
+def _compares_with_class(check: Value) -> Reason | None:
     """``module is Block`` or ``module == Block``: a module is never its class."""
-    test = _test(check)
-    match test:
-        case ast.Compare(left=ast.Name(left), ops=[ast.Is() | ast.Eq()], comparators=[ast.Name(right)]):
-            if isinstance(check, Function) and left in _parameters(check) and _is_class(check.scope.look_up(right)):
-                return f"this check compares a module with the class `{right}`", test
-    return None
-
-
-def _parameters(function: Function) -> list[str]:
-    return [argument.arg for argument in function.node.args.args]
+    compared = compared_with(check)
+    if compared is None or not _is_class(compared.value):
+        return None
+    return Reason(f"this check compares a module with the class `{compared.name}`", compared.node)
 
 
 def _is_class(value: Value) -> bool:
     return isinstance(value, Class) or (isinstance(value, Ref) and is_checkpointed_layer(canonical(value.name)))
 
 
-def _asks_for_others(run: Run, event: ApplyCheckpointing) -> tuple[str, ast.AST] | None:
-    """A single ``isinstance`` whose classes are none of the model's."""
-    test = _test(event.check)
-    match test:
-        case ast.Compare(left=named, ops=[ast.Eq() | ast.In()], comparators=[texts]) if _is_class_name(named):
-            asked_names = frozenset(_strings(texts))
-            return _named_otherwise(event, asked_names, test) if asked_names else None
-        case ast.Call(func=ast.Name("isinstance")):
-            asked = classes_checked(event.check, run.bodies)
-        case _:
+def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
+    """A single question, by class or by its name, to which no module of the model answers yes."""
+    names = names_asked(event.check)
+    if names is not None:
+        held = _names_held(unwrapped(event.model))
+        if held is None or names.names & held:
             return None
+        return Reason("the model has no module of the class whose name this check asks for", names.node)
+    test = asks_by_isinstance(event.check)
+    asked = classes_checked(event.check, run.bodies) if test is not None else []
     model = unwrapped(event.model)
-    if asked and (all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked)):
-        return "the model has no module of the class this check asks for", test
+    if test is None or not asked:
+        return None
+    if all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked):
+        return Reason("the model has no module of the class this check asks for", test)
     return None
 
 
-def _is_class_name(node: ast.expr) -> bool:
-    """`type(module).__name__` or `module.__class__.__name__`."""
-    match node:
-        case ast.Attribute(value=ast.Call(func=ast.Name("type")) | ast.Attribute(attr="__class__"), attr="__name__"):
-            return True
-    return False
-
-
-def _strings(node: ast.expr) -> Iterator[str]:
-    """The texts of a display or of one constant; none when something else is among them."""
-    parts = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
-    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    yield from texts if len(texts) == len(parts) else ()
-
-
-def _named_otherwise(event: ApplyCheckpointing, names: frozenset[str], test: ast.expr) -> tuple[str, ast.AST] | None:
-    tree = _shown(unwrapped(event.model))
-    held = {cls.name for cls in tree.own} | {name.rpartition(".")[2] for name in tree.torch} if tree else names
-    return None if names & held else ("the model has no module of the class whose name this check asks for", test)
+def _names_held(model: Value) -> set[str] | None:
+    """The names of the classes of all modules of the model; None when some are not shown."""
+    tree = _shown(model)
+    return {cls.name for cls in tree.own} | {name.rpartition(".")[2] for name in tree.torch} if tree else None
 
 
 def _is_of_other_family(model: Value, cls: Value) -> bool:

@@ -102,7 +102,6 @@ transformers 5.23 `trainer.py` (`if args.activation_checkpointing:`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Instance, Result, equals, is_absent, options
@@ -143,15 +142,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_off(args: TrainerArgs) -> bool:
-    if args.call.open_kwargs or _is_left_to_a_setting(args):
+    # A setting that is off today turns the arguments on tomorrow.
+    if args.call.open_kwargs or args.is_computed:
         return False
     return equals(args.enabled, False, None) is True or (is_absent(args.enabled) is True and not default_switch(args))
-
-
-def _is_left_to_a_setting(args: TrainerArgs) -> bool:
-    """Whether the switch is written as an expression: a setting that is off today turns the arguments on tomorrow."""
-    written = (word.value for word in args.node.keywords if word.arg in SWITCHES)
-    return any(not isinstance(value, ast.Constant) for value in written)
 
 
 def _may_be_turned_on(run: Run, args: TrainerArgs) -> bool:

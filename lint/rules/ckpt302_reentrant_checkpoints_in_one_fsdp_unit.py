@@ -172,7 +172,6 @@ pytorch/pytorch#89781, #105635; fairscale#777.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Dict
@@ -185,6 +184,7 @@ from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -221,8 +221,8 @@ def _segments(run: Run, unit: ShardedUnit) -> list[Checkpoint]:
 
 
 def _key_change(kwargs: Value) -> SetKey | None:
-    node = kwargs.node
-    return SetKey(node, "use_reentrant", "False") if isinstance(kwargs, Dict) and isinstance(node, ast.Dict) else None
+    display = kwargs.display if isinstance(kwargs, Dict) else None
+    return SetKey(display, "use_reentrant", "False") if display is not None else None
 
 
 def _report(node: ast.Call, unit: ShardedUnit, change: SetKeyword | SetKey | None) -> Report:

@@ -156,9 +156,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Dict, Ref, equals, is_absent, truth
+from ..facts.values import Dict, equals, is_absent, truth
 from ..finding import Applicability, Severity
-from ..model.events import TrainerArgs
+from ..model.events import EnvironmentSetting, TrainerArgs
 from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -173,7 +173,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
 NEEDS = (
     *together("fsdp_config", "activation_checkpointing", TrainerArgs),
-    *together("FSDP_ACTIVATION_CHECKPOINTING", TrainerArgs),
+    *together("FSDP_ACTIVATION_CHECKPOINTING", EnvironmentSetting, TrainerArgs),
     ("fsdp_config", "base_model"),
 )
 
@@ -196,14 +196,10 @@ def check(run: Run) -> Iterator[Report]:
 def _by_environment(run: Run) -> ast.AST | None:
     """Where the program itself sets what `accelerate launch` would for FSDP with checkpointing; None if it does not."""
     found: dict[str, ast.AST] = {}
-    for write in run.writes:
-        certain = not write.place.guards and isinstance(write.obj, Ref) and write.obj.name == "os.environ"
-        if certain and equals(write.value, "true", "True", "1") is True:
-            found[write.field] = write.node
-    for call in run.calls_to("os.environ.setdefault", "os.putenv"):
-        name = call.argument(0)
-        if not call.place.guards and isinstance(name, Const) and equals(call.argument(1), "true", "True", "1") is True:
-            found[str(name.value)] = call.node
+    for setting in run.of(EnvironmentSetting):
+        for name, value in setting.variables.items():
+            if not setting.place.guards and equals(value, "true", "True", "1") is True:
+                found[name] = setting.node
     return found.get("FSDP_ACTIVATION_CHECKPOINTING") if "ACCELERATE_USE_FSDP" in found else None
 
 

@@ -293,7 +293,6 @@ huggingface/peft#313, huggingface/trl#921, #4782; pytorch/pytorch#81296; transfo
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import UNKNOWN, Dict, Result, equals, options, same
@@ -314,6 +313,7 @@ from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -392,7 +392,7 @@ def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:
 
 def _hf_report(setting: HfEnable | TrainerArgs, wrap: ast.Call | None) -> Report:
     kwargs = setting.kwargs
-    literal = kwargs.node if isinstance(kwargs, Dict) and isinstance(kwargs.node, ast.Dict) else None
+    literal = kwargs.display if isinstance(kwargs, Dict) else None
     change = SetKey(literal, "use_reentrant", "False") if literal is not None else None
     report = _report(literal if literal is not None else setting.node, wrap, change)
     return report._replace(versions=default_versions(setting))

@@ -141,16 +141,18 @@ torch 2.13 `torch/nn/modules/module.py` (`_call_impl` runs the hooks).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import is_own_object
+from ..facts.nodes import attribute, source_text
 from ..facts.values import Attr, Method
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
+from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Replace, Report, Rewrite
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -165,8 +167,8 @@ def check(run: Run) -> Iterator[Report]:
     sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
         method = _method(event)
-        if method is not None and not _is_own(method.value) and not _is_replaced(run, event.function):
-            module = ast.unparse(method.value)
+        if method is not None and not is_own_object(method.value) and not _is_replaced(run, event.function):
+            module = source_text(method.value)
             is_written = event.node.args[0] is method
             change = Replace(method, module)
             fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (change,)) if is_written else None
@@ -185,22 +187,13 @@ def _method(event: Checkpoint) -> ast.Attribute | None:
     written = event.node.args[0] if event.node.args else None
     function = event.function
     made = function.node if isinstance(function, Method | Attr) else None
-    for node in (written, made):
-        if isinstance(node, ast.Attribute) and node.attr == "forward":
-            return node
-    return None
+    named = (attribute(written), attribute(made))
+    return next((node for node in named if node is not None and node.attr == "forward"), None)
 
 
 def _is_replaced(run: Run, function: Value) -> bool:
     """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
     match function:
         case Method(receiver=module) | Attr(base=module):
-            return any(write.obj is module and write.field == "forward" and not write.is_item for write in run.writes)
+            return any(patch.target is module for patch in run.of(ForwardPatch))
     return False
-
-
-def _is_own(receiver: ast.expr) -> bool:
-    """Whether the method is looked up on the caller itself: `self.forward`, `super().forward`."""
-    if isinstance(receiver, ast.Call):
-        return isinstance(receiver.func, ast.Name) and receiver.func.id == "super"
-    return isinstance(receiver, ast.Name) and receiver.id in ("self", "cls")

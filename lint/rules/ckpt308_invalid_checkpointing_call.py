@@ -204,7 +204,6 @@ transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trai
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
@@ -220,6 +219,7 @@ from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrit
 from ..model.types import is_hf_model
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.calls import Call
@@ -291,7 +291,7 @@ def _is_ddp(value: Value) -> bool:
 def _misnamed(call: Call) -> Report:
     wanted = _ENABLERS[0]
     plain = not call.node.args and not call.node.keywords
-    change = RenameAttribute(call.node.func, wanted) if isinstance(call.node.func, ast.Attribute) else None
+    change = RenameAttribute(call.attribute, wanted) if call.attribute is not None else None
     return Report(
         call.node,
         f"models of transformers have no `{call.method}`, which raises an AttributeError; write `{wanted}()`",
@@ -363,7 +363,7 @@ def _from_elsewhere(run: Run) -> Iterator[Report]:
     """Names of the wrappers that are looked for in `torch.utils.checkpoint`, which does not have them."""
     for call in run.calls_to(*(f"torch.utils.checkpoint.{name}" for name in _WRAPPERS)):
         # Another way to come by the name is decided where it is imported.
-        if isinstance(call.node.func, ast.Attribute) and not call.place.tries:
+        if call.attribute is not None and not call.place.tries:
             yield Report(
                 call.node,
                 f"`torch.utils.checkpoint` has no `{call.name.rpartition('.')[2]}`, which raises an AttributeError; "

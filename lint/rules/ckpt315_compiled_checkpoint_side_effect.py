@@ -141,9 +141,9 @@ torch 2.13 `torch/_dynamo/variables/higher_order_ops.py` (checkpoint as a higher
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import is_own_attribute
 from ..facts.values import Instance, equals
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
@@ -151,8 +151,10 @@ from ..model.needs import together
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
+    from ..facts.calls import Call
     from ..model.regions.region import Region
     from ..model.run import Run
 
@@ -185,13 +187,11 @@ def _side_effect(run: Run, region: Region) -> ast.AST | None:
         if ours and isinstance(write.obj, Instance) and not write.is_item:
             return write.node
     for call in region.calls:
-        if not call.place.guards and (call.name == "builtins.print" or _appends_to_module(call.node)):
+        if not call.place.guards and (call.name == "builtins.print" or _appends_to_module(call)):
             return call.node
     return None
 
 
-def _appends_to_module(node: ast.Call) -> bool:
-    match node.func:
-        case ast.Attribute(value=ast.Attribute(value=ast.Name("self")), attr="append" | "extend"):
-            return True
-    return False
+def _appends_to_module(call: Call) -> bool:
+    method = call.attribute
+    return method is not None and method.attr in ("append", "extend") and is_own_attribute(method.value)

@@ -52,7 +52,6 @@ transformers 5.23 `training_args.py` and `modeling_utils.py` (FutureWarning).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..finding import Applicability, Severity
@@ -83,9 +82,9 @@ def check(run: Run) -> Iterator[Report]:
                 yield Report(keyword, _message(keyword.arg, new), fix=fix)
     for event in (*run.of(HfEnable), *run.of(HfDisable)):
         name = event.call.method
-        if name.startswith("gradient_") and isinstance(event.node.func, ast.Attribute) and not event.node.keywords:
+        if name.startswith("gradient_") and event.call.attribute is not None and not event.node.keywords:
             new = name.replace("gradient", "activation")
-            fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(event.node.func, new),))
+            fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(event.call.attribute, new),))
             yield Report(event.node, _message(name, new), fix=fix)
 
 

@@ -10,6 +10,41 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "what a launcher would set, by one call": """
+        import os
+        from transformers import TrainingArguments
+
+        os.environ.update(ACCELERATE_USE_FSDP="true", FSDP_ACTIVATION_CHECKPOINTING="true")
+        args = TrainingArguments("out", gradient_checkpointing=True)  # error: CKPT303
+    """,
+    "a hook that steps in a function that it calls": """
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(nn.Module):
+            def __init__(self, optimizers):
+                super().__init__()
+                self.block = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+                for weight in self.block.parameters():
+                    weight.register_post_accumulate_grad_hook(lambda weight: update(optimizers, weight))
+
+            def forward(self, x):
+                for _ in range(4):
+                    x = checkpoint(self.block, x, use_reentrant=True)  # error: CKPT135
+                return x
+
+        def update(optimizers, weight):
+            optimizers[weight].step()
+    """,
+    "methods that are named and not called, in code that runs and behind a return": """
+        from transformers import AutoModelForCausalLM
+
+        def build(name):
+            model = AutoModelForCausalLM.from_pretrained(name)
+            model.gradient_checkpointing_enable  # error: CKPT205
+            return model
+            model.gradient_checkpointing_enable
+    """,
     "a model that is loaded or built, left in eval mode by the first epoch": """
         import torch
         from accelerate import Accelerator

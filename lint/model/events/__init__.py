@@ -12,7 +12,9 @@ from .checkpoints import (
     names_wrapper,
     wrapper_reentrant,
 )
+from .environment import EnvironmentSetting
 from .event import CallEvent, Event, Trigger, WriteEvent
+from .launchers import ACCELERATOR, AcceleratePrepare, HandOver
 from .training import (
     AutogradGrad,
     Backward,
@@ -41,9 +43,10 @@ from .transformers import (
     TrainerBuild,
     UncalledEnable,
 )
-from .wrappers import AcceleratePrepare, AcceleratorBuild, Compile, DdpWrap, Fsdp1Wrap, Fsdp2Shard, FsdpPlugin
+from .wrappers import AcceleratorBuild, Compile, DdpWrap, Fsdp1Wrap, Fsdp2Shard, FsdpPlugin
 
 __all__ = [
+    "ACCELERATOR",
     "AcceleratePrepare",
     "AcceleratorBuild",
     "AdapterAttach",
@@ -59,6 +62,7 @@ __all__ = [
     "Compile",
     "DdpWrap",
     "Detach",
+    "EnvironmentSetting",
     "EvalSwitch",
     "Evaluation",
     "Event",
@@ -72,6 +76,7 @@ __all__ = [
     "GradientSwitch",
     "GradientSwitchCall",
     "GradientSwitchWrite",
+    "HandOver",
     "HfDisable",
     "HfEnable",
     "HfSetting",

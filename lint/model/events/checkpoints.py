@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from ...facts.values import ABSENT, Absent, Partial, Ref, Value, options
 from ..variant import torch_reentrant
 from .event import CallEvent
@@ -28,6 +30,11 @@ class TorchCheckpoint(Checkpointing):
     def use_reentrant(self) -> Value:
         """The argument; ABSENT when it is certainly not given."""
         return self.call.keyword("use_reentrant")
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the function comes out of a call: `getattr(torch.utils.checkpoint, "checkpoint")`."""
+        return isinstance(self.call.func.node, ast.Call)
 
     @property
     def reentrant(self) -> bool | None:

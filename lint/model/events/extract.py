@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Attr, Class, Ref, Value
 from ..names import canonical
-from ..types import bases, class_names, is_hf_model
+from ..types import bases, is_hf_model
 from . import checkpoints as c
+from . import environment as env
+from . import launchers as la
 from . import training as t
 from . import transformers as hf
 from . import wrappers as w
@@ -35,10 +37,13 @@ FUNCTIONS: dict[str, type[CallEvent]] = {
     "torch.distributed._composable.fully_shard": w.Fsdp2Shard,
     "torch.nn.parallel.DistributedDataParallel": w.DdpWrap,
     "torch.compile": w.Compile,
-    w.ACCELERATOR: w.AcceleratorBuild,
+    la.ACCELERATOR: w.AcceleratorBuild,
     "accelerate.FullyShardedDataParallelPlugin": w.FsdpPlugin,
     "torch.autograd.backward": t.Backward,
     "torch.autograd.grad": t.AutogradGrad,
+    "os.environ.setdefault": env.EnvironmentCall,
+    "os.putenv": env.EnvironmentCall,
+    "os.environ.update": env.EnvironmentUpdate,
     # What programs that are run by a configuration alone make of it.
     "axolotl.TrainingArguments": hf.TrainerArgs,
     "llamafactory.TrainingArguments": hf.TrainerArgs,
@@ -59,6 +64,15 @@ ENABLES = frozenset(name for name, kind in MODEL_METHODS.items() if kind is hf.H
 ATTRIBUTES: dict[str, type[WriteEvent]] = {
     "forward": hf.ForwardPatch,
     "gradient_checkpointing": hf.FlagWrite,
+}
+
+#: What a call of a method of a launcher means.
+HAND_OVERS: dict[str, type[la.HandOver]] = {
+    "prepare": la.AcceleratePrepare,
+    "prepare_model": la.AcceleratePrepare,
+    "fit": la.LightningFit,
+    "setup": la.FabricSetup,
+    "setup_module": la.FabricSetup,
 }
 
 #: What a call of a method means, whatever the object.
@@ -110,8 +124,8 @@ def events_of(call: Call) -> Iterator[CallEvent]:
 
 
 def _method(base: Value, name: str) -> type[CallEvent] | None:
-    if name in ("prepare", "prepare_model"):
-        return w.AcceleratePrepare if w.ACCELERATOR in class_names(base) else None
+    if name in HAND_OVERS:
+        return HAND_OVERS[name] if HAND_OVERS[name].may_launch(base) else None
     if name in MODEL_METHODS:
         return MODEL_METHODS[name] if is_hf_model(base) else None
     return METHODS.get(name)
@@ -120,7 +134,10 @@ def _method(base: Value, name: str) -> type[CallEvent] | None:
 def _events_of_write(write: Write) -> Iterator[Event]:
     if write.field == "requires_grad":
         yield t.GradientSwitchWrite(write)
-    elif write.field in ATTRIBUTES and not write.is_item:
+    elif write.is_item:
+        if isinstance(write.obj, Ref) and write.obj.name == "os.environ":
+            yield env.EnvironmentWrite(write)
+    elif write.field in ATTRIBUTES:
         yield ATTRIBUTES[write.field](write)
 
 

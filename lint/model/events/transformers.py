@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from ...facts.objects.classes import ancestors
 from ...facts.values import ABSENT, Absent, Class, Value
 from ...prefilter.words import TRL
@@ -82,6 +84,13 @@ class TrainerArgs(HfSetting):
     def enabled(self) -> Value:
         """The switch, by the new name or the old one; ABSENT when neither is given."""
         return self._either("activation_checkpointing", "gradient_checkpointing")
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the switch is written as an expression, not as a constant: `gradient_checkpointing=options.save`."""
+        names = ("activation_checkpointing", "gradient_checkpointing")
+        written = (word.value for word in self.node.keywords if word.arg in names)
+        return any(not isinstance(value, ast.Constant) for value in written)
 
     @property
     def kwargs(self) -> Value:

@@ -1,17 +1,9 @@
-"""What goes around a model: FSDP, DDP, the compiler, accelerate."""
+"""What goes around a model: FSDP, DDP, the compiler, accelerate's settings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...facts.values import Result, Value, equals, options
-from ..names import canonical
 from .event import CallEvent
-
-if TYPE_CHECKING:
-    from ...facts.calls import Call
-
-ACCELERATOR = "accelerate.Accelerator"
 
 
 class Fsdp1Wrap(CallEvent):
@@ -89,21 +81,3 @@ class FsdpPlugin(CallEvent):
     def version(self) -> Value:
         """Which FSDP it stands for; ABSENT for the first."""
         return self.call.keyword("fsdp_version")
-
-
-class AcceleratePrepare(CallEvent):
-    """``accelerator.prepare(model, ...)``: an Accelerator wraps what it is given."""
-
-    __slots__ = ()
-    words = (".prepare",)
-
-    @property
-    def accelerators(self) -> list[Call]:
-        """The constructions of the Accelerators that it may be called on, as far as the program shows them."""
-        made = (option.call for option in options(self.call.receiver) if isinstance(option, Result))
-        return [call for call in made if canonical(call.name) == ACCELERATOR]
-
-    @property
-    def objects(self) -> list[Value]:
-        """The models, optimizers and loaders."""
-        return self.call.args

@@ -9,7 +9,6 @@ from ...facts.values import (
     Class,
     Const,
     Function,
-    Instance,
     Ref,
     Result,
     Seq,
@@ -18,9 +17,9 @@ from ...facts.values import (
     options,
     same,
 )
-from ..events import DdpWrap, Fsdp1Wrap
+from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver
 from ..names import canonical
-from ..types import bases, is_hf_model, unwrapped
+from ..types import unwrapped
 from .sharding import class_of, is_whole_shard, root, unit_classes
 
 if TYPE_CHECKING:
@@ -32,12 +31,7 @@ if TYPE_CHECKING:
     from ..regions.region import Region
     from ..run import Run
 
-_LIGHTNING = frozenset(("lightning", "pytorch_lightning"))
-#: Methods of Lightning's Trainer and of Fabric that wrap their first argument.
-_FITS = frozenset(("fit",))
-_SETS_UP = frozenset(("setup", "setup_module"))
 _STEPS = ("training_step", "forward")
-_ACCELERATOR = "accelerate.Accelerator"
 
 
 class DataParallel(NamedTuple):
@@ -113,36 +107,8 @@ def trained_region(run: Run, module: Value) -> Region:
 
 def _handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
     """The launcher's construction, the call that gives it a model, and the model."""
-    for call in run.method_calls(*_FITS, *_SETS_UP, "prepare"):
-        for owner in options(call.receiver):
-            made = _construction(owner)
-            if made is None:
-                continue
-            if call.method == "prepare" and canonical(made.name) == _ACCELERATOR:
-                yield from ((made, call, value) for value in call.args if _is_module(value))
-            elif call.method != "prepare" and call.args and _is_lightning(made, call.method):
-                yield made, call, call.args[0]
-
-
-def _construction(owner: Value) -> Call | None:
-    match owner:
-        case Result(call):
-            return call
-        case Instance(_, call) if call is not None:
-            return call
-    return None
-
-
-def _is_lightning(made: Call, method: str) -> bool:
-    names = [canonical(made.name)] if made.name else []
-    if isinstance(made.func, Class):
-        names = list(bases(made.func))
-    wanted = ("Trainer",) if method in _FITS else ("Fabric",)
-    return any(library in _LIGHTNING and kind in wanted for library, _, kind in (name.partition(".") for name in names))
-
-
-def _is_module(value: Value) -> bool:
-    return is_hf_model(value) or (isinstance(value, Instance) and any("Module" in name for name in bases(value.cls)))
+    for event in run.of(HandOver):
+        yield from ((build, event.call, module) for build, module in event.handed())
 
 
 def _strategy(made: Call) -> Value:
@@ -153,7 +119,7 @@ def _strategy(made: Call) -> Value:
 
 def _ddp_settings(made: Call) -> tuple[Call, Value] | None:
     """The call that sets DDP up, and what it says about unused parameters."""
-    if canonical(made.name) == _ACCELERATOR:
+    if canonical(made.name) == ACCELERATOR:
         handler = _handler(made)
         return None if handler is None else (handler, handler.argument(3, "find_unused_parameters"))
     match _strategy(made):
@@ -175,7 +141,7 @@ def _handler(made: Call) -> Call | None:
 
 def _fsdp_settings(made: Call) -> Call | None:
     """The call that makes one unit of FSDP1 of a whole model."""
-    if canonical(made.name) == _ACCELERATOR:
+    if canonical(made.name) == ACCELERATOR:
         plugin = made.keyword("fsdp_plugin")
         is_first = isinstance(plugin, Result) and _is_whole(plugin.call) and _is_first(plugin.call)
         return plugin.call if is_first and isinstance(plugin, Result) else None
