@@ -12,6 +12,10 @@ from transformers import (
     BartModel,
     CLIPConfig,
     CLIPModel,
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
     RobertaPreLayerNormConfig,
     RobertaPreLayerNormModel,
     Speech2TextConfig,
@@ -23,6 +27,7 @@ from transformers import (
 from hf_ckpt import apply
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.measuring.peak import LiveStorages
+from hf_ckpt.measuring.verdict import check_effect
 from hf_ckpt.policy.decision import Role, Tower
 
 SIDES = {
@@ -55,6 +60,31 @@ def test_whisper_holds_no_more_than_with_transformers_own_switch() -> None:
     theirs.gradient_checkpointing_enable()
     apply(ours, "full")
     assert held(ours, **batch) <= 1.02 * held(theirs, **batch) < plain
+
+
+def llava() -> nn.Module:
+    """Its loss reads the vision tower's last but one layer."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+    vision = CLIPVisionConfig(**sizes, image_size=56, patch_size=14)
+    text = LlamaConfig(**sizes, num_key_value_heads=4, vocab_size=96, use_cache=False)
+    torch.manual_seed(0)
+    config = LlavaConfig(vision_config=vision, text_config=text, image_token_id=5, vision_feature_layer=-2)
+    return LlavaForConditionalGeneration(config).train()
+
+
+def test_a_vlm_holds_no_more_than_with_transformers_own_switch() -> None:
+    ids = torch.arange(6, 6 + 48).view(2, 24)
+    ids[:, :16] = 5
+    batch = {"input_ids": ids, "labels": ids, "pixel_values": torch.randn(2, 3, 56, 56)}
+    theirs, switched, plain = llava(), llava(), held(llava(), **batch)
+    theirs.gradient_checkpointing_enable()
+    switched.gradient_checkpointing_enable()  # as in a script that has checkpointing on already
+    for ours in (switched, llava()):
+        handle = apply(ours, "full")
+        assert held(ours, **batch) <= 1.02 * held(theirs, **batch) < plain
+        with handle.measure():
+            held(ours, **batch)
+        check_effect(handle.report(), handle.anatomy)
 
 
 def test_towers_of_encoder_decoders_and_of_two_encoders() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 from packaging.version import Version
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import AlbertConfig, AlbertForMaskedLM, Trainer, TrainerCallback, TrainingArguments
 
 from hf_ckpt import SelectiveCkpt, apply
 from hf_ckpt.errors import ConflictError, NoEffectError, PolicyError
@@ -174,6 +174,20 @@ def test_alone_it_means_budget_auto(tmp_path: Path) -> None:
     assert str(SelectiveCkpt(budget="72GiB").policy) == "budget=72GiB"
     with pytest.raises(PolicyError, match="a policy or a budget, not both"):
         SelectiveCkpt("full", budget=0.5)
+
+
+def test_alone_it_trains_a_model_without_transformers_switch(tmp_path: Path) -> None:
+    def albert() -> Any:
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+        return AlbertForMaskedLM(AlbertConfig(**sizes, embedding_size=16, vocab_size=256))
+
+    reference = outcome(train(albert(), arguments(tmp_path)))
+    callback = SelectiveCkpt("budget=auto+head(1)")  # a head in chunks adds the loss up in another order
+    assert identical(outcome(train(albert(), arguments(tmp_path), callback)), reference)
+    train(albert(), arguments(tmp_path), callback := SelectiveCkpt())
+    assert callback.report is not None
+    assert callback.report.recomputed_share == 0
 
 
 def test_the_report_of_a_budget_is_that_of_the_plan(tmp_path: Path) -> None:

@@ -281,6 +281,29 @@ def _twice(output: torch.Tensor) -> None:
     output.mul_(2)
 
 
+@pytest.mark.parametrize("cut", ["length", "batch", "transposed"])
+def test_an_input_that_is_not_contiguous_is_traced(cut: str) -> None:
+    def strided(whole: torch.Tensor) -> torch.Tensor:
+        if cut == "transposed":
+            return whole.transpose(0, 1)
+        return whole[:, :5] if cut == "length" else whole[1:]
+
+    def run(stack: Stack) -> list[torch.Tensor]:
+        stack.zero_grad()
+        whole = torch.linspace(-1, 1, 3 * 9 * 16).view(3, 9, 16).requires_grad_()
+        hidden = strided(whole.clone())
+        for layer in stack.layers:
+            hidden = layer(hidden)
+        hidden.pow(2).sum().backward()
+        return [whole.grad, *(p.grad for p in stack.parameters())]
+
+    reference, stack = Stack(), Stack()
+    engines = stack.checkpoint()
+    for _ in range(3):
+        assert equal(run(stack), run(reference))
+    assert all(engine.report().mode is Mode.SYMBOLIC and engine.report().replays for engine in engines)
+
+
 def test_backward_hooks_and_tensor_hooks_run() -> None:
     seen = []
     stack = Stack()

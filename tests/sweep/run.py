@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import resource
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_SECONDS = 150
+#: CPU time that a class may take, and the time by the clock after which it hangs, on however busy a machine.
+_CPU_SECONDS = 150
+_SECONDS = 1800
 
 
 def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> Iterator[dict[str, Any]]:
@@ -40,6 +45,8 @@ def _warm_up() -> None:
 
 
 def _judge_into(sender: Any, subject: Subject, policies: tuple[str, ...]) -> None:
+    used = int(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + _CPU_SECONDS, resource.RLIM_INFINITY))
     sender.send(judge(subject, policies).as_dict())
 
 
@@ -50,7 +57,9 @@ def _result_of(receiver: Any, subject: Subject, process: Any) -> dict[str, Any]:
             return result
         reason = f"took more than {_SECONDS} s"
     except EOFError:
-        reason = "its process died"
+        process.join()
+        slow = process.exitcode == -signal.SIGXCPU
+        reason = f"took more than {_CPU_SECONDS} s of CPU time" if slow else "its process died"
     finally:
         process.kill()
         process.join()

@@ -100,6 +100,22 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
     return int(result)
 
 
+def _made_by_another_layer(fake: torch.Tensor, *, dense: bool) -> torch.Tensor:
+    """A tensor like ``fake`` that is no leaf of autograd: a layer may write to one, and that must be seen."""
+    if dense:
+        return fake.requires_grad_().clone()
+    # A copy closes the gaps between rows (a slice of longer rows), so the rows are cut from a copy of all memory.
+    shape, stride = fake.shape, fake.stride()
+    span = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    memory = torch.empty(span, dtype=fake.dtype, device=fake.device).requires_grad_().clone()
+    return memory.as_strided(shape, stride)
+
+
+def _is_dense(leaf: torch.Tensor) -> bool:
+    """Whether a copy has the same strides."""
+    return torch.empty_like(leaf, device="meta").stride() == leaf.stride()
+
+
 class SymbolicInputs:
     """Makes the fake inputs of one trace, and afterwards the guards it depends on."""
 
@@ -119,12 +135,12 @@ class SymbolicInputs:
         stride: tuple[Any, ...] = leaf.stride()
         if env is not None and leaf.dim():
             shape, stride = self._symbolic(env, leaf)
+        dense = _is_dense(leaf)
         with self._mode:
             fake = torch.empty_strided(shape, stride, dtype=leaf.dtype, device=self._device or leaf.device)
             if leaf.requires_grad:
-                # Not a leaf of autograd: hidden states come from another layer, and a write to them must be seen.
                 with torch.enable_grad():
-                    fake = fake.requires_grad_().clone()
+                    fake = _made_by_another_layer(fake, dense=dense)
         self._layouts.append(tuple(plain_size(size) for size in (*shape, *stride)))
         return fake
 

@@ -110,6 +110,20 @@ def test_every_budget_holds_is_used_and_changes_no_bit(prepare) -> None:
         assert (share == 1.0) == (sum(layer.replays for layer in layers) == 0)
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_hooks_that_observe_take_nothing_from_a_budget(share: float) -> None:
+    def observed(model: torch.nn.Module) -> None:
+        for layer in model.model.layers:
+            layer.mlp.register_forward_hook(lambda module, args, output: None)
+
+    free, _, expected = measured(build(lambda model: None), f"budget={share}", steps=3)
+    held, layers, result = measured(build(observed), f"budget={share}", steps=3)
+    assert held == free
+    assert same(result, expected)
+    assert {layer.mode for layer in layers} <= {Mode.SYMBOLIC, Mode.KEEP}
+    assert (share == 1.0) == (sum(layer.replays for layer in layers) == 0)
+
+
 @pytest.mark.parametrize("prepare", [data_dependent, batch_normed], ids=lambda prepare: prepare.__name__)
 def test_sublayer_policies_replay_sublayers(prepare) -> None:
     model = build(prepare)
