@@ -71,7 +71,7 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
             f"warning: nothing to check (Python, notebooks, configurations, launch scripts) in {where}", file=sys.stderr
         )
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
-    if options.run_configs or any(is_launch(path) for path in found.files):
+    if options.run_configs or any(is_launch(path) or path.endswith(".json") for path in found.files):
         from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
         jobs, problems = in_runs(jobs, options.run_configs, settings_for, options.paths)

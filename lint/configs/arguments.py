@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 from typing import TYPE_CHECKING
 
-from ..facts.values import options
+from ..facts.values import Const, Dict, Result, options, same
 from ..model.events import TrainerArgs, TrainerBuild
 from ..model.events.extract import events_of
 from ..model.libraries.trainer import args_of
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from ..facts.calls import Call
     from ..facts.values import Value
     from ..facts.walk import Program
+    from .document import Document
+
+#: Functions that give what is in the file, or the file itself, that their first argument names; methods of a file.
+_READ_BY = frozenset(
+    ("json.load", "json.loads", "yaml.safe_load", "omegaconf.OmegaConf.load", "builtins.open", "pathlib.Path")
+)
+_TEXT_OF = frozenset(("read", "read_text", "open"))
 
 
 def training_arguments(program: Program) -> list[Call]:
@@ -36,6 +44,29 @@ def give_where_missing(program: Program, arguments: dict[str, Value]) -> None:
     for call in training_arguments(program):
         if not call.kwargs.keys() & arguments.keys():
             call.kwargs |= arguments
+
+
+def file_named(value: Value) -> str | None:
+    """The file that ``value`` names or is read from: `"ds.json"`, `json.load(open("ds.json"))`; None for another."""
+    match value:
+        case Const(str(name)) if name.endswith((".json", ".yaml", ".yml")):
+            return name
+        case Result(call) if call.name in _READ_BY and call.args:
+            return file_named(call.args[0])
+        case Result(call) if call.method in _TEXT_OF:
+            return file_named(call.receiver)
+    return None
+
+
+def give_content(program: Program, argument: str, document: Document) -> None:
+    """Give what ``document`` holds to the training arguments whose ``argument`` names the file or is read from it."""
+    name = os.path.basename(document.filename)
+    changed = [write.obj for write in program.writes if write.is_item]
+    for call in training_arguments(program):
+        given = call.kwargs.get(argument)
+        named = None if given is None or any(same(given, value) for value in changed) else file_named(given)
+        if given is not None and named is not None and os.path.basename(named) == name:
+            call.kwargs[argument] = Dict(document.root.items, document.root.open, given.node)
 
 
 def parsed_arguments(program: Program) -> Iterator[tuple[Call, str]]:

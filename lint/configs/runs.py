@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..project.settings import Settings
 
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
+_STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 
 
@@ -53,11 +54,7 @@ def _tells_more(run: RunFiles, names: Mapping[str, str]) -> bool:
 
 
 def _speaks_of_checkpointing(config: str) -> bool:
-    try:
-        with open(config, encoding="utf-8", errors="replace") as file:
-            return "checkpoint" in file.read(LARGEST_CONFIG)
-    except OSError:
-        return False
+    return "checkpoint" in _text(config)
 
 
 def _runs_by_file(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
@@ -107,14 +104,49 @@ def _problem(config: str) -> Iterator[str]:
 def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
     """The runs that ``files`` start: each with ``configs``, or with what a launch script names."""
     found: list[RunFiles] = []
+    files = list(files)
+    settings = _named_in_scripts(files)
     for file in files:
         if is_launch(file):
             found += _started_by(file, configs)
         elif configs and is_config(file):
             found.append(RunFiles(None, (file, *configs)))
-        elif configs:
-            found.append(RunFiles(file, configs))
+        elif given := (*_named_by(file, settings), *configs):
+            found.append(RunFiles(file, given))
     return found
+
+
+def _named_in_scripts(files: list[str]) -> frozenset[str]:
+    """The names of those of ``files`` that mean something to the script which names them: DeepSpeed's, FSDP's."""
+    held = (file for file in files if file.endswith(".json") and "activation_checkpointing" in _text(file))
+    return frozenset(os.path.basename(file) for file in held if _kind(file) in ("DeepSpeed", "FSDP"))
+
+
+def _kind(config: str) -> str | None:
+    try:
+        known = read_config(config, _text(config))
+    except ConfigError:
+        return None
+    return known.kind.label if known is not None else None
+
+
+def _named_by(script: str, settings: frozenset[str]) -> tuple[str, ...]:
+    """The files of these names that ``script`` writes down as strings."""
+    if not settings or not script.endswith(".py"):
+        return ()
+    text = _text(script)
+    if not any(name in text for name in settings):
+        return ()
+    written = (match[1] for match in _STRING.finditer(text) if os.path.basename(match[1]) in settings)
+    return tuple(path for name in dict.fromkeys(written) if (path := _existing(name, script)) is not None)
+
+
+def _text(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            return opened.read(LARGEST_CONFIG)
+    except OSError:
+        return ""
 
 
 def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:

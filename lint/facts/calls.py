@@ -22,6 +22,7 @@ class Call:
             "args",
             "func",
             "kwargs",
+            "mappings",
             "node",
             "open_args",
             "open_kwargs",
@@ -41,6 +42,8 @@ class Call:
         self.order = order
         self.args: list[Value] = []
         self.kwargs: dict[str, Value] = {}
+        #: What each `**` gives, where that is one of several dicts.
+        self.mappings: list[Value] = []
         #: An unknown `*args` or `**kwargs` may give more.
         self.open_args = False
         self.open_kwargs = False

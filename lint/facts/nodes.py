@@ -95,6 +95,14 @@ def source_text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
+def returned_by(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.expr]:
+    """The expressions whose values ``function`` gives back."""
+    if isinstance(function, ast.Lambda):
+        return [function.body]
+    found = (part.value for part in all_nodes(function) if isinstance(part, ast.Return))
+    return [value for value in found if value is not None]
+
+
 def extent(node: ast.AST) -> tuple[int, int]:
     """How much text ``node`` spans, in lines and columns; compares smaller for a part of another node."""
     lines = (getattr(node, "end_lineno", None) or 0) - getattr(node, "lineno", 0)

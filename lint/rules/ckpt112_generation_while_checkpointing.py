@@ -45,6 +45,17 @@ def train(model):
     Trainer(model, args, callbacks=[Sample()]).train()
 ```
 
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        kwargs["model"].generate(max_new_tokens=8)  # error
+
+args = TrainingArguments("out", activation_checkpointing=True)
+Trainer("base", args, callbacks=[Sample()]).train()
+```
+
 ## Good
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
@@ -142,7 +153,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Value, equals, is_absent, options, same
+from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Unknown, Value, equals, is_absent, options, same
 from ..finding import Severity
 from ..model.events import Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.flow.mentions import mentions
@@ -158,7 +169,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.calls import Call
-    from ..facts.values import Class
+    from ..facts.values import Class, Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
@@ -268,7 +279,7 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
     function, model = generate.place.function, generate.receiver
     if function is None or function.owner is None or function.name not in ("on_step_end", "on_substep_end"):
         return None
-    if not isinstance(model, Param) or model.name != "model" or model.function is not function:
+    if not _is_given_model(function, model):
         return None
     switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
     if switched or "transformers.TrainerCallback" not in bases(function.owner):
@@ -279,6 +290,13 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
         if on and _has_callback(trainer, function.owner):
             return trainer.node
     return None
+
+
+def _is_given_model(function: Function, value: Value) -> bool:
+    """Whether ``value`` is what the Trainer gives as `model`: the parameter, or an item of `**kwargs`."""
+    if isinstance(value, Unknown):
+        return value.node is not None and value.node is function.node.args.kwarg
+    return isinstance(value, Param) and value.name == "model" and value.function is function
 
 
 def _has_callback(trainer: TrainerBuild, cls: Class) -> bool:

@@ -2,8 +2,8 @@
 
 ## What it does
 Flags a checkpointed region in which this file draws from `random`, `numpy.random`, `secrets` or a generator object of
-its own (`torch.rand(..., generator=g)`). Draws from torch's default generator, regions that seed what they draw from,
-and draws outside of the region are fine.
+its own (`torch.rand(..., generator=g)`), or scales its result by a clock. Draws from torch's default generator, regions
+that seed what they draw from, and draws outside of the region are fine.
 
 ## Why is this bad?
 A checkpoint restores torch's generators for the recomputation and no others. The second run draws other numbers:
@@ -74,7 +74,31 @@ def run(block: Noisy, x):
     return checkpoint(block, x, use_reentrant=False)  # error
 ```
 
+```python
+import time
+from torch.utils.checkpoint import checkpoint
+
+def region(x):
+    return x * (time.time() % 1)
+
+def forward(x):
+    return checkpoint(region, x, use_reentrant=False)  # error
+```
+
 ## Good
+```python
+import time
+from torch.utils.checkpoint import checkpoint
+
+def region(x):
+    begin = time.perf_counter()
+    y = x * 2
+    print(time.perf_counter() - begin)
+    return y
+
+def forward(x):
+    return checkpoint(region, x, use_reentrant=False)
+```
 ```python
 import random
 import numpy as np
@@ -166,7 +190,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT115", "foreign-randomness-in-checkpoint", Severity.ERROR
-NEEDS = together(("random", "secrets", "generator="), Checkpointing)
+NEEDS = together(("random", "secrets", "generator=", "import time"), Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -16,6 +16,32 @@ def forward(block, x, mask):
     return checkpoint(block, x, mask=mask)  # error: CKPT101, CKPT301
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Attention:
+    def forward(self, qkv, lengths=None, padding=None, **kwargs):
+        kwargs = {"lengths": lengths, **kwargs} if self.flash else {"padding": padding, **kwargs}
+        return checkpoint(self.inner, qkv, use_reentrant=True, **kwargs)  # error
+```
+```python
+import functools
+from torch.utils.checkpoint import checkpoint
+
+def checkpointed(function):
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        return checkpoint(function, *args, use_reentrant=True, **kwargs)  # error
+    return inner
+
+@checkpointed
+def block(x, mask=None):
+    return x * mask
+
+def forward(x, mask):
+    return block(x, mask=mask)
+```
+
 ## Good
 ```python
 from functools import partial
@@ -65,7 +91,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import is_absent
+from ..facts.objects.containers import GAP
+from ..facts.values import Absent, Dict, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Report, Rewrite, SetKeyword
@@ -73,16 +100,32 @@ from ..model.report import Report, Rewrite, SetKeyword
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
 NEEDS = (TorchCheckpoint,)
 
 
+def _in_every_dict(event: Checkpoint) -> Iterator[str]:
+    """A keyword of each dict that `**` may stand for, when none of them is without one."""
+    for value in event.call.mappings:
+        held = [option.items if isinstance(option, Dict) else {} for option in options(value)]
+        foreign = [[name for name, given in items.items() if _is_foreign(name, given)] for items in held]
+        if all(foreign):
+            yield from dict.fromkeys(names[0] for names in foreign)
+
+
+def _is_foreign(name: str, given: Value) -> bool:
+    gone = any(isinstance(option, Absent) for option in options(given))
+    return name not in Checkpoint.OWN and GAP not in name and not gone
+
+
 def check(run: Run) -> Iterator[Report]:
     """Report keyword arguments that the reentrant variant refuses."""
     for event in run.of(Checkpoint):
         names = [name for name, value in event.function_kwargs.items() if is_absent(value) is False]
+        names = names or list(_in_every_dict(event))
         if event.reentrant and names:
             quoted = ", ".join(f"`{name}`" for name in names)
             yield Report(

@@ -245,6 +245,34 @@ def test_launch_scripts_of_a_folder_are_read(project):
     assert found("hf.py", cwd=project) == []
 
 
+NAMES = """\
+import json
+from transformers import Trainer, TrainingArguments
+
+{read}
+args = TrainingArguments("out", {argument})
+Trainer("base", args).train()
+"""
+READ = 'with open("ds.json") as file:\n    settings = json.load(file)'
+
+
+def test_scripts_of_a_folder_are_read_with_the_settings_that_they_name(tmp_path):
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {}, "activation_checkpointing": {"profile": true}}')
+    (tmp_path / "fsdp.json").write_text('{"min_num_params": 1, "activation_checkpointing": true}')
+
+    def check(argument, read=""):
+        (tmp_path / "train.py").write_text(NAMES.format(read=read, argument=argument))
+        return found(".", cwd=tmp_path)
+
+    assert check('deepspeed="ds.json"') == ["train.py:5:8 CKPT207"]
+    assert check("deepspeed=settings", READ) == ["train.py:6:8 CKPT207"]
+    assert check("deepspeed=settings", f'{READ}\nsettings["activation_checkpointing"] = None') == []
+    assert check('deepspeed="ds.json", gradient_checkpointing=True') == []
+    both = 'fsdp="full_shard", fsdp_config="fsdp.json", gradient_checkpointing=True'
+    assert check(both) == ["train.py:5:77 CKPT303"]
+    assert check(both.replace("fsdp.json", "other.json")) == []
+
+
 def test_a_launch_script_that_was_not_named_adds_no_file(project):
     (project / "scripts").mkdir()
     write_launch(project, "accelerate launch --config_file fsdp.yaml ../sft.py", "scripts/run.sh")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from ...facts.values import Const, Dict
-from ..arguments import training_arguments
+from ..arguments import give_content
 
 if TYPE_CHECKING:
+    from ...facts.values import Dict
     from ...facts.walk import Program
     from . import Config
 
@@ -23,10 +22,4 @@ def matches(root: Dict) -> bool:
 
 def apply(config: Config, program: Program) -> None:
     """Give its content to the training arguments that name the file; by itself it checkpoints nothing."""
-    document = config.document
-    name = os.path.basename(document.filename)
-    for call in training_arguments(program):
-        given = call.kwargs.get("deepspeed")
-        if isinstance(given, Const) and isinstance(given.value, str) and os.path.basename(given.value) == name:
-            root = document.root
-            call.kwargs["deepspeed"] = Dict(root.items, root.open, given.node)
+    give_content(program, "deepspeed", config.document)

@@ -52,11 +52,12 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
 class _Arguments:
     """The arguments of one call expression, evaluated once."""
 
-    __slots__ = ("args", "kwargs", "open_args", "open_kwargs", "spread", "spread_count")
+    __slots__ = ("args", "kwargs", "mappings", "open_args", "open_kwargs", "spread", "spread_count")
 
     def __init__(self, walk: Walk, node: ast.Call) -> None:
         self.args: list[Value] = []
         self.kwargs: dict[str, Value] = {}
+        self.mappings: list[Value] = []
         self.open_args = False
         self.open_kwargs = False
         self.spread: list[Value] = []
@@ -95,6 +96,7 @@ class _Arguments:
 
     def _add_double_star(self, value: Value) -> None:
         choices = [option for option in options(value) if isinstance(option, Dict)]
+        self.mappings += [value] if len(choices) > 1 else []
         self.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
         for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
             value = join(*(choice.get(key) for choice in choices))
@@ -107,6 +109,7 @@ def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) 
     call = Call(node, target, walk.place, walk.program.next_order())
     call.args, call.kwargs = arguments.args, arguments.kwargs
     call.open_args, call.open_kwargs = arguments.open_args, arguments.open_kwargs
+    call.mappings = arguments.mappings
     call.spread, call.spread_count = arguments.spread, arguments.spread_count
     while isinstance(call.func, Partial):
         _unwrap(call, call.func)

@@ -6,6 +6,7 @@ import ast
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from ..calls import Call
 from ..exclusion import pattern_test
 from ..objects.annotations import annotated, narrowed
 from ..objects.containers import elements, iterate, length_of
@@ -270,7 +271,19 @@ def _function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     function = Function(node, walk.scope, walk.place)
     function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
     walk.program.define(function)
-    walk.scope.bind(node.name, function)
+    walk.scope.bind(node.name, function if walk.scope.is_class else _decorated(walk, function))
+
+
+def _decorated(walk: Walk, function: Function) -> Value:
+    """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
+    match function.decorators, getattr(function.node, "decorator_list", []):
+        case [Function() as decorator], [ast.expr() as written]:
+            node = ast.copy_location(ast.Call(written, [], []), written)
+            call = Call(node, decorator, walk.place, walk.program.next_order())
+            call.args = [function]
+            made = walk.follow(decorator, call, None)
+            return made if isinstance(made, Function) else function
+    return function
 
 
 def _class(walk: Walk, node: ast.ClassDef) -> None:

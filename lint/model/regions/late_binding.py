@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in, own_attributes
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
 from ..flow.turns import happens_in_turn, is_last_turn
@@ -69,11 +69,7 @@ def names_bound_afterwards(run: Run, event: Checkpoint, function: Function) -> t
 
 def _names_that_count(function: FunctionNode) -> frozenset[str]:
     """The free names of ``function`` whose values its gradients need: not only summed at the end, or asked for form."""
-    given = (
-        [function.body]
-        if isinstance(function, ast.Lambda)
-        else [part.value for part in all_nodes(function) if isinstance(part, ast.Return) and part.value is not None]
-    )
+    given = returned_by(function)
     without = {id(part) for value in given for part in _summands(value)}
     without |= {
         id(part.value) for part in all_nodes(function) if isinstance(part, ast.Attribute) and part.attr in _FORM

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import all_nodes, returned_by
 from ...facts.values import Absent, Attr, Const, Result, Value, equals, is_absent, options, same
 from ..events import AdapterAttach, EvalSwitch, TrainerBuild
 from ..names import canonical
 from ..types import unwrapped
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ...facts.calls import Call
@@ -71,6 +72,11 @@ _NO_DRAW = frozenset(
 )
 
 
+_CLOCKS = frozenset(
+    f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")
+)
+
+
 class Draw(NamedTuple):
     """Something that draws: where, what it is called, and under which conditions a region comes to it."""
 
@@ -102,7 +108,7 @@ def foreign_draws(region: Region) -> Iterator[Draw]:
         return
     inside: set[ast.AST] = {function.node for function in region.functions}
     for call in region.calls:
-        if _is_foreign(call, inside):
+        if _is_foreign(call, inside) or (call.name in _CLOCKS and _scales_result(call, region)):
             yield Draw(call.node, f"{call.name or call.method}()", region.conditions_of(call))
 
 
@@ -115,6 +121,25 @@ def _is_foreign(call: Call, inside: set[ast.AST]) -> bool:
     if call.method in _TENSOR_SAMPLERS and _made_outside(call.keyword("generator"), inside):
         return True
     return bool(call.method) and call.method not in _NO_DRAW and _made_outside(call.receiver, inside)
+
+
+def _scales_result(call: Call, region: Region) -> bool:
+    """Whether what a function of ``region`` returns is one of its parameters times something with ``call`` in it.
+
+    A clock that is only read to measure does no harm.
+    """
+    for function in region.functions:
+        names = {argument.arg for argument in function.node.args.args}
+        for value in returned_by(function.node):
+            for part in all_nodes(value):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div):
+                    sides = [{*all_nodes(side)} for side in (part.left, part.right)]
+                    clock = next((index for index, side in enumerate(sides) if call.node in side), None)
+                    if clock is not None and any(
+                        isinstance(node, ast.Name) and node.id in names for node in sides[1 - clock]
+                    ):
+                        return True
+    return False
 
 
 def _made_outside(generator: Value, inside: set[ast.AST]) -> bool:
