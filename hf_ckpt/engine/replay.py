@@ -99,18 +99,21 @@ class TracedReplay:
             raise PolicyError(f"{self.layer}: a segment spans several layers; it needs `engine=torch`")
         self._plan = plan
 
+    @property
+    def mode(self) -> Mode:
+        """How the last forward ran."""
+        if self._reason:
+            return self._untraced.mode
+        if self._last is None:
+            return Mode.KEEP if self.forwards else Mode.UNUSED
+        return Mode.SYMBOLIC if self._last.recipe.trace.symbolic else Mode.PER_SHAPE
+
     def report(self) -> EngineReport:
         """What happened in the last forward, and how often the layer ran."""
         last = self._last
-        if self._reason:
-            mode = self._untraced.mode
-        elif last is None:
-            mode = Mode.KEEP if self.forwards else Mode.UNUSED
-        else:
-            mode = Mode.SYMBOLIC if last.recipe.trace.symbolic else Mode.PER_SHAPE
         return EngineReport(
             layer=self.layer,
-            mode=mode,
+            mode=self.mode,
             reason=self._reason,
             forwards=self.forwards,
             replays=self.replays,

@@ -37,7 +37,7 @@ class TracedRegion(Region):
             output = self.replay(call, *args)
         finally:
             self.replay.witness = None
-        if self.replay.report().mode is Mode.WHOLE:
+        if self.replay.mode is Mode.WHOLE:
             self.observer.hold(self.layers[0], [call.keywords])
         return output
 

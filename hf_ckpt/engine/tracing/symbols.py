@@ -95,9 +95,15 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The size for these symbol values."""
     if isinstance(size, int):
         return size
-    names = sorted(str(symbol) for symbol in size.free_symbols)
-    result = _compiled(f"lambda {', '.join(names)}: {source_of(size)}")(*(values[name] for name in names))
-    return int(result)
+    function, names = _function_of(size)
+    return int(function(*(values[name] for name in names)))
+
+
+# sympy takes longer to print an expression than Python to evaluate it a hundred times.
+@functools.lru_cache(maxsize=4096)
+def _function_of(size: sympy.Expr) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    names = tuple(sorted(str(symbol) for symbol in size.free_symbols))
+    return _compiled(f"lambda {', '.join(names)}: {source_of(size)}"), names
 
 
 def _made_by_another_layer(fake: torch.Tensor, *, dense: bool) -> torch.Tensor:
