@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -68,14 +66,13 @@ def test_two_ranks(script, forked):
         assert "equal, every bit" in rank.stdout
 
 
-def test_trl_missing_is_one_sentence():
-    code = (
-        "import runpy, sys; sys.modules['trl'] = None; sys.path.insert(0, 'examples');"
+def test_trl_missing_is_one_sentence(tmp_path, forked):
+    script = tmp_path / "without_trl.py"
+    script.write_text(
+        "import runpy, sys; sys.modules['trl'] = None; sys.path.insert(0, 'examples')\n"
         "runpy.run_path('examples/trl_sft.py', run_name='__main__')"
     )
-    environment = os.environ | {"TRANSFORMERS_VERBOSITY": "warning"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
+    done = forked.run(script, folder=EXAMPLES.parent)
+    assert done.status == 1
     assert done.stderr.splitlines()[-1] == "trl_sft.py needs trl, which is not installed: run `pip install trl`"
     assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ or with ``-m`` and a module, and ``ranks`` has the environment of each fork. Wri
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import runpy
@@ -18,12 +19,15 @@ import accelerate  # noqa: F401
 import peft  # noqa: F401
 import torch
 import torch.distributed.fsdp
+import torch.multiprocessing
 import transformers
 
 
 def _warm() -> None:
-    """Load what transformers would load lazily in every fork again."""
+    """Load what every fork would load again."""
     torch.set_num_threads(1)
+    # A rank that a script spawns would load everything again.
+    torch.multiprocessing.spawn = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
     for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "Trainer", "TrainingArguments"):
         getattr(transformers, name)
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from rule_pages import Example, examples
 
@@ -31,12 +27,8 @@ def test_evidence_holds(example, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("example", [_parameter(example) for example in EVIDENCE if _needs_processes(example)])
-def test_evidence_holds_in_its_own_process(example, tmp_path):
+def test_evidence_holds_in_its_own_process(example, tmp_path, forked):
     script = tmp_path / "evidence.py"
     script.write_text(example.code)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(script)]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = forked.run(script, folder=tmp_path)
+    assert done.status == 0, done.stderr[-3000:]

@@ -27,11 +27,12 @@ def test_no_torch(code, tmp_path):
 
 
 @pytest.mark.parametrize("first", ["hf_ckpt.callbacks", "hf_ckpt.apply", "hf_ckpt.policy", "hf_ckpt.handle"])
-def test_public_names_mean_the_same_whatever_was_imported_before(first, tmp_path):
-    code = (
+def test_public_names_mean_the_same_whatever_was_imported_before(first, tmp_path, forked):
+    script = tmp_path / "names.py"
+    script.write_text(
         "import importlib, importlib.util, types, hf_ckpt\n"
         f"if importlib.util.find_spec({first!r}): importlib.import_module({first!r})\n"
         "print([n for n in hf_ckpt.__all__ if isinstance(getattr(hf_ckpt, n), types.ModuleType)])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run(script, folder=tmp_path)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
