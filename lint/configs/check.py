@@ -14,7 +14,7 @@ from ..project.library_versions import versions_of
 from ..project.local_modules import LocalModules
 from ..rules import load_rules
 from ..sources.error import SourceError
-from ..sources.lines import line_starts
+from ..sources.locator import Locator
 from ..sources.source import read_source
 from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from . import PROGRAM, is_config
@@ -147,9 +147,6 @@ def _text_of(filename: str | None, source: Source) -> str | None:
 
 
 def _unreadable(source: Source, error: ConfigError) -> Finding:
-    starts = line_starts(source.text)
-    line = sum(start <= error.offset for start in starts)
+    line, column = Locator(source.text).position(error.offset)
     kind = "JSON" if source.filename.endswith(".json") else "YAML"
-    return unparsable(
-        source.filename, line, error.offset - starts[line - 1] + 1, f"not valid {kind} ({error}), {UNCHECKED}"
-    )
+    return unparsable(source.filename, line, column, f"not valid {kind} ({error}), {UNCHECKED}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from ..sources.lines import line_starts, split_lines
+from ..sources.locator import Locator
 from ..suppressions.comments import NOTHING, Logical, Suppressions, covered, directives, may_suppress
 from . import is_launch, shell
 
@@ -23,14 +22,13 @@ def comments_of(source: Source) -> Suppressions:
     """
     if source.filename.endswith(".json") or not may_suppress(source.text):
         return NOTHING
-    starts, lines = line_starts(source.text), split_lines(source.text)
+    locator = Locator(source.text)
     logical = tuple(_logical_lines(source.filename, source.text))
     found = []
     for offset, text in _comments_in(source):
-        line = bisect_right(starts, offset)
-        column = offset - starts[line - 1]
-        own_line = not lines[line - 1][:column].strip()
-        for suppression in directives(text, line, column + 1, own_line):
+        line, column = locator.position(offset)
+        own_line = not locator.lines[line - 1][: column - 1].strip()
+        for suppression in directives(text, line, column, own_line):
             first, last = covered(suppression.kind, line, own_line, logical)
             found.append(suppression._replace(first=first, last=last))
     return Suppressions(tuple(found), logical)
@@ -53,11 +51,11 @@ def _comments_in(source: Source) -> Iterator[tuple[int, str]]:
 
 def _logical_lines(filename: str, text: str) -> Iterator[Logical]:
     """The lines of each command of a launch script; of a configuration those that are not only a comment."""
+    locator = Locator(text)
     if is_launch(filename):
-        starts = line_starts(text)
         for begin, end in shell.command_lines(text):
-            yield Logical(bisect_right(starts, begin), bisect_right(starts, end - 1), decorator=False)
+            yield Logical(locator.line(begin), locator.line(end - 1), decorator=False)
         return
-    for number, line in enumerate(split_lines(text), 1):
+    for number, line in enumerate(locator.lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield Logical(number, number, decorator=False)

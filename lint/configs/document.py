@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
-from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.origin import mark_setting, setting_line, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
-from ..finding import Span
-from ..sources.lines import line_starts
+from ..sources.locator import Locator
 from .nodes import Mapping, Scalar, Sequence
 
 if TYPE_CHECKING:
@@ -33,29 +30,12 @@ class Document:
     def __init__(self, filename: str, text: str, root: Mapping) -> None:
         self.filename = filename
         self.text = text
-        self._starts = line_starts(text)
+        #: Tells where characters of the text are.
+        self.locator = Locator(text)
         self._held: dict[ast.AST, Held] = {}
         self._made: dict[int, Value] = {}
         self.mapping = root
         self.root: Dict = self._dict(root, None)
-
-    def span(self, begin: int, end: int) -> Span:
-        """The range of characters ``begin`` to ``end`` in lines and columns."""
-        return Span(*self.position(begin), *self.position(end))
-
-    def position(self, offset: int) -> tuple[int, int]:
-        """Line and column (from 1) of a character."""
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
-
-    def line_start(self, offset: int) -> int:
-        """Where the line of a character begins."""
-        return self._starts[bisect_right(self._starts, offset) - 1]
-
-    def line_end(self, offset: int) -> int:
-        """Where the line of a character ends, its line break left out."""
-        match = re.compile(r"\r|\n|\Z").search(self.text, offset)
-        return match.start() if match else len(self.text)
 
     def held(self, node: ast.AST) -> Held | None:
         """What ``node`` stands for in this file; None for nodes from elsewhere."""
@@ -63,12 +43,12 @@ class Document:
 
     def place(self, node: ast.AST, begin: int, end: int) -> None:
         """Say that ``node`` stands at these characters: the place that a finding about it shows."""
-        line = self.text[self.line_start(begin) : self.line_end(begin)].strip()
-        mark_setting(node, self.filename, self.span(begin, end), line)
+        line = self.locator.lines[self.locator.line(begin) - 1].strip()
+        mark_setting(node, self.filename, self.locator.span(begin, end), line)
 
     def place_entry(self, node: ast.AST, entry: Entry) -> None:
         """Put ``node`` where ``entry`` stands: all of it, or its key when the value goes on below."""
-        whole = self.span(entry.key.begin, entry.value.end)
+        whole = self.locator.span(entry.key.begin, entry.value.end)
         begin, end = entry.key.begin, entry.value.end if whole.line == whole.end_line else entry.key.end
         self.place(node, begin, end)
 

@@ -45,11 +45,11 @@ def _edit(change: Change, document: Document) -> Edit | None:
             if entry is not None and not entry.shared and new not in call.section.entries:
                 quote = document.text[entry.key.begin]
                 text = f"{quote}{new}{quote}" if quote in "\"'" else new
-                return Edit(document.span(entry.key.begin, entry.key.end), text)
+                return Edit(document.locator.span(entry.key.begin, entry.key.end), text)
         case Replace(node, text):
             held = document.held(node)
             if held is not None and isinstance(held.node, Scalar) and not (held.entry and held.entry.shared):
-                return Edit(document.span(held.node.begin, held.node.end), _value(text))
+                return Edit(document.locator.span(held.node.begin, held.node.end), _value(text))
     return None
 
 
@@ -60,7 +60,7 @@ def _set(document: Document, mapping: Mapping, key: str, text: str, near: ast.AS
     old = mapping.entries.get(key)
     if old is not None:
         usable = isinstance(old.value, Scalar) and not old.shared
-        return Edit(document.span(old.value.begin, old.value.end), _value(text)) if usable else None
+        return Edit(document.locator.span(old.value.begin, old.value.end), _value(text)) if usable else None
     own = [entry for entry in mapping.entries.values() if not entry.shared]
     if not own:
         return _fill(document, mapping, key, text)
@@ -70,7 +70,7 @@ def _set(document: Document, mapping: Mapping, key: str, text: str, near: ast.AS
 def _near(document: Document, entries: list[Entry], near: ast.AST | None) -> Entry:
     """The entry where ``near`` stands; the last one when that does not matter."""
     line = getattr(near, "lineno", 0)
-    beside = (entry for entry in entries if document.position(entry.key.begin)[0] == line)
+    beside = (entry for entry in entries if document.locator.line(entry.key.begin) == line)
     return next(beside, entries[-1])
 
 
@@ -78,7 +78,7 @@ def _fill(document: Document, mapping: Mapping, key: str, text: str) -> Edit | N
     if not mapping.flow or mapping.entries:
         return None
     name = json.dumps(key) if document.filename.endswith(".json") else key
-    return Edit(document.span(mapping.begin, mapping.end), f"{{{name}: {_value(text)}}}")
+    return Edit(document.locator.span(mapping.begin, mapping.end), f"{{{name}: {_value(text)}}}")
 
 
 def _insert(document: Document, mapping: Mapping, entry: Entry, key: str, text: str) -> Edit:
@@ -86,17 +86,17 @@ def _insert(document: Document, mapping: Mapping, entry: Entry, key: str, text: 
     begin = entry.key.begin
     if not mapping.flow and isinstance(entry.value, Scalar) and document.text[entry.value.begin] not in "|>":
         # Behind the line, so that a comment above keeps its entry.
-        end = document.line_end(entry.value.end)
-        indent = " " * (begin - document.line_start(begin))
-        return Edit(document.span(end, end), f"\n{indent}{key}: {_value(text)}")
+        end = document.locator.around(entry.value.end)[1]
+        indent = " " * (begin - document.locator.around(begin)[0])
+        return Edit(document.locator.span(end, end), f"\n{indent}{key}: {_value(text)}")
     name = json.dumps(key) if document.text[begin] == '"' else key
-    before = document.text[document.line_start(begin) : begin]
+    before = document.text[document.locator.around(begin)[0] : begin]
     if mapping.flow:
         separator = f",\n{before}" if not before.strip() else ", "
     else:
         # A block may begin behind the dash of a list.
         separator = "\n" + "".join(char if char.isspace() else " " for char in before)
-    return Edit(document.span(begin, begin), f"{name}: {_value(text)}{separator}")
+    return Edit(document.locator.span(begin, begin), f"{name}: {_value(text)}{separator}")
 
 
 def _value(text: str) -> str:

@@ -7,8 +7,7 @@ import tokenize
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..sources.edits import offsets
-from ..sources.lines import line_starts
+from ..sources.locator import Locator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 
 def loses_comments(text: str, edits: Iterable[Edit]) -> bool:
     """Whether a comment of ``text`` is not there any more after ``edits``."""
-    starts = line_starts(text)
+    locator = Locator(text)
     removed: Counter[str] = Counter()
     written: Counter[str] = Counter()
     for edit in edits:
-        begin, end = offsets(text, starts, edit.span)
+        begin, end = locator.offsets(edit.span)
         removed += _comments(text[begin:end])
         written += _comments(edit.content)
     return bool(removed - written)

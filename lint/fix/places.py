@@ -6,7 +6,7 @@ import ast
 
 from ..facts.origin import origin
 from ..finding import Span
-from ..sources.lines import split_lines
+from ..sources.locator import Locator
 
 _PLACED = ast.stmt | ast.expr | ast.keyword | ast.arg | ast.excepthandler
 
@@ -17,21 +17,15 @@ class Places:
     def __init__(self, text: str, filename: str | None = None) -> None:
         #: As in ``origin``: None for the file that is checked.
         self.filename = filename
-        self._lines = split_lines(text)
+        self._locator = Locator(text)
 
     def place(self, node: ast.AST) -> Span | None:
         """The range of ``node``, of a compound statement only its start; None when it stands in no line of the file."""
         if origin(node) != self.filename or not isinstance(node, _PLACED):
             return None
-        start = self._position(node.lineno, node.col_offset)
+        start = self._locator.of_bytes(node.lineno, node.col_offset)
         if isinstance(getattr(node, "body", None), list):
             return Span(*start, *start)
-        return Span(*start, *self._position(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
-
-    def _position(self, line: int, offset: int) -> tuple[int, int]:
-        return line, characters(self._lines[line - 1], offset) + 1
-
-
-def characters(line: str, offset: int) -> int:
-    """`ast` counts bytes of UTF-8, editors and libcst characters."""
-    return offset if line.isascii() else len(line.encode()[:offset].decode(errors="ignore"))
+        return Span(
+            *start, *self._locator.of_bytes(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+        )

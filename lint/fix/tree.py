@@ -11,8 +11,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ..facts.origin import origin
 from ..finding import Span
-from ..sources.lines import split_lines
-from .places import characters
+from ..sources.locator import Locator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +54,8 @@ class Tree:
         plain = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
         wrapper = MetadataWrapper(cst.parse_module(plain), unsafe_skip_copy=True)
         self.module = wrapper.module
-        self.lines = split_lines(text)
+        self._locator = Locator(text)
+        self.lines = self._locator.lines
         self._ranges: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)
         self._by_start: dict[tuple[int, int], list[cst.CSTNode]] = {}
         #: The lines on which statements start.
@@ -71,8 +71,8 @@ class Tree:
         if origin(node) != self.filename:
             return None
         kinds = _COUNTERPARTS.get(type(node)) or (getattr(cst, type(node).__name__, None),)
-        start = self._column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-        for candidate in self._by_start.get(start, ()):
+        line, column = self._locator.of_bytes(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        for candidate in self._by_start.get((line, column - 1), ()):
             if isinstance(candidate, tuple(kind for kind in kinds if kind)) and self._says(candidate, node):
                 return candidate
         return None
@@ -131,11 +131,6 @@ class Tree:
         lines[-1] = lines[-1][: place.end.column]
         lines[0] = lines[0][place.start.column :]
         return "\n".join(lines)
-
-    def _column(self, line: int, offset: int) -> tuple[int, int]:
-        """`ast` counts bytes of UTF-8, libcst characters."""
-        text = self.lines[line - 1]
-        return line, characters(text, offset)
 
     def _says(self, candidate: cst.CSTNode, node: ast.AST) -> bool:
         if isinstance(node, ast.expr):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ..configs.json_text import read_json
 from ..configs.nodes import ConfigError, Mapping, Node, Scalar, Sequence
-from ..finding import Edit, Span
-from .edits import offsets
-from .lines import line_starts
+from ..finding import Edit
+from .locator import Locator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ..finding import Span
 
 #: One character of a JSON string as it is written: a pair of surrogates, an escape, or itself.
 _WRITTEN = re.compile(
@@ -27,7 +27,7 @@ class NotebookPlaces:
 
     def __init__(self, raw: str) -> None:
         self._raw = raw
-        self._starts = line_starts(raw)
+        self._locator = Locator(raw)
         try:
             self._cells = _cells(read_json(raw))
         except ConfigError:
@@ -36,22 +36,21 @@ class NotebookPlaces:
     def span(self, cell: int, span: Span) -> Span | None:
         """Where ``span`` of the cell of this number (from 1) is in the file; None when there is no such text."""
         found = self._offsets(cell, span)
-        return None if found is None else self._span(*found)
+        return None if found is None else self._locator.span(*found)
 
     def edit(self, cell: int, edit: Edit) -> Edit | None:
         """``edit`` as a change of the file; None when it reaches from one string of the JSON into another."""
         found = self._offsets(cell, edit.span)
         if found is None or '"' in _without_escapes(self._raw[slice(*found)]):
             return None
-        return Edit(self._span(*found), _escaped(edit.content, self._raw.isascii()))
+        return Edit(self._locator.span(*found), _escaped(edit.content, self._raw.isascii()))
 
     def _offsets(self, cell: int, span: Span) -> tuple[int, int] | None:
         strings = self._cells[cell - 1] if cell <= len(self._cells) else ()
-        text = "".join(str(string.value) for string in strings)
-        starts = line_starts(text)
-        if not strings or span.line > len(starts):
+        cell_text = Locator("".join(str(string.value) for string in strings))
+        if not strings or span.line > len(cell_text.lines):
             return None
-        begin, end = offsets(text, starts, span)
+        begin, end = cell_text.offsets(span)
         return self._offset(strings, begin, begin == end), self._offset(strings, end, True)
 
     def _offset(self, strings: tuple[Scalar, ...], position: int, ends: bool) -> int:
@@ -63,13 +62,6 @@ class NotebookPlaces:
             position -= length
         written = _WRITTEN.finditer(self._raw, string.begin + 1, string.end - 1)
         return next((match.start() for index, match in enumerate(written) if index == position), string.end - 1)
-
-    def _span(self, begin: int, end: int) -> Span:
-        return Span(*self._place(begin), *self._place(end))
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
 
 
 def _cells(document: Node) -> tuple[tuple[Scalar, ...], ...]:
