@@ -76,6 +76,10 @@ sweep: $(STAMP) ## Every architecture of transformers under every policy, into h
 budgets: $(STAMP) ## What budgets do on what people fine-tune, into hf_ckpt/BUDGETS.md (minutes; packages it lacks are named)
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.acceptance
 
+.PHONY: published
+published: $(STAMP) ## Plans against measurements that others published, into hf_ckpt/PUBLISHED.md (minutes)
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.published
+
 .PHONY: clean
 clean: ## Remove everything that was built here, .venv too
 	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

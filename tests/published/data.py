@@ -22,8 +22,9 @@ class Pair:
         memory: Published bytes; None where only the time is.
         unit: The unit they are published in.
         whole: Whether they are rounded to whole units.
-        field: The bytes of a forecast that they are: all on the card, or what the layers hold.
         less: Options of a second plan, whose bytes are subtracted.
+        counted: What the bytes are: ``allocated``, what layers hold of it (``held``), ``reserved`` by the allocator, or
+            ``video memory`` of the card, with all that is on it.
         added: Published time over that without checkpointing, less one; None where only the memory is.
         cause: Why the forecast differs, where it does by more than the bounds.
     """
@@ -34,10 +35,20 @@ class Pair:
     memory: float | None = None
     unit: str = "GiB"
     whole: bool = False
-    field: str = "total_bytes"
+    counted: str = "allocated"
     less: str | None = None
     added: float | None = None
     cause: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others."""
+        return f"{self.model}: {self.case}: {self.plan}"
+
+    @property
+    def field(self) -> str:
+        """The bytes of a forecast that they are held against: all on the card, or what the layers hold."""
+        return "held_bytes" if self.counted == "held" else "total_bytes"
 
     @property
     def unit_bytes(self) -> int:
@@ -71,8 +82,8 @@ def read_configs() -> dict[str, dict[str, Any]]:
 
 
 def _source(entry: dict[str, Any]) -> Source:
-    unit = entry.get("unit", "GiB")
-    pairs = tuple(Pair(**({"unit": unit} | pair)) for pair in entry["pairs"])
+    same = {name: entry[name] for name in ("unit", "counted") if name in entry}
+    pairs = tuple(Pair(**(same | pair)) for pair in entry["pairs"])
     return Source(entry["name"], entry["url"], entry["measured"], pairs, entry.get("older_loss", False))
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from hf_ckpt.head.options import BYTES_PER_LOGIT
 
-from .predict import MEMORY_BOUND, TIME_BOUND
+from .data import read_sources
+from .predict import MEMORY_BOUND, TIME_BOUND, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from .data import Source
-    from .predict import Verdict
+    from .results import Results
 
 _HEAD = f"""# Plans against published measurements
 
@@ -24,25 +24,41 @@ is published (or rounds to it) and the added time within {100 * TIME_BOUND:.0f} 
 fitted to a row. Most measurements are of other versions, some of other implementations of the model and some of
 reserved bytes; what follows from that stands under *Misses*.
 """
+_MEASURED = {
+    "allocated": "allocated bytes, which a plan counts",
+    "held": "bytes that layers hold",
+    "reserved": "reserved bytes: with what the allocator keeps",
+    "video memory": "video memory: with the CUDA context too",
+}
 _OLDER = """
 Some were taken with the loss that transformers had before 4.46, which `tests/published/older_loss.py` runs and counts: {} bytes
 a logit, today's {}. Their column *older loss* is the plan with that difference added.
 """
 
 
-def write_page(path: Path, verdicts: Mapping[Source, Sequence[Verdict]], older_logit: float) -> None:
-    """Write the page; ``older_logit`` is the bytes of a logit in the older loss."""
-    head = _HEAD + _OLDER.format(f"{older_logit:.1f}", BYTES_PER_LOGIT)
-    path.write_text("\n".join([head, *_summary(verdicts), *_tables(verdicts), *_misses(verdicts)]), encoding="utf-8")
+def page(results: Results) -> str:
+    """The page."""
+    verdicts = {
+        source: [Verdict(pair, results.predictions[pair.key]) for pair in source.pairs] for source in read_sources()
+    }
+    head = _HEAD + _OLDER.format(f"{results.older_logit:.1f}", BYTES_PER_LOGIT)
+    return "\n".join([head, *_summary(verdicts), *_tables(verdicts), *_misses(verdicts)])
 
 
 def _summary(verdicts: Mapping[Source, Sequence[Verdict]]) -> Iterator[str]:
     found = [verdict for group in verdicts.values() for verdict in group]
     memory = [verdict for verdict in found if verdict.pair.memory is not None]
     times = [verdict for verdict in found if verdict.pair.added is not None]
-    more = sum(v.older_holds and not v.memory_holds for v in memory)
-    yield f"{sum(v.memory_holds for v in memory)} of {len(memory)} measurements of memory hold, {more} more with the loss of"
-    yield f"their time, and {sum(v.time_holds for v in times)} of {len(times)} of added time.\n"
+    yield "| what was measured | rows | hold | more with the loss of their time |"
+    yield "|---|---:|---:|---:|"
+    for counted in dict.fromkeys(verdict.pair.counted for verdict in memory):
+        yield _count(_MEASURED[counted], [verdict for verdict in memory if verdict.pair.counted == counted])
+    yield f"| added time | {len(times)} | {sum(verdict.time_holds for verdict in times)} | |\n"
+
+
+def _count(measured: str, group: Sequence[Verdict]) -> str:
+    more = sum(verdict.older_holds and not verdict.memory_holds for verdict in group)
+    return f"| {measured} | {len(group)} | {sum(verdict.memory_holds for verdict in group)} | {more or ''} |"
 
 
 def _tables(verdicts: Mapping[Source, Sequence[Verdict]]) -> Iterator[str]:

@@ -101,14 +101,14 @@ def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
         (folder / name / "config.json").write_text(json.dumps(config))
 
 
-def judge(pair: Pair, folder: Path, older_logit: float | None = None) -> Verdict:
+def predict(pair: Pair, folder: Path, older_logit: float | None = None) -> Prediction:
     """Plan a pair; ``folder`` has the configs, ``older_logit`` is the bytes of a logit in the loss it was taken with."""
     found = _forecast(pair, pair.plan, folder)
     nbytes = int(found[pair.field])
     if pair.less is not None:
         nbytes -= int(_forecast(pair, pair.less, folder)[pair.field])
     older = None if older_logit is None else nbytes + _more_for_logits(pair, found, folder, older_logit)
-    return Verdict(pair, Prediction(nbytes, older, found["added_share"]))
+    return Prediction(nbytes, older, found["added_share"])
 
 
 def _more_for_logits(pair: Pair, found: Mapping[str, Any], folder: Path, older_logit: float) -> int:

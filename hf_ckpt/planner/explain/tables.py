@@ -20,10 +20,12 @@ _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "
 def tensors_table(rows: Sequence[TensorRow], title: str) -> Table:
     """Every saved tensor of the layers: bytes in one layer, what the plan does with it, the price of rebuilding it."""
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
-    for heading in ("tensor", "made by"):
-        table.add_column(heading, overflow="fold")  # cut short, q_proj and k_proj would read the same
-    for heading in ("bytes", "layers", "ms per GiB"):
-        table.add_column(heading, justify="right")
+    # Cut short, q_proj and k_proj would read the same. The widths add up to 80 columns.
+    table.add_column("tensor", overflow="fold")
+    table.add_column("made by", overflow="fold", min_width=26)
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("layers", justify="right", max_width=11)
+    table.add_column("ms/GiB", justify="right", no_wrap=True)
     for found in rows:
         row = found.row
         price = _milliseconds(row.seconds_per_gib, "never")
@@ -40,8 +42,13 @@ def _short(tensor: str) -> str:
 
 
 def _maker(row: LedgerRow) -> str:
-    op = row.op.removeprefix("aten.").removesuffix(".default")
-    return f"{row.module} {op}".strip() or "the layer's input"
+    return f"{row.module} {_packet(row.op)}".strip() or "the layer's input"
+
+
+def _packet(op: str) -> str:
+    """``aten._scaled_dot_product_cudnn_attention.default`` as ``cudnn_attention``."""
+    name = op.split(".")[1] if "." in op else op
+    return name.removeprefix("_scaled_dot_product_")
 
 
 def _verbs(found: TensorRow) -> str:
