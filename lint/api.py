@@ -9,6 +9,7 @@ from .analysis.check_file import check_loaded
 from .analysis.check_files import check_paths as check_jobs
 from .analysis.job import Job
 from .analysis.result import InternalError
+from .configs import may_join
 from .project.discover import discover
 from .project.settings import Settings, find_settings
 from .sources.source import Source
@@ -55,10 +56,16 @@ def check_paths(paths: Iterable[str | os.PathLike[str]], *, settings: Settings |
     def settings_for(directory: str) -> Settings:
         return settings or find_settings(directory, known)
 
-    found = discover([os.fspath(path) for path in paths], settings_for)
+    named = [os.fspath(path) for path in paths]
+    found = discover(named, settings_for)
     if found.missing:
         raise FileNotFoundError(f"no such file or folder: {', '.join(found.missing)}")
-    results = check_jobs([Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files])
+    jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
+    if any(map(may_join, found.files)):
+        from .configs.runs import in_runs  # start-up: only runs of several files need it
+
+        jobs, _ = in_runs(jobs, (), settings_for, named)
+    results = check_jobs(jobs)
     failures = [result.failure for result in results if result.failure]
     if failures:
         raise InternalError("; ".join(failures))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..analysis.check_file import check_bytes
 from ..analysis.check_files import check_paths
 from ..analysis.job import Job
-from ..configs import is_launch
+from ..configs import may_join
 from ..output.print_report import CLEAN, FAILURE, FINDINGS, finish, say_failures, write
 from ..project.discover import discover
 from ..project.settings import SettingsError, describe
@@ -71,7 +71,7 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
             f"warning: nothing to check (Python, notebooks, configurations, launch scripts) in {where}", file=sys.stderr
         )
     jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
-    if options.run_configs or any(is_launch(path) or path.endswith(".json") for path in found.files):
+    if options.run_configs or any(map(may_join, found.files)):
         from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
         jobs, problems = in_runs(jobs, options.run_configs, settings_for, options.paths)

@@ -25,3 +25,8 @@ def is_launch(filename: str) -> bool:
 def is_settings(filename: str) -> bool:
     """Whether ``filename`` is no Python: it says with what a script is run."""
     return is_config(filename) or is_launch(filename)
+
+
+def may_join(filename: str) -> bool:
+    """Whether ``filename`` may say with which files, or how, a script is run."""
+    return is_launch(filename) or filename.endswith(".json")
