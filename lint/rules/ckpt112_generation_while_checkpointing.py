@@ -2,9 +2,10 @@
 
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
-back: after `model.train()`, after `trainer.train()` without an evaluation, and in `on_step_end` of a callback of such
-a Trainer. `model.eval()`, `use_cache=False` in the call, `gradient_checkpointing_disable()` and trl's
-`unwrap_model_for_generation` are fine, and so is everything the Trainer generates itself.
+back: after `model.train()`, on a model built from a configuration, after `trainer.train()` without an evaluation, and
+in `on_step_end` of a callback of such a Trainer. `model.eval()`, `use_cache=False` in the call,
+`gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so is everything the Trainer
+generates itself.
 
 ## Why is this bad?
 Every checkpointed layer throws the key/value cache away, but `generate` feeds it only the newest token: from the second
@@ -151,7 +152,7 @@ huggingface/transformers#36051, huggingface/trl#3683.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Unknown, Value, equals, is_absent, options, same
 from ..finding import Severity
@@ -162,7 +163,7 @@ from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.types import bases, unwrapped, whole_model
+from ..model.types import bases, is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
     import ast
@@ -208,7 +209,7 @@ def _uses_cache(run: Run, call: Call) -> bool:
 
 
 def _after_enable(run: Run, generate: Call) -> ast.AST | None:
-    """The `model.train()` that holds for ``generate`` on a model that checkpoints."""
+    """What put the model of ``generate``, which checkpoints, in train mode: `model.train()`, or its construction."""
     if isinstance(generate.receiver, Choice):
         return None
     model = _model(run, generate.receiver)
@@ -220,14 +221,27 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
         for event in run.of(ModeChange)
         if same(_model(run, event.receiver), model) or any(same(event.receiver, owner) for owner in owners)
     ]
+    if not is_on or any(run.of(HfDisable)):
+        return None
+    if not modes:
+        left = _is_built(model, run) and not _is_handed_over(run, model, model.call, generate)
+        return model.node if left else None
     modes = [event for event in modes if event.order < generate.order and not event.place.excludes(generate.place)]
-    if not is_on or not modes or any(run.of(HfDisable)):
+    if not modes:
         return None
     last = modes[-1]
     if any(same(last.receiver, owner) for owner in owners):
         return None  # What a Trainer leaves behind depends on its arguments.
     on = isinstance(last, TrainSwitch) and last.on is True and surely_before(last.call, generate)
     return last.node if on and not _is_handed_over(run, model, last.call, generate) else None
+
+
+def _is_built(model: Value, run: Run) -> TypeGuard[Result]:
+    """Whether ``model`` comes from a configuration, in train mode; what is loaded, an adapter too, is in eval mode."""
+    made = canonical(model.call.name) if isinstance(model, Result) else ""
+    is_constructor = made.startswith("transformers.") and made.count(".") == 1
+    loads = any(run.calls_to("peft.PeftModel.from_pretrained"))
+    return (is_constructor or made.endswith((".from_config", "._from_config"))) and is_hf_model(model) and not loads
 
 
 def _after_trainer(run: Run, generate: Call) -> ast.AST | None:

@@ -294,5 +294,6 @@ def _optimizes(optimizer: Value, model: Value) -> bool:
 def _drops(run: Run, model: Value) -> bool:
     regions = [run.region(event) for event in checkpoints_in(run, model)]
     regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
+    regions += [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]
     drawing = any(draw for region in regions for draw in torch_draws(run, region))
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None

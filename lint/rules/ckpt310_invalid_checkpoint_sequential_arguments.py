@@ -1,12 +1,13 @@
-"""`checkpoint_sequential` with more segments than modules, none at all, or keyword arguments it does not take.
+"""`checkpoint_sequential` with more segments than modules, none at all, or arguments it does not take.
 
 ## What it does
 Flags a literal number of segments that is 0 or larger than the number of modules in the list or `nn.Sequential` of this
-file, and keyword arguments other than `use_reentrant` and `preserve_rng_state`.
+file, an `nn.ModuleDict`, and keyword arguments other than `use_reentrant` and `preserve_rng_state`.
 
 ## Why is this bad?
-Too many segments raise `ValueError: range() arg 3 must not be zero`, 0 raises a ZeroDivisionError. Nothing is passed on
-to the modules: a mask, or `context_fn`, raises `ValueError: Unexpected keyword arguments`.
+Too many segments raise `ValueError: range() arg 3 must not be zero`, 0 raises a ZeroDivisionError. The modules are
+taken by number, which raises a KeyError in an `nn.ModuleDict`. Nothing is passed on to the modules: a mask, or
+`context_fn`, raises `ValueError: Unexpected keyword arguments`.
 
 ## Bad
 ```python
@@ -18,7 +19,11 @@ class Net(nn.Module):
         super().__init__()
         self.stages = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
 
+        self.named = nn.ModuleDict({f"stage{i}": nn.Linear(8, 8) for i in range(3)})
+
     def forward(self, x, mask):
+        x = checkpoint_sequential(self.named, 2, x, use_reentrant=False)  # error
+        x = checkpoint_sequential(list(self.named.values()), 4, x, use_reentrant=False)  # error
         x = checkpoint_sequential(self.stages, 4, x, use_reentrant=False)  # error
         x = checkpoint_sequential(self.stages, 2, x, use_reentrant=False, mask=mask)  # error
         return checkpoint_sequential([self.stages, self.stages], 0, x, use_reentrant=False)  # error
@@ -41,12 +46,14 @@ class Net(nn.Module):
         super().__init__()
         self.stages = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
         self.layers = nn.Sequential(*[nn.Linear(8, 8) for _ in range(depth)])
+        self.named = nn.ModuleDict({f"stage{i}": nn.Linear(8, 8) for i in range(3)})
         self.grown = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
         for _ in range(depth):
             self.grown.append(nn.Linear(8, 8))
 
     def forward(self, x, options, segments):
         x = checkpoint_sequential(self.stages, 3, x, use_reentrant=False)
+        x = checkpoint_sequential(list(self.named.values()), 3, x, use_reentrant=False)
         x = checkpoint_sequential(self.stages, segments, x, use_reentrant=False, preserve_rng_state=True)
         x = checkpoint_sequential(self.layers, 8, x, use_reentrant=False)
         x = checkpoint_sequential(self.grown, 8, x, use_reentrant=False)
@@ -72,6 +79,9 @@ assert [raises(segments) for segments in (1, 2, 3)] == [None] * 3
 assert raises(4) is ValueError
 assert raises(0) is ZeroDivisionError
 assert raises(2, mask=None) is ValueError
+net = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
+assert raises(2) is KeyError
+net = torch.nn.Sequential(*net.values())
 assert raises(2, context_fn=lambda: None) is ValueError
 assert raises(2, preserve_rng_state=False) is None
 ```
@@ -84,7 +94,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.containers import length_of
+from ..facts.objects.containers import container_kind, length_of
 from ..facts.values import Const, equals, is_absent
 from ..finding import Severity
 from ..model.events import CheckpointSequential
@@ -112,6 +122,10 @@ def check(run: Run) -> Iterator[Report]:
 def _segments(event: CheckpointSequential) -> str:
     if equals(event.segments, 0):
         return "0 segments raise a ZeroDivisionError; write 2 or more"
+    if container_kind(event.functions) == "ModuleDict":
+        return (
+            "the modules are taken by number, which raises a KeyError in an `nn.ModuleDict`; write `list(x.values())`"
+        )
     length = length_of(event.functions)
     segments = event.segments.value if isinstance(event.segments, Const) else None
     if isinstance(segments, int) and length is not None and segments > length:

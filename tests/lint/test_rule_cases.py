@@ -45,6 +45,92 @@ CASES = {
             return model
             model.gradient_checkpointing_enable
     """,
+    "a model built from a configuration generates in train mode": """
+        from peft import get_peft_model
+        from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+        def main(config, adapter, ids):
+            model = LlamaForCausalLM(config)
+            model.gradient_checkpointing_enable()
+            model = get_peft_model(model, adapter)
+            model.generate(ids, max_new_tokens=8)  # error: CKPT112
+
+        def other(config, ids):
+            model = AutoModelForCausalLM.from_config(config)
+            model.gradient_checkpointing_enable()
+            model.generate(ids, max_new_tokens=8)  # error: CKPT112
+    """,
+    "a model that is loaded, or gets a trained adapter, generates in eval mode": """
+        from peft import PeftModel
+        from transformers import LlamaForCausalLM
+
+        def main(config, folder, ids):
+            model = PeftModel.from_pretrained(LlamaForCausalLM(config), folder)
+            model.gradient_checkpointing_enable()
+            model.generate(ids, max_new_tokens=8)
+
+        def loaded(folder, ids):
+            model = LlamaForCausalLM.from_pretrained(folder)
+            model.gradient_checkpointing_enable()
+            model.generate(ids, max_new_tokens=8)
+    """,
+    "eval mode before the backward pass of blocks wrapped from outside": """
+        import torch
+        import torch.nn as nn
+        import torch.nn.functional as F
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+        class Block(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+
+            def forward(self, x):
+                return x + F.dropout(self.fc(x), 0.3, self.training)
+
+        class Net(nn.Module):
+            def __init__(self, dim=8, depth=2):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(dim) for _ in range(depth)])
+
+            def forward(self, x):
+                for layer in self.blocks:
+                    x = layer(x)
+                return x
+
+        def main(batches, optimizer):
+            model = Net()
+            apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, Block))
+            for x in batches:
+                loss = model(x).sum()
+                model.eval()  # error: CKPT114
+                with torch.no_grad():
+                    model(x)
+                loss.backward()
+                model.train()
+                optimizer.step()
+    """,
+    "numbers in a model are no modules": """
+        import torch
+        import torch.nn as nn
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+        class Block(nn.Module):
+            def __init__(self, dim, heads):
+                super().__init__()
+                self.fc = nn.Linear(dim, dim)
+                self.size = dim // heads
+                self.calls = 0
+
+            def forward(self, x):
+                self.calls += 1
+                return self.fc(x) / self.calls
+
+        def main(heads):
+            model = nn.Sequential(Block(8, heads), Block(8, heads))
+            apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.GRU))  # error: CKPT208
+            apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.Linear))
+    """,
     "a model that is loaded or built, left in eval mode by the first epoch": """
         import torch
         from accelerate import Accelerator

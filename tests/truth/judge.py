@@ -146,7 +146,8 @@ def results(judged: list[Judged], first: int) -> str:
 def _keep(one: Judged, folder: Path) -> None:
     kind = "untrue_" + "_".join(one.untrue) if one.untrue else "missed"
     effects = ", ".join(sorted(one.effects or ()))
-    header = f"# {effects or 'nothing goes wrong'}; reported: {', '.join(one.codes) or 'nothing'}\n# {one.error}\n"
+    error = " ".join(one.error.split())
+    header = f"# {effects or 'nothing goes wrong'}; reported: {', '.join(one.codes) or 'nothing'}\n# {error}\n"
     header += f"# {'; '.join(one.program.ingredients)}\n".replace("\n", " ").rstrip() + "\n"
     (folder / f"{kind}_{one.program.seed}.py").write_text(header + one.program.text)
 

@@ -216,12 +216,23 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
             evaluate(walk, condition)
     if isinstance(node, ast.DictComp):
         key = text_of(evaluate(walk, node.key)) or GAP
-        made: Value = Dict({key: evaluate(walk, node.value)}, True, node, place)
+        made: Dict | Seq = Dict({key: evaluate(walk, node.value)}, True, node, place)
     else:
-        listed = made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
-        listed.count = length_of(passed) if len(node.generators) == 1 and not node.generators[0].ifs else None
+        made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
+    plain = len(node.generators) == 1 and not node.generators[0].ifs and _has_own_entries(node, passed)
+    made.count = length_of(passed) if plain else None
     walk.scope, walk.place = outside, place
     return made
+
+
+def _has_own_entries(node: ast.expr, passed: Value) -> bool:
+    """Whether each turn of a comprehension adds an entry: in a dict, one whose key has a number of a range in it."""
+    if not isinstance(node, ast.DictComp):
+        return True
+    counts = isinstance(passed, Result) and passed.call.name == "builtins.range"
+    shown = node.key.values if isinstance(node.key, ast.JoinedStr) else [node.key]
+    texts = [ast.unparse(part.value if isinstance(part, ast.FormattedValue) else part) for part in shown]
+    return counts and ast.unparse(node.generators[0].target) in texts
 
 
 def _inner(walk: Walk, node: ast.Await | ast.Starred) -> Value:

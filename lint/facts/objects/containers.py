@@ -53,6 +53,7 @@ _CONTAINER_NAMES = frozenset(
 )
 #: Methods of a module that give the modules it holds.
 _CHILDREN = frozenset(("children", "values"))
+_ENTRIES = frozenset(("keys", "values", "items"))
 _NAMED_CHILDREN = frozenset(("named_children", "items"))
 
 
@@ -160,6 +161,8 @@ def length_of(value: Value) -> int | None:
             return None if call.spread_count is None else len(call.args) + call.spread_count
         case Result(call) if is_module_list(value) and len(call.args) == 1:
             return length_of(call.args[0])
+        case Result(call) if call.method in _ENTRIES and container_kind(call.receiver) == "ModuleDict":
+            return length_of(call.receiver)
     return None
 
 

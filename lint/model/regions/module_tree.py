@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
-from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Value, options
+from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
 from ..names import canonical
 from ..types import bases, same_object
 
@@ -29,7 +30,8 @@ def module_tree(model: Value) -> ModuleTree | None:
     torch: set[str] = set()
     waiting = [model]
     while waiting:
-        for value in options(same_object(waiting.pop())):
+        held = options(same_object(waiting.pop()))
+        for value in held:
             match value:
                 case Instance(cls) if id(cls) not in own:
                     own[id(cls)] = cls
@@ -46,10 +48,22 @@ def module_tree(model: Value) -> ModuleTree | None:
                     waiting += items.values()
                 case Const() | Template() | Function() | Ref() | Instance():
                     pass
+                case Unknown(node=node) if _is_number(node, held):
+                    pass
                 case _:
                     return None
     known = all(name.startswith("torch.nn.") for cls in own.values() for name in bases(cls))
     return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None
+
+
+def _is_number(node: ast.AST | None, held: tuple[Value, ...]) -> bool:
+    """Whether what ``node`` computes is no module: containers of modules are only added and repeated."""
+    match node:
+        case ast.BinOp(op=op):
+            return not isinstance(op, ast.Add | ast.Mult)
+        case ast.AugAssign():
+            return any(isinstance(other, Const) for other in held)
+    return isinstance(node, ast.Compare | ast.UnaryOp)
 
 
 def _fields(instance: Instance, cls: Class) -> Iterator[Value]:
