@@ -122,6 +122,9 @@ def test_version_ranges_overlap():
     assert overlap("==5.23.*", ">=5.23.1")
     assert not overlap(">=5", "<5.0")
     assert overlap("==2.4.1+cu121", ">=2.4.1")
+    assert overlap(">= 5.0.0rc1 , < 6", "==5.0.0")
+    assert not overlap("==1!2.0", ">=2.0,<3")
+    assert overlap("===anything", ">=5")
     assert not overlap("==5.0.0", ">5")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: What a project is taken to use when it does not say: the newest releases the rules know.
 NEWEST: dict[str, str] = {
@@ -19,8 +18,6 @@ NEWEST: dict[str, str] = {
     "accelerate": ">=1.13",
     "trl": ">=1.16",
 }
-#: Only versions are left to packaging: its specifiers load the tags of every platform, several times as long.
-_CLAUSE = re.compile(r"(>=|<=|===?|~=|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post|dev)[0-9]+)?)(\.\*)?")
 _FIRST, _END = Version("0.dev0"), Version(f"{10**9}")
 
 
@@ -70,8 +67,7 @@ def overlap(left: str, right: str) -> bool:
 def bounds(spec: str) -> tuple[Version, Version]:
     """The lowest version of a range and the lowest above it."""
     low, high = _FIRST, _END
-    for operator, number, wildcard in _CLAUSE.findall(spec):
-        version = Version(Version(number).public)
+    for operator, version, wildcard in _clauses(spec):
         match operator:
             case ">=":
                 low = max(low, version)
@@ -88,6 +84,23 @@ def bounds(spec: str) -> tuple[Version, Version]:
                 above = _next(version.release[:-1]) if len(version.release) > 1 else _END
                 low, high = max(low, version), min(high, above)
     return low, high
+
+
+def _clauses(spec: str) -> Iterator[tuple[str, Version, bool]]:
+    """The comparisons of a range: the operator, the public version, and whether a `.*` follows it.
+
+    Versions are read by packaging. Its `SpecifierSet` would split the range too, but importing it loads the tags of
+    every platform at each start of the tool: `python -X importtime -c "import packaging.specifiers"`.
+    """
+    for clause in spec.split(","):
+        number = clause.strip().lstrip("<>=!~")
+        operator = clause.strip().removesuffix(number)
+        try:
+            version = Version(number.removesuffix(".*"))
+        except InvalidVersion:
+            continue  # `*`, or what only `===` compares as text
+        if operator:
+            yield operator, Version(version.public), number.endswith(".*")
 
 
 def _just_above(version: Version) -> Version:
