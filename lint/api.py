@@ -30,9 +30,25 @@ def check_source(
 ) -> list[Finding]:
     """The findings of Python source ``text``, suppressions in comments applied; reads no settings from disk.
 
-    ``select`` and ``ignore`` take codes, prefixes or names; ``versions`` maps a library to the range it is used in,
-    as in ``{"transformers": ">=5.23"}``. Text that is no Python gives one finding (CKPT903). Raises SettingsError for
-    an unknown rule, InternalError when the analysis itself fails.
+    Args:
+        text: The source; text that is no Python gives one finding (CKPT903).
+        filename: What findings call it.
+        select: Codes, prefixes of codes or names of the rules to run; None for those that are on by default.
+        ignore: Codes, prefixes or names of rules to leave out.
+        versions: The range that each library is used in; one that is missing is taken to be the newest.
+
+    Returns:
+        The findings, by place.
+
+    Raises:
+        SettingsError: ``select`` or ``ignore`` names an unknown rule.
+        InternalError: The analysis itself failed.
+
+    Example:
+        >>> from hf_ckpt.lint import check_source
+        >>> text = "from torch.utils.checkpoint import checkpoint\\nout = checkpoint(layer, x)\\n"
+        >>> [finding.code for finding in check_source(text, versions={"torch": ">=2.4"})]
+        ['CKPT101']
     """
     settings = Settings(
         select=None if select is None else tuple(select),
@@ -46,10 +62,20 @@ def check_source(
 
 
 def check_paths(paths: Iterable[str | os.PathLike[str]], *, settings: Settings | None = None) -> list[Finding]:
-    """The findings in files and folders, under ``settings`` or those of the nearest ``pyproject.toml``.
+    """The findings in files and folders.
 
-    Raises FileNotFoundError for a path that does not exist, SettingsError for settings that cannot be used,
-    InternalError when the analysis itself fails.
+    Args:
+        paths: Files, and folders to search.
+        settings: What decides which files are read and which rules run; None for those of the nearest
+            ``pyproject.toml`` of each folder.
+
+    Returns:
+        The findings, file by file.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+        SettingsError: The settings cannot be used.
+        InternalError: The analysis itself failed.
     """
     known: dict[str, Settings] = {}
 

@@ -35,7 +35,13 @@ def check_path(job: Job, reported: Collection[str] = ()) -> FileResult:
 
 
 def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checked:
-    """Check ``data``, the content of the file of ``job``. A failure is in the result, nothing is raised."""
+    """Check the content of a file. A failure is in the result, nothing is raised.
+
+    Args:
+        job: The file and the settings that hold for it.
+        data: What is in the file.
+        reported: Names of files that it imports whose findings are wanted with it.
+    """
     gated = gate(job.path, data, job.settings)
     if not gated.needed and not job.runs:
         return Checked(FileResult(job.path, consulted=gated.consulted))
@@ -52,9 +58,13 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
 def check_loaded(
     source: Source, job: Job, modules: LocalModules | None = None, reported: Collection[str] = ()
 ) -> Checked:
-    """Check a text that is read already; ``modules`` finds the modules of the project that it imports.
+    """Check a text that is read already. A failure of the analysis is in the result, nothing is raised.
 
-    A failure of the analysis is in the result.
+    Args:
+        source: The text.
+        job: The file and the settings that hold for it.
+        modules: Finds the modules of the project that it imports; None when only this text is read.
+        reported: Names of files that it imports whose findings are wanted with it.
     """
     try:
         found = with_any_depth(lambda: _analyse(source, job, modules, reported))

@@ -36,11 +36,15 @@ def check_source(
 ) -> list[Finding]:
     """The findings in Python source ``text``, sorted by place; one finding when it is no Python.
 
-    ``select`` tells for a code whether its rule runs (default: every rule that is on by default); ``versions`` maps a
-    library to the range it is used in, as in ``{"transformers": ">=5.0"}``; ``find_module`` gives the project's modules
-    that the text imports, so that what they hold is known here; ``reported`` tells for the file name of such a module
-    whether findings that lie in it, but belong to the run of this text, are wanted (default: none); ``notes`` gives
-    too what is a mistake only under a condition that the program leaves open.
+    Args:
+        text: The source.
+        filename: What findings call it.
+        select: Tells for a code whether its rule runs; None for every rule that is on by default.
+        versions: The range that each library is used in, as in ``{"transformers": ">=5.0"}``.
+        find_module: Gives the modules of the project that the text imports, so that what they hold is known here.
+        reported: Tells for the file name of such a module whether findings that lie in it, but belong to the run of
+            this text, are wanted; None for none.
+        notes: Whether to give, too, what is a mistake only under a condition that the program leaves open.
     """
     rules = candidates(text, select is not None)
     if not rules and (find_module is None or not starts_run(text)):

@@ -50,15 +50,18 @@ class _Trees:
         self._parsed: dict[str | None, Tree | Places] = {}
 
     def of(self, filename: str | None) -> Tree | Places:
+        """The tree of a file; None is the one that is checked."""
         if filename not in self._parsed:
             text = self.program.text if filename is None else self.program.texts[filename]
             self._parsed[filename] = _parsed(text, filename)
         return self._parsed[filename]
 
     def name(self, tree: Tree | Places) -> str:
+        """What findings call the file of ``tree``."""
         return tree.filename or self.program.filename
 
     def note(self, remark: Remark) -> Note:
+        """``remark`` at its place; at its line where the tree does not have the node."""
         place = setting_span(remark.node)
         if place is not None:
             return Note(origin(remark.node) or self.program.filename, place, remark.text)

@@ -30,10 +30,18 @@ def watch(
     settings_for: Callable[[str], Settings],
     check: Callable[[], tuple[int, list[FileResult]]],
 ) -> int:
-    """Call ``check`` now and after each change, until interrupted; returns its last status.
+    """Check now and after each change, until interrupted.
 
     A change is one below ``paths``, or in a file that the last check read beside them: a local module that a script
     imports (also one that did not exist yet), a configuration, a script that a launch script starts.
+
+    Args:
+        paths: Files and folders to look at.
+        settings_for: The settings that hold in a folder.
+        check: Checks and reports; gives the exit status and what came out of each file.
+
+    Returns:
+        The last exit status.
     """
     paths = tuple(paths)
     while True:

@@ -78,9 +78,13 @@ def parsed_arguments(program: Program) -> Iterator[tuple[Call, str]]:
 
 
 def take_over(program: Program, call: Call, made: Call, is_all: bool) -> None:
-    """Let ``call``, which a parser makes, have the arguments of ``made``, which settings stand for.
+    """Give a call that a parser makes the arguments that settings stand for.
 
-    From here on it stands where the settings do; with ``is_all`` nothing else gives it arguments.
+    Args:
+        program: The program of both calls.
+        call: The call that a parser makes; from here on it stands where the settings do.
+        made: The call that stands for the settings.
+        is_all: Whether nothing else gives ``call`` arguments.
     """
     made.node.func = call.node.func
     call.kwargs = {**call.kwargs, **made.kwargs}

@@ -41,10 +41,16 @@ def call_of(
     keys: Mapping[str, str] | None = None,
     section: Dict | None = None,
 ) -> Call:
-    """The call of ``name`` with the arguments ``given`` that ``document`` stands for; not yet part of ``program``.
+    """The call that a configuration stands for; not yet part of ``program``.
 
-    It is placed where the first of ``anchors`` (keys of the file) is. ``keys`` say how an argument is written in
-    ``section`` (default: the top of the file), so that a fix can write it; without them no fix changes the file.
+    Args:
+        document: The configuration.
+        program: The program that the call is going to belong to.
+        name: The full name of what is called.
+        given: The arguments.
+        anchors: Keys of the file; the call is placed where the first of them is.
+        keys: How each argument is written in ``section``, so that a fix can write it; None for no fixes of the file.
+        section: Where these keys are; None for the top of the file.
     """
     node = _node(document, name, given, anchors)
     node.keys, node.section = keys or {}, _written_in(document, section)

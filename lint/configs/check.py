@@ -51,9 +51,14 @@ def check_in_runs(
     versions: Mapping[str, str],
     reported: Callable[[str], bool],
 ) -> list[Finding]:
-    """The findings in ``source``, a script or a configuration, as a part of ``runs`` or else by itself.
+    """The findings in a script or a configuration, as a part of its runs or else by itself.
 
-    ``reported`` tells for the file name of a module that a script imports whether findings in it are wanted.
+    Args:
+        source: The script or the configuration.
+        runs: The runs that it is a part of.
+        select: Tells for a code whether its rule runs; None for every rule that is on by default.
+        versions: The range that each library is used in.
+        reported: Tells for the file name of a module that a script imports whether findings in it are wanted.
     """
     if is_config(source.filename):
         try:
@@ -105,9 +110,14 @@ def _of_code(proposed: list[tuple[Rule, Report]], program: Program, reported: Ca
 
 
 def read_run(source: Source, run: RunFiles) -> Parts:
-    """The program of ``run`` with what its configurations make of it. Raises SyntaxError.
+    """The program of a run with what its configurations make of it.
 
-    ``source`` is the file of the run that is looked at, with its text as it is now; the others are read from disk.
+    Args:
+        source: The file of the run that is looked at, with its text as it is now.
+        run: The files of the run; those beside ``source`` are read from disk.
+
+    Raises:
+        SyntaxError: The script is no Python.
     """
     script = _text_of(run.script, source) or ""
     modules = LocalModules(run.script) if run.script is not None else None

@@ -12,7 +12,11 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str) -> Node:
-    """The document in ``text``. Raises ConfigError."""
+    """The document in ``text``.
+
+    Raises:
+        ConfigError: It is no JSON; the error knows where.
+    """
     try:
         json.loads(text)
     except json.JSONDecodeError as error:

@@ -20,7 +20,11 @@ _TEMPLATE = re.compile(r"\{\{|\{%")
 
 
 def read_config(filename: str, text: str) -> Config | None:
-    """The configuration in ``text``; None when it is none of training. Raises ConfigError when it cannot be read."""
+    """The configuration in ``text``; None when it is none of training.
+
+    Raises:
+        ConfigError: It cannot be read; the error knows where.
+    """
     try:
         root = _root(filename, text)
     except ConfigError:

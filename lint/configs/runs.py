@@ -30,9 +30,16 @@ _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IG
 def in_runs(
     jobs: list[Job], configs: tuple[str, ...], settings_for: Callable[[str], Settings], named: Collection[str] = ()
 ) -> tuple[list[Job], list[str]]:
-    """``jobs`` with the runs they belong to, those of the other files of runs that ``named`` files start added.
+    """The jobs with the runs that their files belong to.
 
-    Second, a sentence for each of ``configs`` that is none.
+    Args:
+        jobs: The files to check.
+        configs: Configurations and launch scripts of the command line.
+        settings_for: The settings that hold in a folder.
+        named: Files of the command line; other files of the runs that they start are checked too.
+
+    Returns:
+        The jobs, and a sentence for each of ``configs`` that is none.
     """
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}

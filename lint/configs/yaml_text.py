@@ -21,7 +21,11 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*", re.MULTILINE)
 
 
 def read_yaml(text: str) -> Node | None:
-    """The document in ``text``; None when it holds none or several. Raises ConfigError."""
+    """The document in ``text``; None when it holds none or several.
+
+    Raises:
+        ConfigError: It is no YAML; the error knows where.
+    """
     loader = _LOADER(text) if _is_flat(text) else yaml.SafeLoader(text)
     try:
         if not loader.check_node():
@@ -54,6 +58,7 @@ class _Reader:
         self._under_way: set[int] = set()
 
     def node(self, node: yaml.Node) -> Node:
+        """``node`` as a value; what an alias names a second time is the same one."""
         begin, end = node.start_mark.index, node.end_mark.index
         if id(node) in self._under_way:
             return Opaque(begin, begin)  # it contains itself

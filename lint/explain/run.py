@@ -34,9 +34,16 @@ _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on
 def explain(
     text: str, filename: str, versions: Mapping[str, str], find_module: FindModule | None = None
 ) -> Explanation:
-    """What every line of ``text`` does to checkpointing, in program order, and what holds in the end.
+    """What every line of a script does to checkpointing, in program order, and what holds in the end.
 
-    ``find_module`` gives the project's modules that it imports. Raises SyntaxError.
+    Args:
+        text: The script.
+        filename: What the explanation calls it.
+        versions: The range that each library is used in.
+        find_module: Gives the modules of the project that it imports; None when only this text is read.
+
+    Raises:
+        SyntaxError: The text is no Python.
     """
     return explain_program(read_program(text, filename, find_module), versions)
 

@@ -68,9 +68,14 @@ def _overlap(a: Edit, b: Edit) -> bool:
 
 
 def fix_source(source: Source, check: Callable[[Source], list[Finding]], unsafe: bool) -> FixResult:
-    """Apply the fixes of ``check``'s findings, round after round, until none is left.
+    """Apply fixes, round after round, until none is left.
 
     The result parses, or the file is left as it was; the same holds when the fixes do not converge.
+
+    Args:
+        source: The text to change.
+        check: Gives the findings in a text, whose fixes are applied.
+        unsafe: Whether to apply also those fixes that may change what the program does.
     """
     applied: Counter[str] = Counter()
     fixed, data = source, None

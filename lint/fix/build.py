@@ -102,9 +102,15 @@ def _bind_in_header(tree: Tree, node: cst.FunctionDef, names: tuple[str, ...]) -
 
 
 def minimal_edits(tree: Tree, old: cst.CSTNode, new: cst.CSTNode) -> list[Edit] | None:
-    """The one edit that turns the text of ``old`` into that of ``new``, without what both begin and end with.
+    """The one edit that turns a node into another, without what both texts begin and end with.
 
-    None when the text of ``old`` is not what the file has at its range: an edit would then hit the wrong place.
+    Args:
+        tree: The file.
+        old: A node of it.
+        new: What it becomes.
+
+    Returns:
+        The edit; None when the file has another text at the range of ``old``: an edit would hit the wrong place.
     """
     indent = tree.indent_at(old)
     # The range of a node excludes its own parentheses, its text includes them.

@@ -44,7 +44,13 @@ class Rewritten(NamedTuple):
 
 
 def rewrite_all(jobs: list[Job], transform: Transform, store: bool) -> list[Rewritten]:
-    """Rewrite each file; with ``store`` write it back. Failures are in the results, nothing is raised."""
+    """Rewrite files. Failures are in the results, nothing is raised.
+
+    Args:
+        jobs: The files.
+        transform: Gives the new text of each.
+        store: Whether to write it back.
+    """
     reported = frozenset(os.path.abspath(job.path) for job in jobs)
     items = [_rewrite_path(job, transform, store, reported) for job in jobs]
     for position, news in findings_from_elsewhere([item.result for item in items]).items():

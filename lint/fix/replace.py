@@ -9,10 +9,18 @@ from contextlib import suppress
 
 
 def replace_file(path: str, before: bytes, after: bytes) -> None:
-    """Store ``after`` in ``path`` if that still holds ``before``. Raises OSError, and the file is then as it was.
+    """Replace the content of a file, or leave it as it was.
 
     The new content is written beside the file, flushed, given the file's permissions and owner, and renamed over it; a
     symbolic link stays one.
+
+    Args:
+        path: The file.
+        before: What it must still hold.
+        after: What it shall hold.
+
+    Raises:
+        OSError: The file cannot be written, or holds something else by now.
     """
     target = os.path.realpath(path)
     with open(target, "rb") as file:

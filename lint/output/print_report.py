@@ -23,9 +23,17 @@ def finish(
     fixed: int = 0,
     stream: TextIO | None = None,
 ) -> int:
-    """Print what came out of all files and return the exit status.
+    """Print what came out of all files.
 
-    ``contents`` are texts that cannot be read again from disk, ``fixed`` the number of fixes applied.
+    Args:
+        results: What came out of each file.
+        options: The options of the command line.
+        contents: Texts by file name that cannot be read again from disk.
+        fixed: How many fixes were applied.
+        stream: Where to print; None for standard output.
+
+    Returns:
+        The exit status.
     """
     stream = stream or sys.stdout
     say_failures(results)

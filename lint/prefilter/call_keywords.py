@@ -15,9 +15,14 @@ _PARTS = "|".join(
 
 
 def calls_with_keyword(text: str, method: str, part: str) -> bool:
-    """Whether ``text`` may have a call of ``method`` with a keyword that has ``part`` in its name.
+    """Whether a text may have a call of a method with a certain keyword argument.
 
-    Where ``method`` is handed on (`load = Model.from_pretrained`), any call may be one.
+    Where the method is handed on (`load = Model.from_pretrained`), any call may be one.
+
+    Args:
+        text: The source.
+        method: The name of the method.
+        part: What the keyword has in its name.
     """
     keyword = re.compile(rf"{re.escape(part)}\w*\s*=(?!=)")
     if keyword.search(text) is None:

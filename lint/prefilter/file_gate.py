@@ -47,7 +47,13 @@ class GateResult(NamedTuple):
 
 
 def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
-    """Whether ``data``, the content of ``filename``, can have findings, or can make some in the modules it imports."""
+    """Whether a file can have findings, or can make some in the modules that it imports.
+
+    Args:
+        filename: The file.
+        data: What is in it.
+        settings: Those that hold for it.
+    """
     every = settings.selects
     if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
         return GateResult(True)

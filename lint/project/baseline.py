@@ -32,9 +32,17 @@ class Baseline(NamedTuple):
 
 
 def compare(path: str, results: list[FileResult], write: bool) -> list[FileResult]:
-    """``results`` without what the baseline file at ``path`` knows; with ``write`` everything becomes known.
+    """The results without the findings that a baseline file knows.
 
-    Repaired findings leave the file, except on a CI machine, where it is only read. Raises SettingsError.
+    Repaired findings leave the file, except on a CI machine, where it is only read.
+
+    Args:
+        path: The baseline file.
+        results: What came out of each file.
+        write: Whether to make everything known that was found now.
+
+    Raises:
+        SettingsError: The file is missing, is no baseline, or cannot be written.
     """
     if write:
         write_baseline(baseline_of(path, results))
@@ -47,7 +55,11 @@ def compare(path: str, results: list[FileResult], write: bool) -> list[FileResul
 
 
 def read_baseline(path: str) -> Baseline:
-    """Read a baseline file. Raises SettingsError when there is none or it is not one."""
+    """Read a baseline file.
+
+    Raises:
+        SettingsError: There is none at ``path``, or it is no baseline.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
@@ -64,7 +76,11 @@ def read_baseline(path: str) -> Baseline:
 
 
 def write_baseline(baseline: Baseline) -> None:
-    """Store ``baseline``, sorted, one entry a line, so that changes to it can be reviewed. Raises SettingsError."""
+    """Store a baseline, sorted, one entry a line, so that changes to it can be reviewed.
+
+    Raises:
+        SettingsError: The file cannot be written.
+    """
     files = {
         name: [{"code": code, "line": line} for code, line in sorted(entries.elements())]
         for name, entries in sorted(baseline.files.items())

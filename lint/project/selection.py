@@ -16,10 +16,17 @@ _EXACT = 1000
 
 
 def enabled_codes(settings: Settings, relative: str | None = None) -> frozenset[str]:
-    """The codes reported under ``settings`` in the file at ``relative`` (its path from the settings' root).
+    """The codes that are reported in a file.
 
     As in ruff, the more specific selector wins (``select = ["CKPT1"], ignore = ["CKPT101"]``), and of two equally
-    specific ones ``ignore`` does. Raises SettingsError for a selector that means no rule.
+    specific ones ``ignore`` does.
+
+    Args:
+        settings: The settings that hold for the file.
+        relative: Its path from the root of the settings; None to leave ``per-file-ignores`` out.
+
+    Raises:
+        SettingsError: A selector means no rule.
     """
     where = settings.origin or "the command line"
     selected = _specificity((*(settings.select or ()), *settings.extend_select), where)

@@ -71,9 +71,10 @@ _KEYS: dict[str, str] = {
 
 
 def load_settings(path: str) -> Settings:
-    """Read the settings in the TOML file ``path``: its ``[tool.ckpt-lint]``, or the whole file if it has no ``[tool]``.
+    """Read the settings in a TOML file: its ``[tool.ckpt-lint]``, or the whole file if it has no ``[tool]``.
 
-    Raises SettingsError.
+    Raises:
+        SettingsError: The file at ``path`` cannot be read, or has a key or a value that is no setting.
     """
     try:
         with open(path, "rb") as file:
@@ -89,9 +90,14 @@ def load_settings(path: str) -> Settings:
 
 
 def find_settings(directory: str, known: dict[str, Settings]) -> Settings:
-    """The settings for files in ``directory``: those of the nearest ``pyproject.toml`` with our section.
+    """The settings for the files in a folder: those of the nearest ``pyproject.toml`` with our section.
 
-    ``known`` remembers the answer for every directory on the way, so each is looked at once. Raises SettingsError.
+    Args:
+        directory: The folder.
+        known: Remembers the answer for every folder on the way, so that each is looked at once.
+
+    Raises:
+        SettingsError: The settings that were found cannot be used.
     """
     directory = os.path.abspath(directory)
     found = known.get(directory)
@@ -188,9 +194,13 @@ def _is_range(spec: str) -> bool:
 
 
 def version_range(given: str) -> tuple[str, str]:
-    """Library and range of ``--versions``: ``transformers=4.51`` means any 4.51, ``transformers>=4.40,<5`` a range.
+    """The library and the range of ``--versions``.
 
-    Raises SettingsError.
+    Args:
+        given: ``transformers=4.51`` for any 4.51, or ``transformers>=4.40,<5`` for a range.
+
+    Raises:
+        SettingsError: It is neither of the two.
     """
     end = next((index for index, char in enumerate(given) if char in "<>=!~"), len(given))
     library, spec = given[:end].strip(), given[end:].strip()

@@ -63,7 +63,11 @@ class RuleError(Exception):
 
 @cache
 def load_rules() -> tuple[Rule, ...]:
-    """All rules, sorted by code. Raises RuleError for a file that is none."""
+    """All rules, sorted by code.
+
+    Raises:
+        RuleError: A file of the folder is no rule.
+    """
     rules = tuple(load_rule(file) for file in rule_files())
     for field in ("code", "name"):
         values = [getattr(rule, field) for rule in rules]
@@ -74,7 +78,11 @@ def load_rules() -> tuple[Rule, ...]:
 
 @cache
 def load_rule(file: str) -> Rule:
-    """The rule in ``file``. Raises RuleError for a file that is none."""
+    """The rule in ``file``.
+
+    Raises:
+        RuleError: The file is no rule.
+    """
     name = file.removesuffix(".py")
     return _rule(import_module(f".{name}", __name__), name)
 

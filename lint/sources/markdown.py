@@ -104,7 +104,11 @@ def _within(block: Block, finding: Finding) -> Finding:
 
 
 def edited(markdown: Markdown, edits: Iterable[Edit]) -> Markdown:
-    """The document with ``edits`` made in its blocks. Raises SourceError when a block would not be Python any more."""
+    """The document with ``edits`` made in its blocks.
+
+    Raises:
+        SourceError: A block would not be Python any more.
+    """
     after = read_markdown(apply_edits(markdown.text, edits))
     if len(after.blocks) != len(markdown.blocks):
         raise SourceError("a code block would not be valid Python any more")

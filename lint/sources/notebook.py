@@ -52,7 +52,11 @@ class Notebook(NamedTuple):
 
 
 def parse_notebook(data: bytes) -> Notebook:
-    """Read the JSON of a notebook. Raises SourceError when it is none, or not one of Python code."""
+    """Read the JSON of a notebook.
+
+    Raises:
+        SourceError: It is no notebook, or not one of Python code.
+    """
     try:
         raw = data.decode("utf-8-sig")
         document = json.loads(raw)

@@ -49,7 +49,15 @@ class Source(NamedTuple):
 
 
 def read_source(filename: str, data: bytes) -> Source:
-    """Decode ``data``, the content of ``filename``. Raises SourceError."""
+    """Decode the content of a file.
+
+    Args:
+        filename: Its name, which tells notebooks and documents from programs.
+        data: Its content.
+
+    Raises:
+        SourceError: It cannot be decoded, or is no notebook although it is called one.
+    """
     if filename.endswith(".ipynb"):
         from .notebook import parse_notebook  # start-up: only notebooks need it
 
@@ -94,7 +102,11 @@ def _encoding_behind_bom(data: bytes) -> str:
 
 
 def encode(source: Source, text: str) -> bytes:
-    """The bytes of ``text`` in the encoding ``source`` was read in. Raises SourceError when it cannot hold ``text``."""
+    """The bytes of ``text`` in the encoding that ``source`` was read in.
+
+    Raises:
+        SourceError: That encoding cannot hold ``text``.
+    """
     try:
         data = text.encode(source.encoding)
     except UnicodeEncodeError as error:

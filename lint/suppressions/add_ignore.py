@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 def ignore_edits(source: Source, findings: Iterable[Finding], reason: str) -> list[Edit]:
-    """The edits that silence ``findings``.
+    """The edits that silence findings.
 
     A comment of that kind that stands on the line already, be its list empty, is extended. What the tool says about a
     file as a whole, or about another suppression, cannot be silenced by a comment and is left alone; so is JSON, which
     has no comments.
+
+    Args:
+        source: The file.
+        findings: What is found in it.
+        reason: What the comments give as a reason; empty for none.
     """
     if source.filename.endswith(".json"):
         return []

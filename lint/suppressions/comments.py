@@ -197,9 +197,16 @@ def unused(
     judged: Collection[str],
     text: str,
 ) -> Iterator[Finding]:
-    """A finding for every entry that names one of ``judged`` (codes and names) and silenced nothing.
+    """A finding for every entry of a suppression that silenced nothing.
 
     A bare comment is never reported: a bare ``# noqa`` may be meant for another tool.
+
+    Args:
+        filename: The file.
+        suppressions: Its comments.
+        used: The comments, by their place, and the codes that they silenced.
+        judged: The codes and names of the rules that ran.
+        text: The text of the file.
     """
     lines = re.split(r"\r\n|\r|\n", text)
     for suppression in suppressions.comments:

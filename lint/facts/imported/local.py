@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 
 def is_worth_reading(module: LocalModule, read: int = 0, hops: int = 0) -> bool:
-    """Whether ``module`` is read when ``read`` characters of others have been read before it.
+    """Whether a module of the project is read.
 
-    ``hops`` is the number of modules between it and the checked file.
+    Args:
+        module: The module.
+        read: How many characters of other modules have been read before it.
+        hops: How many modules are between it and the checked file.
     """
     text = module.text
     if len(text) > MAX_TEXT or read + len(text) > MAX_TOTAL:

@@ -49,9 +49,15 @@ _TRANSPARENT = (
 
 
 def read_program(text: str, filename: str, find_module: FindModule | None = None) -> Program:
-    """The facts of Python source ``text`` and, with ``find_module``, of the project's modules that it imports.
+    """The facts of Python source.
 
-    Raises SyntaxError (also for null bytes).
+    Args:
+        text: The source.
+        filename: What places in it are called.
+        find_module: Gives the modules of the project that it imports, which are read too; None when only this text is.
+
+    Raises:
+        SyntaxError: The text is no Python; it may hold null bytes.
     """
     try:
         tree = ast.parse(text)

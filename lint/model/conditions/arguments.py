@@ -36,10 +36,16 @@ class Argument(NamedTuple):
 
 
 def effect_of_lack(argument: Argument, lacking: Call, first: int, having: Call) -> bool | None:
-    """Whether leaving ``argument`` out changes what the block computes; None when it may be nothing.
+    """Whether leaving an argument out changes what a block computes.
 
-    ``lacking`` is the call without it, whose arguments for the block begin at position ``first``; ``having`` the one
-    that gives it.
+    Args:
+        argument: The argument.
+        lacking: The call without it.
+        first: The position in ``lacking`` at which the arguments for the block begin.
+        having: The call that gives it.
+
+    Returns:
+        None when the argument may be what the block takes without it.
     """
     block = lacking.argument(0, "function") if first else lacking.func
     bodies = list(call_targets(block))

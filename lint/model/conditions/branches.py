@@ -23,9 +23,14 @@ _CHECKPOINTS = re.compile(r"checkpoint|ckpt|remat", re.IGNORECASE)
 
 
 def computes_the_same(left: Sequence[ast.stmt], right: Sequence[ast.stmt], function: FunctionNode) -> bool:
-    """Whether two branches in ``function`` leave the same behind: names, what is returned, attributes that are read.
+    """Whether two branches leave the same behind: names, what is returned, attributes that are read.
 
     Calls whose result nobody takes are no part of it, and a checkpoint computes what its function does.
+
+    Args:
+        left: The statements of one branch.
+        right: Those of the other.
+        function: The function that both are in.
     """
     mine, other = (_dumped(effects(branch)) for branch in (left, right))
     leaves = "return" in mine and "return" in other

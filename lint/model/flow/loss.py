@@ -17,7 +17,13 @@ _CUTS = frozenset(("detach", "item", "tolist", "numpy", "detach_", "no_grad"))
 
 
 def feeds(tree: ast.AST, source: Call, sink: Call) -> bool:
-    """Whether the result of ``source`` surely goes, through plain assignments, into the call ``sink``."""
+    """Whether what a call gives surely goes, through plain assignments, into another call.
+
+    Args:
+        tree: The module, for calls outside of functions.
+        source: The call that gives something.
+        sink: The call that may get it, in the same function.
+    """
     function = source.place.function
     if sink.place.function is not function:
         return False

@@ -23,9 +23,16 @@ _MATCHES = frozenset(("match", "fullmatch", "search"))
 
 
 def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[ast.Constant]:
-    """The texts matching ``pattern`` that a loop tests the names of ``names`` with, as the model has them.
+    """The texts that a loop compares the names of parameters or modules with, names as the model has them.
 
-    Of a tuple or a list of texts it is the first. A loop that changes the name, or knows of the wrappers, has none.
+    Args:
+        run: The run that ``names`` are of.
+        names: Where the program asks for the names.
+        pattern: What must be found in a text.
+
+    Returns:
+        The texts as they are written; of a tuple or a list the first. A loop that changes the name, or that knows of
+        checkpoint wrappers, has none.
     """
     loop = holder_of(run, names.call)
     if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:

@@ -21,9 +21,12 @@ _HOPS = 4
 
 
 def is_unused(run: History, call: Call, hops: int = _HOPS) -> bool:
-    """Whether the result of ``call`` certainly goes nowhere: dropped, or bound to a name that nothing reads.
+    """Whether what a call gives certainly goes nowhere: dropped, or bound to a name that nothing reads.
 
-    A result that a function returns goes where its callers put it.
+    Args:
+        run: The history that ``call`` is of.
+        call: The call.
+        hops: How many callers to follow a result to that a function returns.
     """
     body = call.place.function.node if call.place.function is not None else run.program.tree
     parents = parents_in(body)

@@ -48,7 +48,13 @@ def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
 
 
 def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
-    """Whether ``forward``, a call of ``model`` in train mode, certainly checkpoints (parts of) it."""
+    """Whether a forward pass certainly checkpoints the model or parts of it.
+
+    Args:
+        run: The run.
+        model: The model, in train mode.
+        forward: The call of it.
+    """
     if any(run.of(HfDisable)):
         return False
     enabled = [event.call for event in run.of(HfEnable) if _is(whole_model(event.model), model)]

@@ -151,6 +151,7 @@ class _Search:
         self._under: tuple[Guard, ...] = ()
 
     def run(self, entered: Iterable[Value]) -> Region:
+        """Enter each of ``entered`` and what it calls, and give all that was found."""
         counter = count()
         # What is under the fewest conditions comes first, so that each part gets the weakest it is under.
         queue: list[_Queued] = [(0, next(counter), value, ()) for value in entered]

@@ -52,7 +52,13 @@ class Change(NamedTuple):
 
 
 def changes(run: Run, function: Function, depth: int = 3) -> Iterator[Change]:
-    """The first changes in place of the parameters of ``function`` that every run of it makes."""
+    """The first changes in place of the parameters of a function that every run of it makes.
+
+    Args:
+        run: The run.
+        function: The function.
+        depth: How many calls to follow into the functions that it hands its parameters to.
+    """
     calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
     arguments = function.node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)

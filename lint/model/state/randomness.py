@@ -86,9 +86,14 @@ class Draw(NamedTuple):
 
 
 def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Draw]:
-    """What in ``region`` certainly draws from torch's own generator in train, or in eval mode.
+    """What certainly draws from torch's own generator in a region.
 
     Nothing does where the region seeds it: it draws the same numbers again.
+
+    Args:
+        run: The run.
+        region: What runs again.
+        training: Whether the model is in train mode.
     """
     if any(region.calls_to("torch.manual_seed", "torch.random.manual_seed")):
         return

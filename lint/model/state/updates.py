@@ -45,10 +45,15 @@ class Update(NamedTuple):
 
 
 def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[Update]:
-    """The updates in ``region`` of buffers and counters that its results are computed from, in train or in eval mode.
+    """The updates of buffers and counters from which a region computes its results.
 
     A buffer that is overwritten before it is read holds the same in both runs, and an update under a condition may
     happen only once: neither is given.
+
+    Args:
+        run: The run.
+        region: What runs again.
+        training: Whether the model is in train mode.
     """
     bodies: list[tuple[Class, _Body]] = []
     for function in region.functions:
