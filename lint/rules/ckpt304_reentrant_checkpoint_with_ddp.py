@@ -131,6 +131,23 @@ args = TrainingArguments(
 args.ddp_find_unused_parameters = True
 ```
 
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModel
+
+class Classifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = AutoModel.from_pretrained("base"), torch.nn.Linear(768, 2)
+        self.encoder.gradient_checkpointing_enable({"use_reentrant": True})  # error
+
+    def forward(self, ids):
+        return self.head(self.encoder(ids).last_hidden_state[:, 0])
+
+model = DistributedDataParallel(Classifier().train(), find_unused_parameters=True)
+```
+
 ## Good
 ```python
 import pytorch_lightning as pl
@@ -295,7 +312,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import UNKNOWN, Dict, Result, equals, options, same
+from ..facts.objects.containers import children_of
+from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TorchCheckpoint, TrainerArgs, TrainerBuild
 from ..model.libraries.launchers import data_parallel, trained_region
@@ -311,6 +329,7 @@ from ..model.libraries.trainer import (
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -340,12 +359,26 @@ def check(run: Run) -> Iterator[Report]:
             if finds or is_reused(run, event):
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
         for enable in run.of(HfEnable):
-            together = root(enable.model) is root(wrap.module) and not enable.place.excludes(wrap.place)
+            together = _is_in(enable.model, wrap.module) and not enable.place.excludes(wrap.place)
             if finds and together and enable_reentrant(run, enable):
                 yield _hf_report(enable, wrap.node)
     for args, value in _distributed_arguments(run):
         if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield _hf_report(args, None)
+
+
+def _is_in(model: Value, outer: Value) -> bool:
+    """Whether ``outer`` is ``model`` itself, or a module of the file that holds it."""
+    wanted = root(model)
+    waiting, seen = [root(outer)], set[int]()
+    while waiting:
+        value = waiting.pop()
+        if value is wanted:
+            return True
+        if isinstance(value, Instance) and id(value.cls) not in seen:
+            seen.add(id(value.cls))
+            waiting += map(unwrapped, children_of(value))
+    return False
 
 
 def _becomes_static(run: Run, wrap: DataParallel) -> bool:
