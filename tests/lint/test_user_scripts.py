@@ -177,6 +177,24 @@ class Listing(nn.Module):
 
         return checkpoint(run, states, use_reentrant=True)  # error: CKPT116
 """,
+    "the function that a layer is checkpointed with is replaced by whoever enables it": """\
+import torch
+from transformers import PreTrainedModel
+
+class Tower(PreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.gradient_checkpointing = False
+        self._gradient_checkpointing_func = torch.utils.checkpoint.checkpoint
+
+    def forward(self, x):
+        for block in self.blocks:
+            if self.gradient_checkpointing and self.training:
+                x = self._gradient_checkpointing_func(block.__call__, x)
+            else:
+                x = block(x)
+        return x
+""",
     "a setting that is off switches arguments": """\
 from dataclasses import dataclass
 from transformers import TrainingArguments

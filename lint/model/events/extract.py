@@ -107,7 +107,7 @@ def events_of(call: Call) -> Iterator[CallEvent]:
         case Ref(name):
             name = canonical(name)
             kind = FUNCTIONS.get(name) or _constructor(name)
-            if kind is not None:
+            if kind is not None and not _is_put_by_transformers(call):
                 yield kind(call)
             elif name == "functools.partial" and call.args and _is_checkpoint(call.args[0]):
                 yield c.CheckpointPartial(call)
@@ -121,6 +121,11 @@ def events_of(call: Call) -> Iterator[CallEvent]:
             kind = _method(base, name)
             if kind is not None:
                 yield kind(call)
+
+
+def _is_put_by_transformers(call: Call) -> bool:
+    """Whether what is called stands where enabling checkpointing puts a function of its own: torch's is replaced."""
+    return call.attribute is not None and call.attribute.attr == "_gradient_checkpointing_func"
 
 
 def _method(base: Value, name: str) -> type[CallEvent] | None:
