@@ -11,6 +11,8 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from hf_ckpt._apply import put_on
+from hf_ckpt.doctor.outlook import Outlook
+from hf_ckpt.doctor.watch import Watch
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.measuring.clock import StepClock
 from hf_ckpt.planner.budget import parse_budget
@@ -20,6 +22,7 @@ from hf_ckpt.policy.platform import Engine, parse_engine
 from hf_ckpt.resolving import resolve_on
 
 from .arguments import check_fsdp_plugin, is_compiled
+from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
 from .guard import restore_with
 from .logged import is_logged
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
+    from hf_ckpt.doctor.out_of_memory import Diagnosis
     from hf_ckpt.handle import Handle
     from hf_ckpt.measuring.report import Report
     from hf_ckpt.policy import Policy
@@ -85,11 +89,15 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.engine = parse_engine(engine)
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
+        self._watch: Watch | None = None
+        self._outlook: Outlook | None = None
         self._first_steps = FirstSteps()
+        #: Why this run ran out of memory; None while it has not.
+        self.diagnosis: Diagnosis | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
-        return self.__dict__ | {"_handle": None, "_clock": None}
+        return self.__dict__ | {"_handle": None, "_clock": None, "_watch": None, "_outlook": None, "diagnosis": None}
 
     @property
     def report(self) -> Report | None:
@@ -121,9 +129,12 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         handle = self._handle = self._put_on(kwargs["model"], args, kwargs.get("optimizer"))
         self._clock = StepClock(handle.model)
         handle.installation.changes.append(self._clock)
+        self._watch = Watch(handle.model)
+        handle.installation.changes.append(self._watch)
         trainer = calling(Trainer, inspect.currentframe())
         if trainer is not None:
             restore_with(trainer, handle)
+            self._outlook = Outlook(diagnose_with(trainer, handle, self._watch, self._diagnosed))
         self._first_steps = FirstSteps()
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
@@ -132,6 +143,10 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Measure the first steps and logged ones; a compiled graph has no replay that could be counted."""
+        if self._watch is not None:
+            self._watch.begin_step(state.global_step + 1)
+        if self._outlook is not None:
+            self._outlook.look(state.max_steps)
         if self._handle is not None and not is_compiled(args):
             self._first_steps.before_step(self._handle, logged=is_logged(args, state))
 
@@ -183,7 +198,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
 
         The Trainer does so at the end. Call it after a training that ended by an exception outside its training step.
         """
-        self._clock = None
+        self._clock = self._watch = self._outlook = None
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.restore()
@@ -200,6 +215,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             optimizer=best_known(optimizer, args.optim),
             accumulates_gradients=args.gradient_accumulation_steps > 1,
         )
+
+    def _diagnosed(self, found: Diagnosis) -> None:
+        self.diagnosis = found
 
     def _backward_done(self) -> None:
         if self._clock is not None:

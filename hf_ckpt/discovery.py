@@ -1,4 +1,4 @@
-"""The verbs of a folder with one verb a file: the engine's and the planner's are found alike."""
+"""Folders with one thing a file (the engine's verbs, the planner's, the doctor's causes) are found alike."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def _own(module_name: str, base: type[_T]) -> _T:
     own = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module_name)
     found = [value for value in own if issubclass(value, base) and hasattr(value, "name")]
     if len(found) != 1:
-        raise TypeError(f"{module_name} defines {len(found)} verbs: a verb is a subclass of Verb with a `name`")
+        raise TypeError(f"{module_name} defines {len(found)} {base.__name__}s: one is a subclass with a `name`")
     return found[0]()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ...measuring.memory_limit import memory_limit
 from ..budget import DeviceMemory
 
 try:
@@ -23,6 +24,8 @@ def device_memory(device: torch.device) -> DeviceMemory:
         free, total = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return DeviceMemory(total, total - free - cached)
+    if (bound := memory_limit(device)) is not None:
+        return DeviceMemory(bound.nbytes, bound.live_bytes)
     limits = [limit for limit in (process_limit(), physical_memory()) if limit is not None]
     return DeviceMemory(min(limits, default=None), resident_bytes())
 

@@ -47,10 +47,10 @@ def static_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | str 
     trainable = [p for p in parameters if p.requires_grad]
     name = optimizer_name(optimizer)
     rule = rule_for(name) if name is not None else None
-    now = storage_bytes(_state_tensors(optimizer)) if isinstance(optimizer, torch.optim.Optimizer) else 0
+    now = storage_bytes(optimizer_tensors(optimizer)) if isinstance(optimizer, torch.optim.Optimizer) else 0
     expected = sum(state_bytes(rule, local_shard(p).shape, p.element_size()) for p in trainable) if rule else 0
     return StaticState(
-        parameters=storage_bytes(t for p in parameters for t in _with_quantization(p)),
+        parameters=storage_bytes(t for p in parameters for t in parameter_tensors(p)),
         buffers=storage_bytes(model.buffers()),
         gradients=gradient_bytes(trainable),
         optimizer=max(now, expected),
@@ -105,12 +105,13 @@ def optimizer_name(optimizer: torch.optim.Optimizer | str | None) -> str | None:
     return name
 
 
-def _state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """The tensors of an optimizer's state."""
     for state in optimizer.state.values():
         yield from (v for v in state.values() if isinstance(v, torch.Tensor))
 
 
-def _with_quantization(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+def parameter_tensors(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
     """A parameter, and the scales a packed (bitsandbytes) one carries."""
     yield parameter
     pending = [getattr(parameter, "quant_state", None)]

@@ -1,0 +1,138 @@
+"""Diagnoses an out-of-memory error while the frames it went through still hold what they held."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils.memory import should_reduce_batch_size
+
+from .cause import Found, find_causes
+from .census.take import take_census
+from .evidence import Evidence, Phase
+from .paragraph import paragraph
+from .place import innermost_place
+from .remedies.batch import smaller_batch
+from .remedies.plan import Stands, fitting_policy
+from .usage import read_usage
+from .watch import trainable_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .usage import Usage
+    from .watch import Watch
+
+logger = logging.getLogger("hf_ckpt")
+
+_SIZE = r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?i?B|bytes)"
+# The words of c10/cuda/CUDACachingAllocator.cpp, and of every allocator that was written after it.
+_ASKED = re.compile(rf"[Tt]ried to allocate {_SIZE}")
+_LIVE = re.compile(rf"{_SIZE} is allocated by PyTorch")
+_UNITS = {"B": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What an out-of-memory error came from: the evidence, its causes, and the paragraph that says so."""
+
+    evidence: Evidence
+    causes: tuple[Found, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """A run that may end in such an error.
+
+    Attributes:
+        watch: What is known of its steps.
+        optimizer: Returns its optimizer, or None.
+        owners: Returns objects whose attributes may hold tensors.
+        policy: The policy it runs under.
+    """
+
+    watch: Watch
+    optimizer: Callable[[], Any]
+    owners: Callable[[], Iterable[object]]
+    policy: str = ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device, or the CPU, had no more memory."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, Exception) and should_reduce_batch_size(error) and "memory" in str(error)
+
+
+def diagnose(patient: Patient, error: BaseException, phase: Phase | None = None) -> Diagnosis | None:
+    """Say what held the memory and why, in the log, whatever happens; None when ``error`` is another one.
+
+    Nothing is raised here: an error that a diagnosis meets itself is only logged for debugging.
+    """
+    try:
+        if not is_out_of_memory(error):
+            return None
+        evidence = read_evidence(patient, error, phase)
+        causes = tuple(find_causes(evidence))
+        found = Diagnosis(evidence, causes, paragraph(evidence, causes, _remedies(patient, evidence, causes)))
+        logger.error("%s", found.text)
+    except Exception:
+        logger.debug("no diagnosis of the out-of-memory error", exc_info=True)
+        return None
+    return found
+
+
+def read_evidence(patient: Patient, error: BaseException | None, phase: Phase | None = None) -> Evidence:
+    """Look at the run as it is now; without an error, before one comes."""
+    watch = patient.watch
+    usage = _usage_at(error, read_usage(watch.device))
+    return Evidence(
+        phase=phase or (Phase.FORWARD if watch.in_forward else Phase.BACKWARD),
+        asked=None if error is None else bytes_in(_ASKED, str(error)),
+        usage=usage,
+        start=watch.start,
+        census=take_census(watch, patient.optimizer(), patient.owners(), usage, error),
+        fitted=tuple(watch.history.fitted),
+        most=dict(watch.history.most),
+        first=watch.history.first,
+        step=watch.history.current,
+        waiting=0 if watch.history.current is None else watch.history.current.most_waiting,
+        trained=(trainable_numbers(watch.model), watch.trainable),
+        place=innermost_place(error),
+    )
+
+
+def _remedies(patient: Patient, evidence: Evidence, causes: Sequence[Found]) -> list[str]:
+    """What would have fitted, where the size of the batch is what matters."""
+    runs_batch = evidence.phase in (Phase.FORWARD, Phase.BACKWARD)
+    if not runs_batch or (causes and causes[0].remedy):
+        return []
+    return [line for line in (_plan(patient, evidence), smaller_batch(evidence)) if line is not None]
+
+
+def _plan(patient: Patient, evidence: Evidence) -> str | None:
+    size, step, total = evidence.size, evidence.step, evidence.usage.total
+    if size is None or step is None or step.live is None or total is None:
+        return None
+    stands = Stands(total - evidence.usage.others, step.live, evidence.census.optimizer_to_come)
+    try:
+        return fitting_policy(patient.watch.model, size, stands, patient.policy)
+    except Exception:
+        logger.debug("no forecast for this batch", exc_info=True)
+        return None
+
+
+def _usage_at(error: BaseException | None, now: Usage) -> Usage:
+    """What was used when the error came up: some of it is gone since, with the calls that the error ended."""
+    live = None if error is None else bytes_in(_LIVE, str(error))
+    return now if live is None else replace(now, live=max(live, now.live), unused=max(0, now.unused - live + now.live))
+
+
+def bytes_in(pattern: re.Pattern[str], message: str) -> int | None:
+    """A number of bytes in an error's message; None where it is not there."""
+    match = pattern.search(message)
+    return None if match is None else int(float(match["number"]) * _UNITS.get(match["unit"], 1))

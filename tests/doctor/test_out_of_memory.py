@@ -1,0 +1,109 @@
+"""An out-of-memory error under SelectiveCkpt: the right cause and line, the same error, the model restored."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from hf_ckpt.doctor.cause import find_causes
+from hf_ckpt.doctor.census.census import Census, Kind
+from hf_ckpt.doctor.evidence import Evidence, Phase
+from hf_ckpt.doctor.history import Step
+from hf_ckpt.doctor.out_of_memory import _ASKED, _LIVE, bytes_in
+from hf_ckpt.doctor.usage import Usage
+
+from ..models import fingerprint
+from .memory_faults import FAULTS, ROOM, Fault
+from .runs import run, small_llama, texts
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_names_the_cause_and_the_line(fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="hf_ckpt"):
+        callback, error, _ = fault.train()
+    assert isinstance(error, torch.OutOfMemoryError), repr(error)
+    found = callback.diagnosis
+    assert found is not None, caplog.text
+    assert [cause.cause for cause in found.causes][:1] == [fault.cause], found.text
+    place = found.causes[0].place
+    assert fault.line is None or (place is not None and place.line == fault.line), found.text
+    assert found.text in caplog.text
+
+
+def test_the_error_is_the_same_and_the_model_is_restored() -> None:
+    model = small_llama()
+    run(ROOM, model, texts([32] * 4), arguments_of={"max_steps": 1})  # the Trainer leaves marks of its own
+    before = fingerprint(model)
+    callback, error, _ = run(ROOM, model, texts([32] * 8 + [400] * 8))
+    assert isinstance(error, torch.OutOfMemoryError)
+    assert "Tried to allocate" in str(error)
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert not hasattr(error, "__notes__")
+    assert callback.diagnosis is not None
+    after = fingerprint(model)
+    assert after == before
+
+
+def test_a_diagnosis_that_fails_says_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the doctor is ill")
+
+    monkeypatch.setattr("hf_ckpt.doctor.out_of_memory.take_census", broken)
+    callback, error, _ = run(ROOM, small_llama(), texts([32] * 8 + [400] * 8))
+    assert isinstance(error, torch.OutOfMemoryError)
+    assert error.__context__ is None
+    assert callback.diagnosis is None
+    assert "doctor is ill" not in caplog.text
+
+
+def test_other_errors_are_not_diagnosed(caplog: pytest.LogCaptureFixture) -> None:
+    model = small_llama()
+
+    def fail(*_: object) -> None:
+        raise ValueError("not about memory")
+
+    model.model.layers[2].register_forward_hook(fail)
+    callback, error, _ = run(ROOM, model, texts([32] * 8))
+    assert isinstance(error, ValueError)
+    assert callback.diagnosis is None
+    assert "Out of memory" not in caplog.text
+
+
+CUDA = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1.12 GiB is free. "
+    "Including non-PyTorch memory, this process has 78.11 GiB memory in use. Of the allocated memory 70.00 GiB is "
+    "allocated by PyTorch, and 7.50 GiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_reads_what_cuda_says() -> None:
+    assert bytes_in(_ASKED, CUDA) == int(2.5 * 2**30)
+    assert bytes_in(_LIVE, CUDA) == 70 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("usage", "cause"),
+    [
+        (Usage(80, 70, unused=7, others=1), "fragmentation"),
+        (Usage(80, 60, unused=1, others=19), "other-process"),
+        (Usage(80, 78, unused=1, others=1), None),
+    ],
+)
+def test_causes_outside_this_process_need_their_figures(usage: Usage, cause: str | None) -> None:
+    """No such device is here: the figures are those an allocator and a driver would give, in GiB."""
+    evidence = Evidence(
+        Phase.FORWARD, 3, usage, Usage(80, 10, others=1), Census({Kind.WEIGHTS: 10, Kind.KEPT: usage.live - 10}),
+        fitted=(Step(1), Step(2)), most={}, first=1, step=Step(3), waiting=1, trained=(1, 1), place=None,
+    )  # fmt: skip
+    assert [found.cause for found in find_causes(evidence)] == ([] if cause is None else [cause])
+
+
+def test_what_does_not_grow_memory_is_no_cause() -> None:
+    """Gradients that are never freed are added to in place: such a run ends, and nothing is said."""
+    for more in ({"gradient_accumulation_steps": 8}, {"max_grad_norm": 0.0}):
+        callback, error, _ = run(ROOM, small_llama(), texts([32] * 64), arguments_of={"max_steps": 4, **more})
+        assert error is None
+        assert callback.diagnosis is None
