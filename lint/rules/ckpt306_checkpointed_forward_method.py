@@ -155,7 +155,6 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
@@ -167,7 +166,7 @@ def check(run: Run) -> Iterator[Report]:
     sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
         method = _method(event)
-        if method is not None and not is_own_object(method.value) and not _is_replaced(run, event.function):
+        if method is not None and not is_own_object(method.value) and not _is_replaced(run, event, method):
             module = source_text(method.value)
             is_written = event.node.args[0] is method
             change = Replace(method, module)
@@ -191,9 +190,12 @@ def _method(event: Checkpoint) -> ast.Attribute | None:
     return next((node for node in named if node is not None and node.attr == "forward"), None)
 
 
-def _is_replaced(run: Run, function: Value) -> bool:
+def _is_replaced(run: Run, event: Checkpoint, method: ast.Attribute) -> bool:
     """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
-    match function:
-        case Method(receiver=module) | Attr(base=module):
-            return any(patch.target is module for patch in run.of(ForwardPatch))
-    return False
+    patches = list(run.of(ForwardPatch))
+    match event.function:
+        case Method(receiver=module) | Attr(base=module) if any(patch.target is module for patch in patches):
+            return True
+    written = {source_text(target) for patch in patches for target in getattr(patch.node, "targets", ())}
+    # What a function in this one's place puts there may be known by another value, but is called the same.
+    return event.place.function is not None and source_text(method) in written

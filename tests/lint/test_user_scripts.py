@@ -195,6 +195,29 @@ class Tower(PreTrainedModel):
                 x = block(x)
         return x
 """,
+    "a function takes the place of the forward that it checkpoints": """\
+from torch.utils.checkpoint import checkpoint
+
+def enable(model, on=True):
+    done = False
+    if hasattr(model, "gradient_checkpointing_enable"):
+        model.gradient_checkpointing_enable()
+        done = True
+    if not done:
+        def forward(*inputs, **kwargs):
+            return checkpoint(model.forward, *inputs, use_reentrant=False, **kwargs)
+
+        model.forward = forward
+    return done
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        enable(self.model)
+
+def run(layer, x):
+    return checkpoint(layer.forward, x, use_reentrant=False)  # error: CKPT306
+""",
     "a setting that is off switches arguments": """\
 from dataclasses import dataclass
 from transformers import TrainingArguments
