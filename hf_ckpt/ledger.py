@@ -46,6 +46,8 @@ class Buffer:
     saved: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
+    #: An input beside the layer's hidden states that no other layer is given.
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class LayerLedger:
     def saved_activations(self) -> Iterator[Buffer]:
         """The buffers a plan decides about: saved by autograd and not held by somebody else anyway."""
         return (b for b in self.buffers if b.saved and b.source.is_made)
+
+    def own_input_bytes(self) -> int:
+        """Bytes of the inputs beside the hidden states that no other layer is given, and that a backward may read."""
+        read = {b for op in self.ops for b in op.inputs}
+        return sum(b.nbytes for b in self.buffers if b.own and (b.saved or b.index in read))
 
     def rebuild_ops(self, kept: frozenset[int]) -> frozenset[int]:
         """The ops that must run again so that every saved activation outside ``kept`` exists in backward.

@@ -54,6 +54,8 @@ class TracedReplay:
         self._lookup = Lookup(layer, self.sublayers, self._replayed)
         self._last: Prepared | None = None
         self._reason = ""
+        #: The storages, by key, of the tensors that the last counted forward was given (see :attr:`counts`).
+        self.given: tuple[int, ...] = ()
         #: Shared by the layers of a model.
         self.notices = Notices()
         self._untraced = UntracedLayer(self.sublayers, self._replayed)
@@ -80,6 +82,8 @@ class TracedReplay:
             return self._run_untraced(call, args, f"its trace could not be looked up ({in_words(error)})")
         self._last = prepared
         self._reason = ""
+        if self.counts:
+            self.given = tuple(leaf.untyped_storage()._cdata for leaf in leaves)
         if not prepared.count:
             return call(*args)
         if not prepared.verified:
@@ -163,6 +167,7 @@ class TracedReplay:
     def _run_untraced(self, call: Callable[..., Any], args: tuple[Any, ...], reason: str) -> Any:
         self._last, self._reason = None, reason
         output = self._untraced.run(call, args, self._plan)
+        self.given = self._untraced.given()
         if self._untraced.mode is Mode.WHOLE:
             self._warn(reason)
         return output

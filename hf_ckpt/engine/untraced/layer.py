@@ -65,6 +65,10 @@ class UntracedLayer:
         """What the latest forward was counted to save; None when it was not counted."""
         return None if self._counter is None else counted_ledger(self._class_name, self._counter)
 
+    def given(self) -> tuple[int, ...]:
+        """The storages, by key, of the tensors that the latest forward was given; none when it was not counted."""
+        return () if self._counter is None else tuple(keys[0] if keys else -1 for keys in self._counter.inputs)
+
     def _new_counter(
         self, layer: nn.Module | None, call: Callable[..., Any], args: tuple[Any, ...]
     ) -> SavedCounter | None:

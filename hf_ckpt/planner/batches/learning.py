@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import BudgetError
 from .foresight import Foresight, is_as_foreseen
 from .made_plan import Measured, make_plan
+from .own_inputs import own_inputs, with_own_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +60,8 @@ class Learning:
         #: What batches were measured, or are foreseen, to take, by size.
         self.measured: dict[BatchSize, Measured] = {}
         self.foresight = Foresight()
+        #: For each layer the inputs that only it is given.
+        self.own: tuple[frozenset[int], ...] = (frozenset(),) * len(self.engines)
         #: Those of ``measured`` that are foreseen, and that no forward has shown to be right.
         self.foreseen: set[BatchSize] = set()
         #: What the latest plan was made from.
@@ -93,6 +96,7 @@ class Learning:
             self._forget(pending.foreseen)
         if pending.mine is not None:
             self.foresight.note(pending.mine, [engine.sized_trace() for engine in self.engines])
+        self.own = own_inputs([engine.given for engine in self.engines])
         made = self.ranks.decide(lambda: self._made(pending), prefer=pending.own)
         if made is not None:
             self._note(pending.size, *made)
@@ -156,7 +160,8 @@ class Learning:
         self, size: BatchSize, taken: Taken, ledgers: tuple[LayerLedger | None, ...]
     ) -> tuple[Measured, MadePlan]:
         """What a batch of this size takes, and its plan."""
-        measured = Measured(ledgers, self.surroundings.problem(ledgers, size), taken)
+        counted = with_own_inputs(ledgers, self.own)
+        measured = Measured(ledgers, self.surroundings.problem(counted, size), taken)
         return measured, make_plan(measured, self.demands.of(size))
 
 

@@ -98,7 +98,7 @@ def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset())
     """
     inputs = [b for b in ledger.buffers if b.source is Source.INPUT]
     read = {b for op in again for b in ledger.ops[op].inputs}
-    return sum(b.nbytes for b in inputs[1:] if b.saved or b.index in read)
+    return sum(b.nbytes for b in inputs[1:] if not b.own and (b.saved or b.index in read))
 
 
 def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:

@@ -32,8 +32,13 @@ class Kind:
 
     @cached_property
     def own_input(self) -> Buffer | None:
-        """The hidden states that come in. Other inputs (masks, rotary tables) are shared by all layers."""
+        """The hidden states that come in."""
         return next((b for b in self.ledger.buffers if b.source is Source.INPUT), None)
+
+    @cached_property
+    def further_inputs(self) -> int:
+        """Bytes of what only this layer is given beside them. All else (masks, rotary tables) the layers share."""
+        return self.ledger.own_input_bytes()
 
     @cached_property
     def everything(self) -> frozenset[int]:

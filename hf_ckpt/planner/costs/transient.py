@@ -29,14 +29,15 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     if ledger.workspace is not None:
         return _counted_bytes(ledger, ledger.workspace, held) + gradients
     own = next((b for b in ledger.buffers if b.source is Source.INPUT), None)
+    further = ledger.own_input_bytes()
     saved = frozenset(b.index for b in ledger.saved_activations())
     if held is None:
-        timeline = _Timeline(ledger, gradients, own.nbytes if own is not None else 0)
+        timeline = _Timeline(ledger, gradients, further + (own.nbytes if own is not None else 0))
         everything = frozenset(range(len(ledger.ops)))
         return max(timeline.backward(frozenset(), -1), timeline.replay(everything, saved, len(ledger.ops)))
     dropped, again = saved - held, ledger.rebuild_ops(frozenset(held))
     is_there = own is not None and (bool(own.saved) or any(own.index in ledger.ops[op].inputs for op in again))
-    timeline = _Timeline(ledger, gradients, own.nbytes if own is not None and is_there else 0)
+    timeline = _Timeline(ledger, gradients, further + (own.nbytes if own is not None and is_there else 0))
     asked = max(map(timeline.last_user, dropped), default=-1)
     worst = timeline.backward(dropped, asked)
     return max(worst, timeline.replay(again, dropped, asked)) if dropped else worst
@@ -50,7 +51,7 @@ def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -
     own = next((b.nbytes for b in ledger.buffers if b.source is Source.INPUT), 0)
     made = {b.producer: b for b in ledger.saved_activations()}
     *sublayers, rest = (made[op.index] for op in ledger.ops)
-    alive = own + rest.nbytes + workspace
+    alive = own + ledger.own_input_bytes() + rest.nbytes + workspace
     if held is None or rest.index not in held:
         return alive + sum(b.nbytes for b in sublayers)
     worst = before = 0
@@ -62,7 +63,7 @@ def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -
 
 @dataclass
 class _Timeline:
-    """The order of a layer's ops, and until when each buffer is needed; ``own`` is bytes of the layer's input."""
+    """The order of a layer's ops, and until when each buffer is needed; ``own`` is bytes of the layer's inputs."""
 
     ledger: LayerLedger
     gradients: int

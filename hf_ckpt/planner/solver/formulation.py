@@ -64,7 +64,7 @@ def _constant_bytes(kind: Kind) -> int:
     """Bytes that a layer holds when it keeps everything."""
     own = kind.own_input
     fixed = own.nbytes if own is not None and own.saved else 0
-    return fixed + sum(kind.ledger.buffers[b].nbytes for b in kind.everything)
+    return kind.further_inputs + fixed + sum(kind.ledger.buffers[b].nbytes for b in kind.everything)
 
 
 def _add_kinds(program: Program, spans: Sequence[range]) -> list[Row]:

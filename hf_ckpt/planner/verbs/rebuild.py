@@ -28,11 +28,15 @@ class Rebuild(ReplayingVerb):
         return buffer.source is not Source.RANDOM
 
     def layer_held(self, kind: Kind, plan: Assignment[int]) -> int:
-        """Bytes of the layer's input, when an op that runs again reads it or autograd saves it anyway."""
+        """Bytes of the layer's input, when an op that runs again reads it or autograd saves it anyway.
+
+        What else only this layer is given counts under every plan: nearly all of it is saved by some norm.
+        """
         own = kind.own_input
         if own is None:
             return 0
-        return own.nbytes if own.saved or kind.reads_input(rebuilt_ops(kind, plan)) else 0
+        is_held = own.saved or kind.reads_input(rebuilt_ops(kind, plan))
+        return kind.further_inputs + (own.nbytes if is_held else 0)
 
     def layer_seconds(self, problem: Problem, kind: Kind, plan: Assignment[int]) -> float:
         """Seconds of the ops, and of replaying anything at all."""
