@@ -14,8 +14,7 @@ from ..model.libraries.trainer import args_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..facts.walk import Program
     from .document import Document
 

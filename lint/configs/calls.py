@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..facts.calls import Call
-from ..facts.places import Place
-from ..facts.values import Ref
+from ..facts.values import Call, Place, Ref
 from .nodes import Mapping as Section
 
 if TYPE_CHECKING:

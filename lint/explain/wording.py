@@ -13,8 +13,7 @@ from ..model.variant import hf_kwargs_reentrant
 from .state import State, variant
 
 if TYPE_CHECKING:
-    from ..facts.places import Guard, Place
-    from ..facts.values import Value
+    from ..facts.values import Guard, Place, Value
     from ..model.events import TrainerArgs
     from ..model.run import Run
 

@@ -13,8 +13,7 @@ from .values import Class, Ref, Result
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .calls import Call
-    from .values import Instance
+    from .values import Call, Instance
 
 #: Libraries that leave the attributes of a user's class as its `__init__` set them.
 _PLAIN_BASES = ("torch.nn.", "builtins.object", "lightning.", "pytorch_lightning.")

@@ -1,86 +1,120 @@
 """The value domain: what an expression can be, as far as the source alone says it.
 
 Three-valued throughout: a question about a value is answered True, False or None (not known), and rules stay silent on
-None. Values compare by identity; a value that is looked up twice is the same object, so ``model.config`` written in one
-place and read in another meet.
+None. Calls and places are here too, because they are one recursive type with the values: what a call returned knows the
+call, a call its place, a place the function around it and the values of its conditions.
 """
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from .exclusion import contradict
+from .plain_values import ABSENT, UNKNOWN, Absent, Attr, Const, Element, Ref, Template, Unknown, Value
 
 if TYPE_CHECKING:
-    from .calls import Call
-    from .places import Guard, Place
     from .scopes import Scope
 
+__all__ = [
+    "ABSENT",
+    "MAX_OPTIONS",
+    "UNKNOWN",
+    "Absent",
+    "Attr",
+    "Call",
+    "Choice",
+    "Class",
+    "Const",
+    "Dict",
+    "Element",
+    "Function",
+    "FunctionNode",
+    "Guard",
+    "Instance",
+    "Loop",
+    "Method",
+    "Module",
+    "Param",
+    "Partial",
+    "Place",
+    "Ref",
+    "Result",
+    "Seq",
+    "Super",
+    "Template",
+    "Unknown",
+    "Value",
+    "conditional_options",
+    "equals",
+    "is_absent",
+    "join",
+    "join_under",
+    "may_be_none",
+    "options",
+    "same",
+    "truth",
+]
+
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 
 #: More alternatives than this tell a rule nothing, so they become ``Unknown``.
 MAX_OPTIONS = 4
 
 
-class Value:
-    """Something an expression evaluates to; ``node`` is the expression that produced it."""
+class Guard(NamedTuple):
+    """A condition that holds: ``test`` is true, or false when ``taken`` is False."""
 
-    __slots__ = ("attributes", "node")
+    test: ast.AST
+    value: Value
+    taken: bool
+    #: The program raises or exits otherwise: every run that goes on is under it.
+    asserted: bool = False
 
-    def __init__(self, node: ast.AST | None) -> None:
-        self.node = node
-        #: What is known of the attributes: those written, and opaque ones handed out before.
-        self.attributes: dict[str, Value] | None = None
-
-    def __repr__(self) -> str:
-        fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
-        return f"{type(self).__name__}({', '.join(fields)})"
-
-    __match_args__: tuple[str, ...] = ()
+    def contradicts(self, other: Guard) -> bool:
+        """Whether both cannot hold."""
+        return contradict(self.test, self.taken, other.test, other.taken)
 
 
-class Unknown(Value):
-    """Anything."""
+class Place(NamedTuple):
+    """The surroundings of a statement, outermost first; those of the callers come first when a call was followed."""
 
-    __slots__ = ()
+    #: The function whose body this is; None at module level.
+    function: Function | None = None
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    #: What the `with` blocks around it enter.
+    contexts: tuple[Value, ...] = ()
+    tries: tuple[ast.Try, ...] = ()
+    #: The calls that were followed to come here.
+    stack: tuple[ast.Call, ...] = ()
+    #: The functions that those calls led to.
+    callees: tuple[FunctionNode, ...] = ()
+    #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
+    walk: int = 0
 
+    def excludes(self, other: Place) -> bool:
+        """Whether no run of the program comes to both places, by the conditions around them."""
+        apart = any(mine.contradicts(their) for mine in self.guards for their in other.guards)
+        return apart or self._calls_another(other)
 
-class Absent(Value):
-    """Certainly not given: the answer for an argument or key that is not there."""
+    def _calls_another(self, other: Place) -> bool:
+        """Whether one call led to another function here than there: it runs one of those that it may mean."""
+        ways = zip(
+            zip(self.stack, self.callees, strict=True), zip(other.stack, other.callees, strict=True), strict=False
+        )
+        for (call, function), (its_call, its_function) in ways:
+            if call is not its_call or function is not its_function:
+                return call is its_call
+        return False
 
-    __slots__ = ()
-
-
-class Const(Value):
-    """A literal: None, a bool, a number, a string."""
-
-    __slots__ = ("value",)
-    __match_args__ = ("value",)
-
-    def __init__(self, value: object, node: ast.AST | None = None) -> None:
-        super().__init__(node)
-        self.value = value
-
-
-class Template(Value):
-    """A string of which parts are known: ``stage{}`` for ``f"stage{i}"``."""
-
-    __slots__ = ("pattern",)
-    __match_args__ = ("pattern",)
-
-    def __init__(self, pattern: str, node: ast.AST | None) -> None:
-        super().__init__(node)
-        self.pattern = pattern
-
-
-class Ref(Value):
-    """Something imported, by its full dotted name: ``torch.utils.checkpoint.checkpoint``."""
-
-    __slots__ = ("name",)
-    __match_args__ = ("name",)
-
-    def __init__(self, name: str, node: ast.AST | None = None) -> None:
-        super().__init__(node)
-        self.name = name
+    def deeper_than(self, other: Place) -> bool:
+        """Whether this place is under a condition that ``other`` is not under."""
+        if not self.guards:
+            return False
+        around = {(guard.test, guard.taken) for guard in other.guards}
+        return any((guard.test, guard.taken) not in around for guard in self.guards)
 
 
 class Module(Value):
@@ -93,18 +127,6 @@ class Module(Value):
         super().__init__(node)
         self.name = name
         self.scope = scope
-
-
-class Attr(Value):
-    """The attribute ``name`` of a value whose inside is not known."""
-
-    __slots__ = ("base", "name")
-    __match_args__ = ("base", "name")
-
-    def __init__(self, base: Value, name: str, node: ast.AST | None) -> None:
-        super().__init__(node)
-        self.base = base
-        self.name = name
 
 
 class Param(Value):
@@ -121,6 +143,100 @@ class Param(Value):
         self.annotation: Value | None = None
 
 
+class Call:
+    """One call of ``func``. A call of a ``partial`` is the call of what the partial stands for.
+
+    ``func`` is one alternative when several functions may be meant; each has its own ``Call`` with the same node.
+    """
+
+    __slots__ = (
+        *(
+            "args",
+            "func",
+            "kwargs",
+            "mappings",
+            "node",
+            "open_args",
+            "open_kwargs",
+            "order",
+            "place",
+            "spread",
+            "spread_count",
+            "via",
+        ),
+    )
+    __match_args__ = ("func",)
+
+    def __init__(self, node: ast.Call, func: Value, place: Place, order: int) -> None:
+        self.node = node
+        self.func = func
+        self.place = place
+        self.order = order
+        self.args: list[Value] = []
+        self.kwargs: dict[str, Value] = {}
+        #: What each `**` gives, where that is one of several dicts.
+        self.mappings: list[Value] = []
+        #: An unknown `*args` or `**kwargs` may give more.
+        self.open_args = False
+        self.open_kwargs = False
+        #: What an unknown `*args` is known to hold, and what comes behind it.
+        self.spread: list[Value] = []
+        #: How many arguments those are; None when that is open.
+        self.spread_count: int | None = 0
+        #: The partials between the call and ``func``, outermost first.
+        self.via: tuple[Partial, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Call({self.func!r} at {self.node.lineno})"
+
+    @property
+    def name(self) -> str:
+        """The full dotted name of what is called, empty when it is nothing imported."""
+        return self.func.name if isinstance(self.func, Ref) else ""
+
+    @property
+    def method(self) -> str:
+        """The name of the method when a method of an opaque object is called, else empty."""
+        return self.func.name if isinstance(self.func, Attr) else ""
+
+    @property
+    def attribute(self) -> ast.Attribute | None:
+        """`obj.method` as it is written in `obj.method(...)`; None for other calls."""
+        return self.node.func if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def called(self) -> str:
+        """The last name of what is called, whatever that is: `step` for `optimizer.step()`; empty for a lambda."""
+        match self.node.func:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return name
+        return ""
+
+    @property
+    def receiver(self) -> Value:
+        """The object whose method is called; ABSENT for a plain function."""
+        return self.func.base if isinstance(self.func, Attr) else ABSENT
+
+    def argument(self, position: int | None, name: str | None = None) -> Value:
+        """The argument at ``position`` or called ``name``; ABSENT when certainly not given."""
+        if position is not None and position < len(self.args):
+            return self.args[position]
+        if name is not None and name in self.kwargs:
+            found = self.kwargs[name]
+            return join(found, UNKNOWN) if self.open_args and position is not None else found
+        if self.open_args and position is not None:
+            return UNKNOWN
+        return UNKNOWN if self.open_kwargs and name is not None else ABSENT
+
+    def keyword(self, name: str) -> Value:
+        """The keyword argument ``name``; ABSENT when certainly not given."""
+        return self.kwargs.get(name) or (UNKNOWN if self.open_kwargs else ABSENT)
+
+    def written(self, name: str) -> bool:
+        """Whether the keyword stands literally in this call (not in a dict or partial)."""
+        return any(keyword.arg == name for keyword in self.node.keywords)
+
+
 class Result(Value):
     """What a call of something outside the file returned, an object of an imported class included."""
 
@@ -130,18 +246,6 @@ class Result(Value):
     def __init__(self, call: Call) -> None:
         super().__init__(call.node)
         self.call = call
-
-
-class Element(Value):
-    """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant."""
-
-    __slots__ = ("index", "of")
-    __match_args__ = ("of",)
-
-    def __init__(self, of: Value, node: ast.AST | None, index: object = None) -> None:
-        super().__init__(node)
-        self.of = of
-        self.index = index
 
 
 class Dict(Value):
@@ -312,10 +416,6 @@ class Choice(Value):
         super().__init__(node)
         self.options = options
         self.conditions = conditions or ((),) * len(options)
-
-
-UNKNOWN = Unknown(None)
-ABSENT = Absent(None)
 
 
 def options(value: Value) -> tuple[Value, ...]:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .calls import Call
     from .imported.local import FindModule
-    from .places import Guard, Place
     from .scopes import Scope
     from .script import Script
-    from .values import Class, Function, FunctionNode, Instance, Module, Value
+    from .values import Call, Class, Function, FunctionNode, Guard, Instance, Module, Place, Value
 
 
 class Write(NamedTuple):

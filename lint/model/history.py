@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..facts.walk import Program, Write
     from .conditions.versions import Versions
 

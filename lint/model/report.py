@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import ast
 
-    from ..facts.places import Guard
-    from ..facts.values import FunctionNode
+    from ..facts.values import FunctionNode, Guard
     from ..finding import Applicability, Severity
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.places import Place
+    from ..facts.values import Call, Place
     from ..facts.walk import Program, Write
     from .conditions.versions import Versions
     from .regions.region import Region

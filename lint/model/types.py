@@ -11,7 +11,7 @@ from .names import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
 
 #: Functions that give back the model they are given, wrapped or prepared.
 PASS_THROUGH = frozenset(

@@ -131,8 +131,7 @@ from ..model.variant import hf_kwargs_reentrant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT103", "reentrant-kbit-preparation", Severity.WARNING

@@ -169,8 +169,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Class, Function
+    from ..facts.values import Call, Class, Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING

@@ -204,7 +204,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR

@@ -216,7 +216,7 @@ from ..model.types import is_hf_model, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR

@@ -160,8 +160,7 @@ from ..model.report import MakePositional, Report, Rewrite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Class
+    from ..facts.values import Call, Class
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR

@@ -133,7 +133,7 @@ from ..model.types import is_hf_model, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT119", "functional-call-around-checkpoint", Severity.ERROR

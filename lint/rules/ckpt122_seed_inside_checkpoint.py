@@ -122,7 +122,7 @@ from ..model.report import Remark, Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT122", "seed-inside-checkpoint", Severity.ERROR

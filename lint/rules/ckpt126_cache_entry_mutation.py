@@ -97,7 +97,7 @@ from ..model.report import DropKeyword, Report, Rewrite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT126", "cache-entry-mutation", Severity.ERROR

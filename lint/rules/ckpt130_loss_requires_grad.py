@@ -124,8 +124,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.places import Place
+    from ..facts.values import Call, Place
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR

@@ -103,8 +103,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.calls import Call
-from ..facts.values import Dict, Instance, Seq, options, same
+from ..facts.values import Call, Dict, Instance, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AutogradGrad, Backward, EvalSwitch, HfEnable, TrainerBuild, TrainSwitch
 from ..model.flow.statements import own_statement

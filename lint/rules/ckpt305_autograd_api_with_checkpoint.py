@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.regions.outputs import Forward
     from ..model.run import Run
 

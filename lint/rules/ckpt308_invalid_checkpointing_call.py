@@ -222,8 +222,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Class, Value
+    from ..facts.values import Call, Class, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR

@@ -134,8 +134,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..model.regions.outputs import Forward
     from ..model.run import Run
 

@@ -80,8 +80,7 @@ from ..model.report import DropKeyword, Report, Rewrite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT312", "offload-keyword-of-checkpoint-wrapper", Severity.ERROR

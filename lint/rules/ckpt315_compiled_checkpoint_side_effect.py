@@ -154,7 +154,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.regions.region import Region
     from ..model.run import Run
 

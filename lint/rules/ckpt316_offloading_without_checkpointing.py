@@ -123,7 +123,7 @@ from ..model.report import Report, Rewrite, SetKeyword
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.calls import Call
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT316", "offloading-without-checkpointing", Severity.ERROR

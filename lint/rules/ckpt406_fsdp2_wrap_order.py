@@ -161,7 +161,7 @@ from ..model.report import Remark, Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.places import Guard
+    from ..facts.values import Guard
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING

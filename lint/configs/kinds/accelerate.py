@@ -9,7 +9,7 @@ from ..arguments import give_where_missing
 from ..calls import call_of
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ...facts.walk import Program
     from ..document import Document
     from . import Config

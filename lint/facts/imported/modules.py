@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..origin import mark, origin
-from ..places import Place
 from ..scopes import Scope
-from ..values import Const, Module, Ref, Seq
+from ..values import Const, Module, Place, Ref, Seq
 from ..walk import Walk
 from .local import MAX_HOPS, LocalModule, is_worth_reading, package_of
 from .naming import from_outside, is_library

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..calls import Call
 from ..objects.attributes import get_attribute, set_item
 from ..objects.children import take_children
 from ..objects.classes import is_torch_module
@@ -16,6 +15,7 @@ from ..values import (
     UNKNOWN,
     Absent,
     Attr,
+    Call,
     Class,
     Const,
     Dict,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..calls import Call
 from ..objects.children import hold_given
 from ..objects.classes import ancestors
 from ..objects.containers import GAP, elements, length_of
 from ..values import (
     UNKNOWN,
     Absent,
+    Call,
     Choice,
     Class,
     Const,

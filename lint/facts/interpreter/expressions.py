@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, elements, is_none, iterate, length_of, text_of
 from ..objects.dicts import merge_into
-from ..places import Guard
 from ..scopes import Scope
-from ..values import Const, Dict, Function, Result, Seq, Template, Unknown, Value, join_under, may_be_none, truth
+from ..values import Const, Dict, Function, Guard, Result, Seq, Template, Unknown, Value, join_under, may_be_none, truth
 from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided

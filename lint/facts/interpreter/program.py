@@ -13,18 +13,16 @@ from ..nodes import inner_nodes
 from ..objects.annotations import annotated, narrowed
 from ..objects.classes import ancestors, decorator_names
 from ..origin import origin
-from ..places import Place
 from ..scopes import Scope
 from ..script import whole_script
-from ..values import UNKNOWN, Const, Dict, Function, Instance, Param, Ref, Seq, Unknown, Value, join
+from ..values import UNKNOWN, Const, Dict, Function, Instance, Param, Place, Ref, Seq, Unknown, Value, join
 from ..walk import Engine, Program, Returned, Walk
 from .expressions import evaluate
 from .statements import execute
 
 if TYPE_CHECKING:
-    from ..calls import Call
     from ..imported.local import FindModule
-    from ..values import Class
+    from ..values import Call, Class
 
 #: Calls followed inside calls; deeper ones are unknown.
 MAX_DEPTH = 6

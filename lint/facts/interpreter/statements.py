@@ -6,13 +6,11 @@ import ast
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ..calls import Call
 from ..exclusion import pattern_test
 from ..objects.annotations import annotated, narrowed
 from ..objects.containers import elements, iterate, length_of
-from ..places import Guard, Loop
 from ..scopes import Scope
-from ..values import UNKNOWN, Class, Const, Dict, Function, Seq, Unknown, Value, join_under
+from ..values import UNKNOWN, Call, Class, Const, Dict, Function, Guard, Loop, Seq, Unknown, Value, join_under
 from ..walk import Named, Returned, Walk
 from .bindings import assign, write
 from .conditions import decided

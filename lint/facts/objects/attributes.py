@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from ..places import Place
 from ..values import (
     UNKNOWN,
     Absent,
@@ -20,6 +19,7 @@ from ..values import (
     Module,
     Param,
     Partial,
+    Place,
     Ref,
     Result,
     Seq,

@@ -10,7 +10,7 @@ from .attributes import set_attribute
 from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, text_of
 
 if TYPE_CHECKING:
-    from ..calls import Call
+    from ..values import Call
     from ..walk import Walk
 
 _REGISTERING = frozenset(("add_module", "register_module"))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Callable
 
-    from ..calls import Call
+    from ..values import Call
 
 #: Calls whose elements are those of their first argument.
 _SAME_ELEMENTS = frozenset(

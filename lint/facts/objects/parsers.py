@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..calls import Call
 from ..values import (
     ABSENT,
     UNKNOWN,
     Absent,
     Attr,
+    Call,
     Class,
     Const,
     Dict,

@@ -14,8 +14,7 @@ from .guards import excludes_mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
-    from ...facts.places import Guard, Place
+    from ...facts.values import Call, Guard, Place
     from ..regions.call_targets import CallTarget
 
 

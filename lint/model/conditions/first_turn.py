@@ -12,7 +12,7 @@ from .guards import own_guards
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...facts.places import Loop, Place
+    from ...facts.values import Loop, Place
 
 _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,

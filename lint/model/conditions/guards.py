@@ -11,7 +11,7 @@ from ...facts.origin import origin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.places import Guard, Loop, Place
+    from ...facts.values import Guard, Loop, Place
 
 
 def own_guards(place: Place) -> Iterator[Guard]:

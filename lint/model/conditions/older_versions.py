@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.places import Guard, Place
+    from ...facts.values import Guard, Place
     from .versions import Versions
 
 #: `torch.__version__`, `inspect.signature(checkpoint)`, `is_torch_version(...)`, `TORCH_GE_2`.

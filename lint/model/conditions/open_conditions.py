@@ -12,16 +12,15 @@ import re
 from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...facts.calls import Call
 from ...facts.exclusion import conjuncts
-from ...facts.values import Ref
+from ...facts.values import Call, Ref
 from ..regions.free_variables import names_bound_by
 from .guards import own_guards, tests_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.places import Guard, Place
+    from ...facts.values import Guard, Place
     from ...facts.walk import Write
     from ..report import Remark, Report
     from ..run import Run

@@ -17,7 +17,7 @@ from .branches import branches, effects
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
 
 #: What a checkpointed branch leaves out on purpose.
 _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")

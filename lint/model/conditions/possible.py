@@ -11,8 +11,7 @@ from ...facts.values import conditional_options, truth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.places import Place
-    from ...facts.values import Value
+    from ...facts.values import Place, Value
 
 
 def options_at(value: Value, place: Place) -> Iterator[Value]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator
 
-    from ...facts.places import Guard
+    from ...facts.values import Guard
     from ..report import Report
     from ..run import Run
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 if TYPE_CHECKING:
     import ast
 
-    from ...facts.calls import Call
-    from ...facts.places import Place
+    from ...facts.values import Call, Place
     from ...facts.walk import Named, Write
 
 #: A text, or texts that must all be there.

@@ -17,7 +17,7 @@ from . import wrappers as w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ...facts.walk import Program, Write
     from .event import CallEvent, Event, WriteEvent
 

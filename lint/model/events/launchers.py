@@ -11,7 +11,7 @@ from .event import CallEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
 
 ACCELERATOR = "accelerate.Accelerator"
 

@@ -10,7 +10,7 @@ from ...facts.identifiers import names_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
 
 #: Methods that cut a value off from the graph.
 _CUTS = frozenset(("detach", "item", "tolist", "numpy", "detach_", "no_grad"))

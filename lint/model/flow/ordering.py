@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
-    from ...facts.places import Place
+    from ...facts.values import Call, Place
 
 
 def implies(inner: Place, outer: Place) -> bool:

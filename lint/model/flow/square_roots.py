@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
-    from ...facts.places import Guard
+    from ...facts.values import Guard
 
 
 def modulus(guard: Guard) -> str | None:

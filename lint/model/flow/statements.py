@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.surroundings import parents_in
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ..history import History
 
 

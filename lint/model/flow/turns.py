@@ -12,7 +12,7 @@ from ..regions.free_variables import names_bound_by
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.places import Loop, Place
+    from ...facts.values import Loop, Place
     from ..events import Event
     from ..run import Run
 

@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes
 from ...facts.surroundings import holders, parents_in
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ..history import History
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

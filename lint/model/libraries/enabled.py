@@ -15,7 +15,7 @@ from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ..run import Run
 
 

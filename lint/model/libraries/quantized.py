@@ -10,8 +10,7 @@ from ..conditions.possible import options_at, truth_at
 from ..types import unwrapped
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
-    from ...facts.places import Place
+    from ...facts.values import Call, Place
     from ..run import Run
 
 _SWITCHES = ("load_in_4bit", "load_in_8bit")

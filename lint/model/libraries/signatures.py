@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.values import is_absent
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
+    from ...facts.values import Call
 
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
 

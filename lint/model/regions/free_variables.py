@@ -10,8 +10,7 @@ from ...facts.nodes import all_nodes
 from ...facts.scopes import bound_names
 
 if TYPE_CHECKING:
-    from ...facts.places import Loop
-    from ...facts.values import FunctionNode
+    from ...facts.values import FunctionNode, Loop
 
 #: Attributes of a tensor that carry no gradient.
 _WITHOUT_GRAPH = frozenset(("detach", "data", "shape", "dtype", "device", "size"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.values import UNKNOWN, Choice, Instance, Method, Value
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
+    from ...facts.values import Call
 
 
 def asked_of_self(call: Call) -> str | None:

@@ -15,7 +15,7 @@ from .call_targets import call_targets
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ...facts.walk import Program
     from ..events import Checkpoint
     from .region import Region, Regions

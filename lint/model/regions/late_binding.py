@@ -16,8 +16,7 @@ from .free_variables import free_names, names_bound_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ...facts.places import Loop
-    from ...facts.values import Function, FunctionNode
+    from ...facts.values import Function, FunctionNode, Loop
     from ..run import Run
 
 #: Methods that give the values they were called on, on another device or in another layout.

@@ -14,8 +14,7 @@ from .free_variables import names_bound_by
 from .region import classes_checked
 
 if TYPE_CHECKING:
-    from ...facts.calls import Call
-    from ...facts.values import Function, Value
+    from ...facts.values import Call, Function, Value
     from ..run import Run
 
 #: Modules that keep nothing for the backward pass, or nothing that costs.

@@ -13,7 +13,7 @@ from ..libraries.trainer import enable_reentrant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ..run import Run
 
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...facts.calls import Call
-    from ...facts.places import Guard
+    from ...facts.values import Call, Guard
     from ...facts.walk import Program
 
     #: Something to enter, and the conditions it is entered under, those of what leads to it left out.

@@ -13,8 +13,7 @@ from ..state.gradless import carries_gradient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
-    from ...facts.values import Function
+    from ...facts.values import Call, Function
     from ...facts.walk import Write
     from ..run import Run
     from .region import Region

@@ -28,8 +28,7 @@ from ..types import PASS_THROUGH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...facts.calls import Call
-    from ...facts.places import Place
+    from ...facts.values import Call, Place
     from ...facts.walk import Write
     from ..run import Run
 

@@ -14,7 +14,7 @@ from .modes import is_gradient_free
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
+    from ...facts.values import Call
     from ..history import History
 
 _FACTORIES = frozenset(

@@ -19,9 +19,7 @@ from .modes import is_gradient_free
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
-    from ...facts.places import Place
-    from ...facts.values import Value
+    from ...facts.values import Call, Place, Value
     from ..events import Checkpointing
     from ..history import History
 

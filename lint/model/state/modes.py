@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from ...facts.calls import Call
-    from ...facts.places import Loop
+    from ...facts.values import Call, Loop
     from ..events import Checkpointing
     from ..history import History
 

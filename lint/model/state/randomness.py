@@ -14,8 +14,7 @@ from ..types import unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.calls import Call
-    from ...facts.places import Guard
+    from ...facts.values import Call, Guard
     from ..regions.region import Region
     from ..run import Run
 

@@ -1,0 +1,102 @@
+"""Values that know no call, place or scope: constants, imported names, and parts of what is not known.
+
+They compare by identity; a value that is looked up twice is the same object, so ``model.config`` written in one place
+and read in another meet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
+
+
+class Value:
+    """Something an expression evaluates to; ``node`` is the expression that produced it."""
+
+    __slots__ = ("attributes", "node")
+
+    def __init__(self, node: ast.AST | None) -> None:
+        self.node = node
+        #: What is known of the attributes: those written, and opaque ones handed out before.
+        self.attributes: dict[str, Value] | None = None
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    __match_args__: tuple[str, ...] = ()
+
+
+class Unknown(Value):
+    """Anything."""
+
+    __slots__ = ()
+
+
+class Absent(Value):
+    """Certainly not given: the answer for an argument or key that is not there."""
+
+    __slots__ = ()
+
+
+class Const(Value):
+    """A literal: None, a bool, a number, a string."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+
+    def __init__(self, value: object, node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.value = value
+
+
+class Template(Value):
+    """A string of which parts are known: ``stage{}`` for ``f"stage{i}"``."""
+
+    __slots__ = ("pattern",)
+    __match_args__ = ("pattern",)
+
+    def __init__(self, pattern: str, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.pattern = pattern
+
+
+class Ref(Value):
+    """Something imported, by its full dotted name: ``torch.utils.checkpoint.checkpoint``."""
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
+
+    def __init__(self, name: str, node: ast.AST | None = None) -> None:
+        super().__init__(node)
+        self.name = name
+
+
+class Attr(Value):
+    """The attribute ``name`` of a value whose inside is not known."""
+
+    __slots__ = ("base", "name")
+    __match_args__ = ("base", "name")
+
+    def __init__(self, base: Value, name: str, node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.base = base
+        self.name = name
+
+
+class Element(Value):
+    """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant."""
+
+    __slots__ = ("index", "of")
+    __match_args__ = ("of",)
+
+    def __init__(self, of: Value, node: ast.AST | None, index: object = None) -> None:
+        super().__init__(node)
+        self.of = of
+        self.index = index
+
+
+UNKNOWN = Unknown(None)
+ABSENT = Absent(None)
