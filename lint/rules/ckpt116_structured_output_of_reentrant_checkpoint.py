@@ -146,7 +146,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import operands
 from ..facts.objects.classes import is_dataclass
-from ..facts.values import Const, Dict, Instance, Result, Seq, Value, options
+from ..facts.values import Const, Dict, Instance, Param, Result, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Checkpointing, WrapperCheckpointing
 from ..model.names import canonical
@@ -195,8 +195,19 @@ def _structured(run: Run, function: Value) -> Returned | None:
     returns = [returned for part in found for returned in part]
     certain = bool(found) and all(found)
     inputs = {name for part in targets for name in part.parameters()[:1]}
-    everywhere = all(_is_structured(option, inputs) for returned in returns for option in options(returned.value))
+    everywhere = all(
+        _is_structured(option, inputs) or _is_handed_on(run, option)
+        for returned in returns
+        for option in options(returned.value)
+    )
     return returns[0] if certain and everywhere else None
+
+
+def _is_handed_on(run: Run, value: Value) -> bool:
+    """Whether ``value`` is a structured result of a module that is bound early: `lambda x, block=block: block(x)`."""
+    module = value.call.func if isinstance(value, Result) else None
+    early = module.default if isinstance(module, Param) else None
+    return early is not None and _structured(run, early) is not None
 
 
 def _is_structured(value: Value, inputs: set[str]) -> bool:

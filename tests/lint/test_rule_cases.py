@@ -10,6 +10,74 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "a dict comes out of a block that a lambda binds early": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return {"out": self.fc(x)}
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block() for _ in range(4)])
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = checkpoint(lambda h, m=block: m(h), x, use_reentrant=True)["out"]  # error: CKPT116
+                return x
+    """,
+    "more segments than a list that was extended has": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint_sequential
+
+        class Net(nn.Module):
+            def __init__(self, depth=4):
+                super().__init__()
+                self.blocks = nn.ModuleList([nn.Linear(8, 8)])
+                self.blocks.extend(nn.Linear(8, 8) for _ in range(depth - 1))
+
+            def forward(self, x):
+                x = checkpoint_sequential(self.blocks, 4, x, use_reentrant=False)
+                return checkpoint_sequential(self.blocks, 7, x, use_reentrant=False)  # error: CKPT310
+
+        Net()
+    """,
+    "a gradient of gradients through blocks wrapped from outside": """
+        from functools import partial
+
+        import torch
+        import torch.nn as nn
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+            CheckpointImpl,
+            apply_activation_checkpointing,
+            checkpoint_wrapper,
+        )
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return torch.tanh(self.fc(x))
+
+        def main(batches, optimizer):
+            model = nn.Sequential(Block(), Block())
+            wrap = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
+            apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrap, check_fn=lambda m: isinstance(m, Block))
+            for x in batches:
+                x.requires_grad_(True)
+                out = model(x)
+                (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)  # error: CKPT305
+                (out.pow(2).mean() + grad.pow(2).mean()).backward()
+                optimizer.step()
+    """,
     "what a launcher would set, by one call": """
         import os
         from transformers import TrainingArguments

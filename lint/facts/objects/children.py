@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..interpreter.bindings import write
 from ..values import Attr, Instance, Result, Seq, Super, Value
 from .attributes import set_attribute
-from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, text_of
+from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, length_of, text_of
 
 if TYPE_CHECKING:
     from ..values import Call
@@ -41,7 +41,7 @@ def hold_given(instance: Instance, call: Call) -> None:
 def _register(walk: Walk, base: Value, call: Call) -> bool:
     name, module = call.argument(0, "name"), call.argument(1, "module")
     if is_module_list(base) and isinstance(base, Result):
-        fill(base, [module], call.node, walk.times_since(base.call.place))
+        fill(base, [module], call.node, _in_all(walk, base, 1))
         return True
     field = text_of(name)
     if isinstance(base, Instance) and field is not None:
@@ -51,9 +51,11 @@ def _register(walk: Walk, base: Value, call: Call) -> bool:
 
 
 def _fill(walk: Walk, base: Value, call: Call) -> bool:
-    added = call.args[-1:] if call.func.name != "extend" else elements(call.args[0]) if call.args else []  # type: ignore[attr-defined]
+    extends = call.method == "extend"
+    added = call.args[-1:] if not extends else elements(call.args[0]) if call.args else []
     if isinstance(base, Result) and is_module_list(base):
-        fill(base, added, call.node, walk.times_since(base.call.place) if call.func.name == "append" else None)  # type: ignore[attr-defined]
+        each = length_of(call.args[0]) if extends and call.args else 1
+        fill(base, added, call.node, _in_all(walk, base, each))
         return True
     if isinstance(base, Instance) and container_kind(base):
         before = base.cls.fields.get(ITEMS)
@@ -61,3 +63,9 @@ def _fill(walk: Walk, base: Value, call: Call) -> bool:
         base.cls.fields[ITEMS] = Seq("list", held, True, call.node)
         return True
     return False
+
+
+def _in_all(walk: Walk, held: Result, each: int | None) -> int | None:
+    """How many modules the statement adds to ``held`` when each of its turns adds ``each``."""
+    times = walk.times_since(held.call.place)
+    return None if times is None or each is None else times * each

@@ -172,15 +172,15 @@ def _turns(call: Call) -> int | None:
     return len(range(*bounds)) if known else None
 
 
-def fill(held: Result, added: list[Value], node: ast.AST, times: int | None) -> None:
-    """``modules.append(block)``, ``times`` over: what the container was built with is not all of it."""
+def fill(held: Result, added: list[Value], node: ast.AST, count: int | None) -> None:
+    """``modules.append(block)``: what the container was built with is not all of it; ``count`` modules come in all."""
     built = held.call
     if built.name.endswith("Sequential"):
-        if times is None or built.spread_count is None:
+        if count is None or built.spread_count is None:
             built.spread_count = None
         else:
-            # One stands for all in `args`.
-            built.spread_count += (times - 1) * len(added)
+            # Of all, `added` stand in `args`.
+            built.spread_count += count - len(added)
         built.args, built.open_args = [*built.args, *added], True
         return
     before = length_of(held) if built.args else 0
@@ -189,7 +189,7 @@ def fill(held: Result, added: list[Value], node: ast.AST, times: int | None) -> 
         first.items if isinstance(first, Seq) else list(first.items.values()) if isinstance(first, Dict) else [first]
     )
     grown = Seq("list", [*items, *added], True, node)
-    grown.count = None if before is None or times is None else before + times * len(added)
+    grown.count = None if before is None or count is None else before + count
     built.args = [grown]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Function, Instance, Method, Result, options
-from ..events import Checkpointing, HfEnable
+from ...facts.values import Function, Instance, Method, Result, options, same
+from ..events import ApplyCheckpointing, Checkpointing, HfEnable
+from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
+from ..types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +34,7 @@ def forwards(run: Run, *, reentrant: bool) -> Iterator[Forward]:
         if call.node in events:
             yield Forward(call, events[call.node])
             continue
-        cause = _inside(run, call, events) or _enabled(call, enables)
+        cause = _inside(run, call, events) or _applied(run, call, events) or _enabled(call, enables)
         if cause is not None:
             yield Forward(call, cause)
 
@@ -42,6 +44,16 @@ def _inside(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Chec
         return None
     inside = run.bodies.of(call.func).calls
     return next((events[found.node] for found in inside if found.node in events), None)
+
+
+def _applied(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
+    """What wrapped blocks of the model that is called, and found some."""
+    for event in events.values():
+        if not isinstance(event, ApplyCheckpointing) or not same(unwrapped(event.model), unwrapped(call.func)):
+            continue
+        if surely_before(event.call, call) and run.region(event).functions:
+            return event
+    return None
 
 
 def _enabled(call: Call, enables: list[HfEnable]) -> HfEnable | None:
