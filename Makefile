@@ -80,7 +80,26 @@ budgets: $(STAMP) ## What budgets do on what people fine-tune, into hf_ckpt/BUDG
 published: $(STAMP) ## Plans against measurements that others published, into hf_ckpt/PUBLISHED.md (minutes)
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.published
 
+SIM_VENV ?= .venv-sim
+SIM_STAMP := $(SIM_VENV)/.installed
+SIM_TORCH ?= 2.13.0
+
+# `===` takes PyPI's wheel, the one for CUDA, where a folder of pip's --find-links has a build for the CPU.
+$(SIM_STAMP): pyproject.toml $(CONSTRAINTS)
+	test -x $(SIM_VENV)/bin/python || $(PYTHON) -m venv $(SIM_VENV)
+	$(SIM_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SIM_VENV)/bin/python -m pip install --quiet 'torch===$(SIM_TORCH)' nvidia-cuda-crt
+	sed '/^torch=/d' $(CONSTRAINTS) > $(SIM_VENV)/constraints.txt
+	$(SIM_VENV)/bin/python -m pip install --quiet --constraint $(SIM_VENV)/constraints.txt --editable '.[train]'
+	touch $@
+
+.PHONY: sim
+sim: $(STAMP) $(SIM_STAMP) ## Everything on simulated GPUs: the tests and the table of tests/gpu_sim (5 GB for torch's CUDA wheel, gcc; minutes)
+	$(SIM_VENV)/bin/python -m tests.gpu_sim.build
+	HF_CKPT_SIM_VENV=$(SIM_VENV) $(BIN)/python -m pytest tests/gpu_sim $(PYTEST_ARGS)
+	HF_CKPT_SIM_VENV=$(SIM_VENV) nice $(BIN)/python -m tests.gpu_sim.judge
+
 .PHONY: clean
 clean: ## Remove everything that was built here, .venv too
-	rm -rf $(VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(SIM_VENV) .typing .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,10 @@
-"""What TrainingArguments say about activation checkpointing that a policy must know. Pure."""
+"""What TrainingArguments say about activation checkpointing that a policy must know."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hf_ckpt.conflicts import check_data_parallel
 from hf_ckpt.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ def check_fsdp_plugin(fsdp_config: Mapping[str, Any] | None, environ: Mapping[st
             f"{where} is on beside SelectiveCkpt, so every layer would be recomputed twice: set it to false, "
             "SelectiveCkpt takes its place"
         )
+
+
+def check_one_gpu_a_process(args: Any, model: Any) -> None:
+    """Raise ConflictError when the Trainer will wrap the model in ``nn.DataParallel`` (Trainer._wrap_model)."""
+    if not getattr(model, "is_loaded_in_8bit", False):
+        check_data_parallel(args.n_gpu)
 
 
 def is_compiled(args: Any) -> bool:

@@ -21,7 +21,7 @@ from hf_ckpt.policy import parse_policy
 from hf_ckpt.policy.platform import Engine, parse_engine
 from hf_ckpt.resolving import resolve_on
 
-from .arguments import check_fsdp_plugin, is_compiled
+from .arguments import check_fsdp_plugin, check_one_gpu_a_process, is_compiled
 from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
 from .guard import restore_with
@@ -113,8 +113,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         return {"args": args, "attributes": {}}
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Refuse a double checkpointing as early as possible."""
+        """Refuse a double checkpointing, and what copies the model every step, as early as possible."""
         check_fsdp_plugin(args.fsdp_config, os.environ)
+        check_one_gpu_a_process(args, kwargs.get("model"))
         check_alone(self, inspect.currentframe())
         move_to_front(self, inspect.currentframe())
 
@@ -123,6 +124,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     ) -> None:
         """Apply the policy: the model is prepared and wrapped, the first step is still to come."""
         check_fsdp_plugin(args.fsdp_config, os.environ)
+        check_one_gpu_a_process(args, kwargs["model"])
         check_alone(self, inspect.currentframe())
         self.restore()
         warn_of_drift(self.policy, state)

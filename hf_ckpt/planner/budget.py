@@ -4,7 +4,7 @@
 ``72GiB``, ``512MB``  the device's peak, everything included (binary and decimal units, ``80G`` is ``80GB``; on CPU the
                       process's memory)
 ``0.5``, ``50%``      the share of the bytes that layers hold without checkpointing
-``auto``              what the device has, less a margin for fragmentation (on CPU: the limit the process runs under)
+``auto``              what the device has, less a margin (on CPU: the limit the process runs under)
 ====================  ==========================================================================================
 """
 
@@ -18,6 +18,7 @@ from ..assignment import Assignment
 from ..errors import BudgetError
 from .costs.assess import layer_held
 from .costs.problem import Limits
+from .memory.fragmentation import Spare
 
 if TYPE_CHECKING:
     from .costs.problem import Problem
@@ -29,8 +30,12 @@ for _power, _prefix in enumerate("kmgt", start=1):
     _UNITS |= dict.fromkeys((f"{_prefix}b", _prefix), 1000**_power)
 _NUMBER = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>%|[a-z]*)", re.IGNORECASE)
 
-#: The share of the device that ``auto`` leaves free: allocator fragmentation, workspaces, what the model does not see.
+#: The share of the memory that ``auto`` leaves free: workspaces, what the model does not see.
 MARGIN = 0.08
+#: The same of a device whose allocator's own overhead is known, and left to it besides (memory/fragmentation.py).
+DEVICE_MARGIN = 0.02
+
+NOTHING_SPARE = Spare()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,27 @@ class DeviceMemory:
     """Bytes of a device (on CPU: of the process). ``total`` is None where no limit is known.
 
     ``used`` is what is taken for good: the model, other processes, the context; not what an allocator merely caches.
+    ``given`` is what the device has given out, with what is cached; None where no allocator caches anything.
     """
 
     total: int | None
     used: int
+    given: int | None = None
 
 
-def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: int) -> Limits:
+def allowed_bytes(budget: Budget, memory: DeviceMemory) -> int | None:
+    """Bytes that the device (on CPU: the process) may give out under a budget; None where it bounds something else."""
+    match budget:
+        case PeakBudget(nbytes):
+            return nbytes
+        case AutoBudget() if memory.total is not None:
+            return int(memory.total * (1 - (MARGIN if memory.given is None else DEVICE_MARGIN)))
+    return None
+
+
+def limits_of(
+    budget: Budget, problem: Problem, memory: DeviceMemory, to_come: int, spare: Spare = NOTHING_SPARE
+) -> Limits:
     """Turn a budget into limits on plans.
 
     Args:
@@ -136,6 +155,7 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
         memory: Bytes of the device.
         to_come: Bytes that will be there at the peak and are not yet: optimizer state, gradients that ``problem`` does
             not count.
+        spare: What is left to the device's allocator, where it has one.
 
     Returns:
         Upper bounds in bytes.
@@ -146,16 +166,15 @@ def limits_of(budget: Budget, problem: Problem, memory: DeviceMemory, to_come: i
     if isinstance(budget, ShareBudget):
         everything = held_without_checkpointing(problem) + problem.shared
         return Limits(held=int(budget.share * everything) - problem.shared)
-    if isinstance(budget, PeakBudget):
-        total = budget.nbytes
-    elif memory.total is None:
+    total = allowed_bytes(budget, memory)
+    if total is None:
         raise BudgetError(
             "budget=auto knows no memory limit here (no accelerator, no cgroup limit, no RLIMIT_AS): "
             "give one, such as budget=16GiB for the process or budget=0.5 of the activations"
         )
-    else:
-        total = int(memory.total * (1 - MARGIN))
     beside = memory.used + to_come
+    if memory.given is not None:
+        beside += spare.of(total - beside)
     return Limits(peak=total - beside, beside=beside)
 
 

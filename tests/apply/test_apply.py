@@ -184,6 +184,13 @@ def test_double_checkpointing_is_refused() -> None:
         apply(model, "full")
 
 
+def test_data_parallel_copies_are_refused():
+    wrapped = torch.nn.DataParallel(build("llama"))
+    wrapped.device_ids = [0, 1]  # what it has where two GPUs are visible
+    with pytest.raises(ConflictError, match=r"nn.DataParallel runs this model on 2 GPUs, .* CUDA_VISIBLE_DEVICES=0"):
+        apply(wrapped, "full")
+
+
 def test_a_refused_policy_leaves_the_model_alone() -> None:
     model = build("llama")
     before = fingerprint(model)

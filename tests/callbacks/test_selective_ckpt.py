@@ -226,6 +226,13 @@ def test_fsdp_plugin_checkpointing_is_refused(tmp_path: Path, monkeypatch: pytes
         train(build("llama"), arguments(tmp_path), SelectiveCkpt("full"))
 
 
+def test_several_gpus_without_a_launcher_are_refused_with_its_line(tmp_path: Path) -> None:
+    alone = arguments(tmp_path)
+    alone._n_gpu = 2  # what TrainingArguments find where two GPUs are visible
+    with pytest.raises(ConflictError, match=r"copies it every step: start .* `torchrun --nproc_per_node 2 SCRIPT`"):
+        Trainer(build("llama"), alone, train_dataset=dataset(), callbacks=[SelectiveCkpt("full")])
+
+
 class Freeze(TrainerCallback):
     """A callback that spoils the policy after it was applied."""
 

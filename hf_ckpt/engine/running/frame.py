@@ -17,6 +17,7 @@ import torch
 
 from ..random_state import random_state_kept
 from ..verb import packing_verbs
+from .casts import uncached_casts
 from .graph import graph_is_retained
 from .prepared import ParameterView, one_too_many
 from .watched_hooks import HookWatch
@@ -77,10 +78,11 @@ class Frame:
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, its hooks watched."""
         binding = self.prepared.known.binding
-        if binding.hooked:
-            output = HookWatch(binding.hooked, binding.slots, self.hook_changed).run(call, args)
-        else:
-            output = call(*args)
+        with uncached_casts():
+            if binding.hooked:
+                output = HookWatch(binding.hooked, binding.slots, self.hook_changed).run(call, args)
+            else:
+                output = call(*args)
         self.parameters = [(slot, _mark(slot)) for slot in self.prepared.referred]
         return output
 

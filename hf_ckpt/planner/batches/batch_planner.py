@@ -15,8 +15,9 @@ import torch
 
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
-from ..budget import DeviceMemory, ShareBudget
+from ..budget import DeviceMemory, ShareBudget, allowed_bytes
 from ..memory.device_memory import device_memory
+from ..memory.fragmentation import Fragmentation, Look
 from ..memory.room import Room
 from ..ranks import Ranks, needs_agreement
 from .beside_layers import saved_beside_layers
@@ -56,13 +57,16 @@ class PlannedLayer:
 class Alive:
     """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet.
 
-    ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more.
+    ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more. ``given`` is what the
+    device has given out (0: it has no allocator to watch), ``over`` by how much that exceeds the budget.
     """
 
     load: int
     held: int
     backward_seen: bool
     given_up: int = 0
+    given: int = 0
+    over: int = 0
 
 
 class BatchPlanner:
@@ -104,12 +108,14 @@ class BatchPlanner:
         self.live = LiveForwards()
         #: Forwards before one backward; a share of what is saved is the same share of each of them.
         self.group = None if isinstance(budget, ShareBudget) else Group()
-        self.demands = Demands(budget, self.book, self.group)
+        self.fragmentation = Fragmentation()
+        self.demands = Demands(budget, self.book, self.group, self.fragmentation)
         self.surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload)
         self.learning = Learning([layer.engine for layer in layers], self.surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None
         self._settled = False
+        self._made = 0
         self._given_up = 0
         self._pending: PendingMeasurement | None = None
         self._running: BatchSize | None = None
@@ -154,8 +160,12 @@ class BatchPlanner:
         if alive.given_up > self._given_up:
             self._given_up = alive.given_up
             self.learning.start_over()
+        if alive.given and not alive.load:
+            self._look_at_device(alive)
         choice = self._choose(size, alive)
         if choice.plan is not self.current or choice.settled != self._settled:
+            if alive.given and self.current is None:  # blocks of the forward that rebuilt everything fit no other
+                self.room.empty_cache()
             self._write(choice.plan, settled=choice.settled)
         if not choice.settled:
             self._pending = self._expected(size, mine, choice)
@@ -166,15 +176,35 @@ class BatchPlanner:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
         given_up = sum(layer.engine.given_up for layer in self.layers)
-        return Alive(load, held, backward_seen=self.live.backward_seen, given_up=given_up)
+        given, over = self._given()
+        return Alive(load, held, self.live.backward_seen, given_up, given, over)
+
+    def _given(self) -> tuple[int, int]:
+        """What the device has given out, and by how much that exceeds the budget; 0 where the budget bounds no peak."""
+        memory = self.room.memory(self.room.device)
+        limit = allowed_bytes(self.budget, memory)
+        return (0, 0) if limit is None or memory.given is None else (memory.given, memory.given - limit)
+
+    def _look_at_device(self, alive: Alive) -> None:
+        """Learn what the allocator holds beyond what is alive, and plan anew where plans leave too little for it."""
+        if self.current is None:
+            return
+        if self._made != self.book.made:
+            self._made = self.book.made
+            self.fragmentation.start_over()
+        look = self.fragmentation.look(alive.given, self.current.alive, alive.over)
+        if look is Look.PLAN:
+            self.book.plans.clear()
+        if look is not Look.NOTHING:
+            self.room.empty_cache()
 
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
-        numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, int(mine is None)]
-        load, held, unknown, given_up, missing, *size = self.ranks.largest(
-            [*numbers, *astuple(mine or BatchSize(0, 0))]
+        numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, alive.given, alive.over]
+        load, held, unknown, given_up, given, over, missing, *size = self.ranks.largest(
+            [*numbers, int(mine is None), *astuple(mine or BatchSize(0, 0))]
         )
-        together = Alive(load, held, backward_seen=not unknown, given_up=given_up)
+        together = Alive(load, held, not unknown, given_up, given, over)
         return together, None if missing else BatchSize(*size)
 
     def _choose(self, size: BatchSize, alive: Alive) -> Choice:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...engine import plan_of
 from ...errors import BudgetError
 from ...policy.decision import RecomputeLayer
-from ..budget import AutoBudget, limits_of
+from ..budget import NOTHING_SPARE, AutoBudget, limits_of
 from ..costs.problem import Limits
 from ..solver.refine import solve_refined
 from ..solver.solve import least_held, least_peak, solve
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...ledger import LayerLedger
     from ..budget import Budget
     from ..costs.problem import Problem
+    from ..memory.fragmentation import Fragmentation, Spare
     from ..memory.room import Taken
     from ..solver.solve import Solution
     from .group import Group
@@ -47,13 +48,14 @@ class Demand:
     """What a plan must keep to.
 
     ``factor`` of the budget is to be used; ``forwards`` are alive together (see :class:`Problem`), or ``alive`` bytes
-    are held already by forwards that ran under other plans.
+    are held already by forwards that ran under other plans. ``spare`` is left to the device's allocator.
     """
 
     budget: Budget
     factor: float = 1.0
     forwards: float = 1.0
     alive: int = 0
+    spare: Spare = NOTHING_SPARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +65,46 @@ class Demands:
     budget: Budget
     book: PlanBook
     group: Group | None
+    fragmentation: Fragmentation
 
     def of(self, size: BatchSize) -> Demand:
         """That of a plan under which every forward of a group runs, the largest of this size."""
-        return Demand(self.budget, self.book.factor, 1.0 if self.group is None else self.group.weight(size))
+        forwards = 1.0 if self.group is None else self.group.weight(size)
+        return Demand(self.budget, self.book.factor, forwards, spare=self.fragmentation.spare)
 
     def beside(self, alive: int) -> Demand:
         """That of a plan for one forward, while others hold so many bytes."""
-        return Demand(self.budget, self.book.factor, alive=alive)
+        return Demand(self.budget, self.book.factor, alive=alive, spare=self.fragmentation.spare)
 
 
 def make_plan(measured: Measured, demand: Demand) -> MadePlan:
     """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the thriftiest."""
     problem = replace(measured.problem, forwards=demand.forwards)
     try:
-        solution = solve_refined(problem, _limits(problem, measured.taken, demand))
+        solution = _solved(problem, measured.taken, demand)
     except BudgetError as error:
         told = BudgetError(f"{_together(demand)}{error}")
         if not isinstance(demand.budget, AutoBudget) or measured.taken.memory.total is None:
             raise told from None
         _log.warning("trying the thriftiest plan: %s", told)
         solution = solve(problem, Limits(peak=least_peak(problem)))
-    return _written(measured, solution)
+    return _written(measured, solution, demand)
+
+
+def _solved(problem: Problem, taken: Taken, demand: Demand) -> Solution:
+    """The fastest plan; one of least peak where nothing can be left to the allocator, which is a wish, not a bound."""
+    try:
+        return solve_refined(problem, _limits(problem, taken, demand))
+    except BudgetError:
+        bare = _limits(problem, taken, replace(demand, spare=NOTHING_SPARE))
+        least = least_peak(problem)
+        if bare.peak is None or bare.peak < least:
+            return solve_refined(problem, bare)
+        return solve(problem, Limits(peak=least))
 
 
 def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
-    limits = limits_of(demand.budget, problem, taken.memory, taken.to_come)
+    limits = limits_of(demand.budget, problem, taken.memory, taken.to_come, demand.spare)
     if limits.peak is None:
         assert limits.held is not None
         least = min(limits.held, least_held(problem)) if demand.factor < 1 else 0
@@ -103,7 +119,7 @@ def _together(demand: Demand) -> str:
     return "several forwards run before one backward, and what they save is alive together: "
 
 
-def _written(measured: Measured, solution: Solution) -> MadePlan:
+def _written(measured: Measured, solution: Solution, demand: Demand) -> MadePlan:
     """What the solution writes to the engines."""
     ledgers, problem = measured.ledgers, measured.problem
     writes = tuple(
@@ -111,4 +127,6 @@ def _written(measured: Measured, solution: Solution) -> MadePlan:
         for ledger, plan in zip(ledgers, solution.layers, strict=True)
     )
     whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == problem.kind(i).everything)
-    return MadePlan(solution, writes, frozenset(whole))
+    taken = measured.taken
+    alive = taken.memory.used + taken.to_come + demand.alive + solution.predicted.peak
+    return MadePlan(solution, writes, frozenset(whole), alive)

@@ -101,11 +101,15 @@ def _bucket(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A solution, and what it writes to the engine of each layer; ``whole`` are the layers that keep everything."""
+    """A solution, and what it writes to the engine of each layer; ``whole`` are the layers that keep everything.
+
+    ``alive`` are the bytes on the device at the peak: the model, its gradients and its optimizer too.
+    """
 
     solution: Solution
     writes: tuple[Plan, ...]
     whole: frozenset[int] = frozenset()
+    alive: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class PlanBook:
 
     plans: dict[BatchSize, MadePlan] = field(default_factory=dict)
     tightened: int = 0
+    #: How many plans were ever added.
+    made: int = 0
 
     def choose(self, size: BatchSize, foreseen: Set[BatchSize] = frozenset()) -> Choice:
         """The plan for a batch of this size. Of plans for ``foreseen`` sizes it is not known yet if they are right."""
@@ -142,6 +148,7 @@ class PlanBook:
         for known in covered:
             del self.plans[known]
         self.plans[size] = plan
+        self.made += 1
 
     def tighten(self, running: MadePlan | None) -> bool:
         """After running out of memory under ``running``: plan anew for less. False when it kept nothing already."""

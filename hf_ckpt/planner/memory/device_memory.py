@@ -23,7 +23,7 @@ def device_memory(device: torch.device) -> DeviceMemory:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return DeviceMemory(total, total - free - cached)
+        return DeviceMemory(total, total - free - cached, total - free)
     if (bound := memory_limit(device)) is not None:
         return DeviceMemory(bound.nbytes, bound.live_bytes)
     limits = [limit for limit in (process_limit(), physical_memory()) if limit is not None]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import torch
 
 from ..budget import DeviceMemory, PeakBudget
 from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import torch
 
     from ..budget import Budget
     from ..ranks import Ranks
@@ -59,13 +59,22 @@ class Room:
     def look(self, ranks: Ranks, *, empty: bool) -> Taken:
         """What is taken now. Unless no activation is alive (``empty``) the memory is what it was when none was."""
         if empty or self._before_forwards is None:
-            self._before_forwards = self.memory(next(self.model.parameters()).device)
+            self._before_forwards = self.memory(self.device)
         state = static_state(self.model, self.optimizer)
         to_come = state.to_come + max(map(gathered_bytes, self.layers))
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
         used, to_come = ranks.largest([self._before_forwards.used, to_come])
-        return Taken(DeviceMemory(self._before_forwards.total, used), to_come)
+        return Taken(replace(self._before_forwards, used=used), to_come)
+
+    def empty_cache(self) -> None:
+        """Give what the allocator caches back to the device. Waits for the device."""
+        torch.cuda.empty_cache()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
 
     def layer_gradients(self) -> list[int] | None:
         """Bytes of parameter gradients that each layer's backward makes; None when they are there beforehand."""

@@ -1,0 +1,89 @@
+"""What a caching allocator takes of a device beyond what is alive: learnt from steps, left to it by plans. Pure.
+
+A card has to give what torch's allocator reserves, not what is allocated: blocks that were freed and fit nothing stay
+reserved. How much that is depends on the sizes of a model's tensors more than on the plan, and cannot be foretold. So
+the first plans leave more than it usually takes, the second step under one of them shows what it does take, and the
+plans from then on leave that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+#: The share of the room for activations that plans leave while nothing is known.
+UNKNOWN = 0.15
+#: What is left beyond what was seen: other plans scatter their tensors a little differently.
+_MORE = 1.1
+#: How often the cache is emptied, or plans are made anew, because the device had to give more than the budget.
+_TRIES = 8
+
+
+class Look(Enum):
+    """What a look at the device asks for, before the next forward."""
+
+    NOTHING = auto()
+    #: What the allocator caches is to go back to the device, so that the next look sees what steps take.
+    EMPTY = auto()
+    #: Likewise, and plans are to be made anew.
+    PLAN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What a plan leaves to the allocator: so many bytes, and this share of the room for activations."""
+
+    nbytes: int = 0
+    share: float = 0.0
+
+    def of(self, room: int) -> int:
+        """Bytes, where there is room for so many bytes of activations."""
+        return self.nbytes + int(self.share * max(0, room))
+
+
+@dataclass
+class Fragmentation:
+    """Bytes beyond what is alive at the peak; None until a step showed it."""
+
+    nbytes: int | None = None
+    _planned: int = 0
+    _steps: int = 0
+    _tries: int = 0
+
+    @property
+    def spare(self) -> Spare:
+        """What plans leave."""
+        return Spare(share=UNKNOWN) if self.nbytes is None else Spare(self.nbytes)
+
+    def start_over(self) -> None:
+        """There is a new plan: what the allocator holds now does not come from steps as they will be."""
+        self._steps = 0
+
+    def look(self, given: int, planned: int, over: int) -> Look:
+        """A step ended.
+
+        Args:
+            given: Bytes that the device has given out, to this process and others.
+            planned: Bytes that its plan says are alive on the device at the peak.
+            over: By how much that is more than the budget allows; negative where it is less.
+
+        Returns:
+            What to do before the next forward.
+        """
+        self._steps += 1
+        if self._steps == 1:  # a plan's first step checks what it rebuilds, which takes more than later ones
+            self._planned = 0
+            return Look.EMPTY
+        self._planned = max(self._planned, planned)
+        if self.nbytes is None:
+            self.nbytes = int(_MORE * max(0, given - self._planned))
+        elif over > 0 and self._tries < _TRIES:
+            self._tries += 1
+            if self._steps > 2:  # steps stayed within the budget: something between them did not, such as an evaluation
+                self._steps, self._planned = 1, 0
+                return Look.EMPTY
+            self.nbytes += over
+        else:
+            return Look.NOTHING
+        self.start_over()
+        return Look.PLAN

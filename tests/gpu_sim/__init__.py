@@ -1,0 +1,1 @@
+"""Runs hf_ckpt on torch's own CUDA build without a GPU: simulated cards (README.md)."""

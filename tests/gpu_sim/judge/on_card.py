@@ -1,0 +1,106 @@
+"""Runs the cells of a card in this process, each a line of JSON: ``on_card SUBJECT SETUP LABEL...``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+import hf_ckpt
+
+from .. import stand_ins
+from ..models import token_ids, with_lora
+from .cell import free, measure
+from .subjects import SUBJECTS, Setup, Subject, rows_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Nobody fine-tunes a model on a card that has less room than this share of it.
+_LEAST_ROOM = 0.15
+
+
+class Training:
+    """A subject in a setup on the card."""
+
+    def __init__(self, subject: Subject, setup: Setup) -> None:
+        self.subject, self.setup = subject, setup
+        self.half = torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float16
+        self.total = torch.cuda.mem_get_info()[1]
+        with torch.device("meta"):
+            weights = [p.numel() * p.element_size() for p in self._bare().parameters()]
+        trained = 0.02 if setup is Setup.LORA else 1.0
+        self.room = self.total - sum(weights) * (1 + 3 * trained)
+
+    def _bare(self) -> Any:
+        config = CONFIG_MAPPING[self.subject.kind](max_position_embeddings=32768, use_cache=False, **self.subject.shape)
+        dtype = torch.float32 if self.setup is Setup.MIXED else self.half
+        return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
+
+    def build(self) -> Any:
+        """The model, on the card."""
+        with torch.device("cuda"):
+            model = self._bare()
+        return with_lora(model) if self.setup is Setup.LORA else model
+
+    def loss(self, model: Any, rows: int) -> Callable[[], Any]:
+        """A function that runs the forward of a batch."""
+        ids = token_ids(rows, self.subject.length)
+
+        def run() -> Any:
+            with torch.autocast("cuda", self.half, enabled=self.setup is Setup.MIXED):
+                return model(input_ids=ids, labels=ids).loss
+
+        return run
+
+
+def put_on(model: Any, label: str, optimizer: torch.optim.Optimizer, total: int) -> hf_ckpt.Handle | None:
+    """Put what the label says on the model; transformers' own checkpointing has no handle."""
+    if label == "HF's own":
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return None
+    if label == "torch's SAC":
+        return hf_ckpt.apply(model, "dots_saveable", engine="torch")
+    budgets = {"0.9 of the card": f"budget={int(0.9 * total)}B"}
+    policy = label if label == "full" else budgets.get(label, f"budget={label}")
+    return hf_ckpt.apply(model, policy, optimizer=optimizer, accumulates_gradients=False)
+
+
+def cell(training: Training, label: str) -> dict[str, Any]:
+    """Run one; every cell has a fresh model."""
+    model = training.build()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, fused=True)
+    rows = rows_for(training.subject, label, training.room)
+    found: dict[str, Any] = {"label": label, "rows": rows, "total": training.total}
+    base = model.get_base_model() if training.setup is Setup.LORA else model
+    try:
+        handle = put_on(model, label, optimizer, training.total)
+        found |= asdict(measure(model, base.model.layers[-1], handle, optimizer, training.loss(model, rows)))
+    except Exception as error:
+        found["failed"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def main(subject: str, setup: str, labels: list[str]) -> None:
+    """Print the cells."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    stand_ins.install()
+    training = Training(SUBJECTS[subject], Setup(setup))
+    if training.room < _LEAST_ROOM * training.total:
+        return
+    for label in labels:
+        free()
+        print(json.dumps({"subject": subject, "setup": setup, **cell(training, label)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

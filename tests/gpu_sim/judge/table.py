@@ -1,0 +1,138 @@
+"""The page of all cells. Pure, no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .subjects import ALL_KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+GIB = 1 << 30
+#: How far what is reserved may be from the plan and what it leaves to the allocator, as a share of the plan.
+TOLERANCE = 0.03
+
+_HEAD = """# Budgets on simulated cards
+
+Written by `{command}`; every number is simulated (what that is and is not: [README.md](README.md)). Real are torch's
+CUDA dispatch and its caching allocator, which reserves these bytes on a card of this size.
+
+Batches of sequences of 2048 tokens, AdamW (fused); {steps} steps, the last one is shown. GiB of the whole card, the CUDA
+context included. `auto` and `0.9 of the card` get batches that would take about 1.5 times the room of the card without
+checkpointing, everything else 0.7 times. **planned** is what the plan says is alive at the peak and what it leaves to
+the allocator; **reserved** is what the card had to give (in any step: **ever**). **off** is reserved against planned, of
+shares, which bound what layers hold and not what the card gives, allocated against planned. A cell misses when a step ran
+out of memory, when it is more than {tolerance:.0%} off, when the card gave more than the budget, or when the last step
+waited for the card or asked it for memory.
+
+{summary}
+"""
+_COLUMNS = (
+    "budget", "rows", "end of forward: planned", "allocated", "peak: planned", "allocated", "reserved", "off", "ever",
+    "launches", "layers run", "",
+)  # fmt: skip
+
+
+def page(cells: Sequence[Mapping[str, Any]], command: str, steps: int) -> str:
+    """The whole page.
+
+    Args:
+        cells: What ``on_card`` printed, with ``card`` and ``allocator``.
+        command: The command that made them.
+        steps: How many steps a cell runs.
+
+    Returns:
+        Markdown.
+    """
+    parts = [_HEAD.format(command=command, steps=steps, tolerance=TOLERANCE, summary=_summary(cells))]
+    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        groups.setdefault((cell["card"], cell["allocator"], cell["subject"], cell["setup"]), []).append(cell)
+    title = None
+    for (card, allocator, subject, setup), group in groups.items():
+        if title != (card, allocator):
+            title = (card, allocator)
+            parts.append(f"## {card} ({group[0]['total'] / GIB:.2f} GiB), {allocator or 'default allocator'}\n")
+        parts.append(f"{subject}, {setup}:\n\n{_table(group)}\n")
+    return "\n".join(parts)
+
+
+def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
+    planned = [cell for cell in cells if is_planned(cell)]
+    missed = [cell for cell in planned if misses(cell)]
+    ran_out = sum(bool(cell.get("out_of_memory")) for cell in planned)
+    off = max((abs(cell_off(cell) or 0.0) for cell in planned if not cell.get("out_of_memory")), default=0.0)
+    return (
+        f"{len(planned)} cells with a budget, {len(planned) - len(missed)} as planned, {len(missed)} miss; "
+        f"{ran_out} ran out of memory; the rest is at most {off:.1%} off."
+    )
+
+
+def is_planned(cell: Mapping[str, Any]) -> bool:
+    """Whether the cell has a budget."""
+    return cell["label"][0].isdigit() or cell["label"] == "auto"
+
+
+def cell_off(cell: Mapping[str, Any]) -> float | None:
+    """By which share the card's bytes differ from planned; None where nothing was planned.
+
+    Of a share of the saved tensors the plan says what is allocated; of bytes of the card what is reserved.
+    """
+    planned = cell.get("planned")
+    if not planned or not cell.get("reserved"):
+        return None
+    bounds_card = cell["label"] in ALL_KEPT
+    return (cell["reserved"] if bounds_card else cell["allocated"]) / (planned + cell["spare"]) - 1
+
+
+def misses(cell: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a cell that has a budget."""
+    if cell.get("failed"):
+        return [cell["failed"]]
+    found = []
+    if cell["out_of_memory"]:
+        found.append(f"{cell['out_of_memory']} steps ran out of memory")
+    off = cell_off(cell)
+    if off is None:
+        found.append("no plan")
+    elif abs(off) > TOLERANCE:
+        found.append(f"{off:+.1%} from planned")
+    if cell["label"] == "0.9 of the card" and cell["reserved"] > 0.9 * cell["total"]:
+        found.append("over the budget")
+    if cell["synchronisations"] or cell["device_allocations"]:
+        found.append(f"{cell['synchronisations']} waits, {cell['device_allocations']} allocations of the card")
+    return found
+
+
+def _table(group: Iterable[Mapping[str, Any]]) -> str:
+    lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
+    lines += ["| " + " | ".join(_row(cell)) + " |" for cell in group]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cell: Mapping[str, Any]) -> list[str]:
+    if cell.get("failed"):
+        return [cell["label"], str(cell["rows"]), *["" for _ in _COLUMNS[3:]], cell["failed"].partition(";")[0]]
+    off, wrong = cell_off(cell), misses(cell) if is_planned(cell) else []
+    if not is_planned(cell) and cell["out_of_memory"]:
+        wrong = [f"{cell['out_of_memory']} steps ran out of memory"]
+    planned = cell["planned"]
+    return [
+        cell["label"],
+        str(cell["rows"]),
+        _gib(cell["planned_held"]),
+        _gib(cell["held"]),
+        "" if planned is None else _gib(planned + cell["spare"]),
+        _gib(cell["allocated"]),
+        _gib(cell["reserved"]),
+        "" if off is None else f"{off:+.1%}",
+        _gib(cell["ever"]),
+        str(cell["launches"]),
+        ", ".join(mode or "as they are" for mode in cell["modes"]),
+        "; ".join(wrong),
+    ]
+
+
+def _gib(nbytes: int | None) -> str:
+    return "" if nbytes is None else f"{nbytes / GIB:.2f}"

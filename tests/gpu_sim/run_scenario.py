@@ -1,0 +1,19 @@
+"""Runs one scenario in a process on a simulated card and prints what it returns as JSON, on the last line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import warnings
+
+
+def main(name: str, arguments: list[str]) -> None:
+    """Run ``scenarios/NAME.py``."""
+    warnings.simplefilter("ignore")
+    found = importlib.import_module(f"tests.gpu_sim.scenarios.{name}").main(arguments)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

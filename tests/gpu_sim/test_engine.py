@@ -1,0 +1,26 @@
+"""Layers on a simulated card: traced with CUDA's ops, without a synchronisation, with torch's number of launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.slow
+
+POLICIES = ("none", "full", "attention", "mlp", "dots_saveable", "budget=0.5")
+
+
+@pytest.mark.parametrize("card", ["h100", "a100", "t4"])
+def test_steady_state_never_waits_and_allocates_nothing(card: str, simulate: Callable[..., Any]) -> None:
+    found = simulate(card, "steady", *POLICIES, "full/torch")
+    for policy in POLICIES:
+        assert set(found[policy]["modes"]) <= {"", "keep", "traced symbolic"}, policy
+        assert found[policy]["synchronisations"] == 0, policy
+        assert found[policy]["device_allocations"] == 0, policy
+    assert found["full"]["launches"] <= found["full/torch"]["launches"]
+    assert found["full"]["peak"] <= 1.01 * found["full/torch"]["peak"]
+    assert found["budget=0.5"]["launches"] < found["full"]["launches"]
