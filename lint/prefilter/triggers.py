@@ -292,6 +292,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (
         ("deepspeed", "activation_checkpointing", "TrainingArguments"),
         ("deepspeed", "activation_checkpointing", "import trl", "Config"),
+        ("deepspeed", "activation_checkpointing", "deepspeed.initialize"),
     ),
     ("apply_activation_checkpointing",),
     ("utils.checkpoint", "checkpoint_wrapper"),
@@ -451,6 +452,7 @@ ALL: tuple[tuple[str, ...], ...] = (
     ("ddp_", "checkpointing", "import trl", "Config"),
     ("ddp_find_unused_parameters", "finetuning_type"),
     ("deepspeed", "activation_checkpointing", "TrainingArguments"),
+    ("deepspeed", "activation_checkpointing", "deepspeed.initialize"),
     ("deepspeed", "activation_checkpointing", "import trl", "Config"),
     ("determinism_check",),
     ("fsdp_config", "base_model"),
@@ -539,6 +541,7 @@ ON: tuple[tuple[str, ...], ...] = (
     ("ddp_", "checkpointing", "import trl", "Config"),
     ("ddp_find_unused_parameters", "finetuning_type"),
     ("deepspeed", "activation_checkpointing", "TrainingArguments"),
+    ("deepspeed", "activation_checkpointing", "deepspeed.initialize"),
     ("deepspeed", "activation_checkpointing", "import trl", "Config"),
     ("determinism_check",),
     ("fsdp_config", "base_model"),

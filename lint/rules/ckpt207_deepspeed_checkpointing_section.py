@@ -3,7 +3,7 @@
 ## What it does
 Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, or names the
 DeepSpeed file that it is checked with (`ckpt-lint train.py --config ds.json`), the arguments do not turn checkpointing
-on, and nothing else in the file does.
+on, and nothing else in the file does. `deepspeed.initialize` with such a dict and a model of transformers is the same.
 
 ## Why is this bad?
 The section configures `deepspeed.checkpointing.checkpoint`, which models of transformers never call. Every activation
@@ -24,6 +24,15 @@ from transformers import Seq2SeqTrainingArguments
 config = {"zero_optimization": {"stage": 3}}
 config["activation_checkpointing"] = {"cpu_checkpointing": True}
 args = Seq2SeqTrainingArguments("out", deepspeed=config, gradient_checkpointing=False)  # error
+```
+
+```python
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+config = {"train_batch_size": 8, "activation_checkpointing": {"partition_activations": True}}
+model = AutoModelForCausalLM.from_pretrained("base")
+engine, *_ = deepspeed.initialize(model=model, config=config)  # error
 ```
 
 ## Good
@@ -84,6 +93,7 @@ from ..model.events import TrainerArgs
 from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.types import is_hf_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +101,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
-NEEDS = together("deepspeed", "activation_checkpointing", TrainerArgs)
+NEEDS = together("deepspeed", "activation_checkpointing", (TrainerArgs, "deepspeed.initialize"))
 _SECTION = "activation_checkpointing"
 
 
@@ -99,6 +109,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report DeepSpeed sections that are all the checkpointing there is."""
     if _enables_elsewhere(run):
         return
+    yield from _initialized(run)
     for args in run.of(TrainerArgs):
         config = args.call.keyword("deepspeed")
         if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
@@ -115,6 +126,19 @@ def check(run: Run) -> Iterator[Report]:
             else (),
             fix=Rewrite(Applicability.UNSAFE, f"Write `{add.name}=True`", (add,)),
         )
+
+
+def _initialized(run: Run) -> Iterator[Report]:
+    """Engines of DeepSpeed around a model of transformers: nothing in them reads the section either."""
+    for call in run.calls_to("deepspeed.initialize"):
+        config = call.keyword("config") if call.written("config") else call.keyword("config_params")
+        has_section = isinstance(config, Dict) and is_absent(config.get(_SECTION)) is False
+        if has_section and is_hf_model(call.argument(1, "model")):
+            yield Report(
+                call.node,
+                "models of transformers never use this section of the DeepSpeed configuration, so nothing is "
+                "checkpointed; call `model.gradient_checkpointing_enable()` before",
+            )
 
 
 def _is_off(args: TrainerArgs) -> bool:
