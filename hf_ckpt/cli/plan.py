@@ -101,10 +101,12 @@ def _sought(
     model: Model, rows: Sequence[Row], policies: Sequence[Policy], dimension: str | None, say: Callable[[str], None]
 ) -> dict[str, int | None]:
     """The largest size of every policy that is not refused."""
+    if dimension is None:
+        return {}
     refused = {row.policy for row in rows if row.error is not None and row.fits is None}
     found = {}
-    for policy in policies if dimension is not None else ():
-        if str(policy) not in refused and dimension is not None:
+    for policy in policies:
+        if str(policy) not in refused:
             say(f"searching the largest {dimension} under {policy}")
             found[str(policy)] = _largest(model, policy, dimension)
     return found

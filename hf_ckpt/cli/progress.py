@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,4 +16,4 @@ if TYPE_CHECKING:
 def progress() -> Iterator[Callable[[str], None]]:
     """A line that is gone when the block ends; call what it gives with what is done now."""
     with Console(stderr=True).status("reading the config") as status:
-        yield status.update
+        yield lambda text: status.update(escape(text))

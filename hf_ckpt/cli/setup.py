@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from ..planner.memory.setup import Setup
     from .subject import Subject
 
-_NAMES = ("optimizer", "gpus", "ddp", "fsdp", "zero", "master", "load_in_4bit", "accumulate", "autocast")
+_NAMES = (
+    "optimizer",
+    "gpus",
+    "ddp",
+    "fsdp",
+    "zero",
+    "master",
+    "load_in_4bit",
+    "prepare_kbit",
+    "accumulate",
+    "autocast",
+)
 
 
 def setup_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,6 +56,10 @@ _OPTIONS = (
         "--master", is_flag=True, help="With --fsdp: shards in float32, as accelerate keeps them under mixed precision."
     ),
     click.option("--load-in-4bit", is_flag=True, help="With --lora: frozen linear weights by bitsandbytes (QLoRA)."),
+    click.option(
+        "--prepare-kbit", is_flag=True,
+        help="With --load-in-4bit: all other weights in float32, as by peft's prepare_model_for_kbit_training.",
+    ),
     click.option(
         "--accumulate", type=click.IntRange(1), default=1, show_default=True,
         help="Batches before an optimizer step: with several, gradients stand all along.",
@@ -84,12 +99,15 @@ def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
         )
     if chosen["load_in_4bit"] and not subject.lora:
         raise click.UsageError("weights in 4 bit cannot be trained: use --load-in-4bit with --lora")
+    if chosen["prepare_kbit"] and not chosen["load_in_4bit"]:
+        raise click.UsageError("--prepare-kbit is about weights in 4 bit: use it with --load-in-4bit")
     return Setup(
         optimizer=chosen["optimizer"],
         gpus=gpus,
         spread=spreads[0] if spreads else Spread.DDP if gpus > 1 else None,
         master=chosen["master"],
         four_bit=chosen["load_in_4bit"],
+        widened=chosen["prepare_kbit"],
         accumulates=chosen["accumulate"] > 1,
         autocast=DTYPES[chosen["autocast"]] if chosen["autocast"] else None,
     )

@@ -24,6 +24,7 @@ from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
 from .model import build_model, token_ids
 from .optimizer import check_optimizer
+from .packed import pack
 from .positions import fit_length, positions_of
 from .target import target_named
 
@@ -160,6 +161,8 @@ def read_model(subject: Subject, memory: str | None, setup: Setup, gpu: str | No
     module = build_model(replace(subject, attention=planned), "meta")
     if planned != subject.attention and not supports_flash_attention(module):
         raise CkptError(f"`{subject.model}` does not run with --attention {subject.attention}: use sdpa or eager")
+    if setup.four_bit:
+        pack(module, widen=setup.widened)
     return Model(
         subject=fit_length(subject, module),
         module=module,

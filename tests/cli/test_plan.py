@@ -218,6 +218,7 @@ def test_every_way_to_spread_takes_less_on_a_card(folder: str) -> None:
         (("--gpus", "2", "--fsdp", "--zero", "3"), "exclude each other"),
         (("--master",), "FSDP's shards"),
         (("--load-in-4bit",), "with --lora"),
+        (("--prepare-kbit",), "with --load-in-4bit"),
     ],
 )
 def test_a_setup_that_cannot_be_is_refused(folder: str, options: tuple[str, ...], says: str) -> None:
@@ -285,3 +286,22 @@ def test_float32_weights_are_computed_with_in_sixteen_bit_under_autocast(folder:
     plain, cast = (plan(*at, *more)[1] for more in ((), ("--autocast", "bf16")))
     assert cast["weight_bytes"] == plain["weight_bytes"]
     assert cast["forecasts"][0]["step_seconds"] < plain["forecasts"][0]["step_seconds"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_plan_does_is_said_on_a_terminal_only(
+    folder: str, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")  # rich takes the first for a terminal
+    result = CliRunner().invoke(
+        command, ["plan", "--model", folder, "--gpu", "h100", "--length", "64", "--policy", "full", "--json"]
+    )
+    assert ("reading the config" in result.stderr) is terminal
+    assert json.loads(result.stdout)["forecasts"]
+
+
+def test_preparing_for_kbit_training_makes_hidden_states_and_all_other_weights_float32(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "full", "--lora", "4", "--load-in-4bit")
+    plain, wide = (plan(*at, "--autocast", "bf16", *more)[1] for more in ((), ("--prepare-kbit",)))
+    assert wide["forecasts"][0]["held_bytes"] == 2 * plain["forecasts"][0]["held_bytes"]
+    assert wide["weight_bytes"] > plain["weight_bytes"]

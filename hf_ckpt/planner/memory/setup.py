@@ -52,6 +52,7 @@ class Setup:
         master: Whether FSDP's shards, their gradients and the optimizer's state are float32, as accelerate keeps them
             under mixed precision. DeepSpeed always does so for the optimizer's copy.
         four_bit: Whether frozen linear weights are packed to 4 bit.
+        widened: Whether all others are float32 then.
         accumulates: Whether several backwards go before a step, so that gradients stand all along.
         autocast: The name of the type that forwards compute in under autocast, as torch spells it; None: the weights'.
     """
@@ -61,6 +62,7 @@ class Setup:
     spread: Spread | None = None
     master: bool = False
     four_bit: bool = False
+    widened: bool = False
     accumulates: bool = False
     autocast: str | None = None
 
