@@ -292,16 +292,19 @@ def test_float32_weights_are_computed_with_in_sixteen_bit_under_autocast(folder:
 def test_what_plan_does_is_said_on_a_terminal_only(
     folder: str, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")  # rich takes the first for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     result = CliRunner().invoke(
         command, ["plan", "--model", folder, "--gpu", "h100", "--length", "64", "--policy", "full", "--json"]
     )
-    assert ("reading the config" in result.stderr) is terminal
+    assert ("tracing the layers" in result.stderr) is terminal
     assert json.loads(result.stdout)["forecasts"]
 
 
 def test_preparing_for_kbit_training_makes_hidden_states_and_all_other_weights_float32(folder: str) -> None:
     at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "full", "--lora", "4", "--load-in-4bit")
     plain, wide = (plan(*at, "--autocast", "bf16", *more)[1] for more in ((), ("--prepare-kbit",)))
-    assert wide["forecasts"][0]["held_bytes"] == 2 * plain["forecasts"][0]["held_bytes"]
+    # Beside hidden states, layers hold the state of attention's random numbers.
+    assert wide["forecasts"][0]["held_bytes"] == pytest.approx(2 * plain["forecasts"][0]["held_bytes"], rel=0.01)
     assert wide["weight_bytes"] > plain["weight_bytes"]

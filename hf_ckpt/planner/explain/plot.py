@@ -90,7 +90,7 @@ def _figure(width: float, height: float) -> Any:
 def _draw_frontier(axes: Any, points: Sequence[FrontierPoint]) -> None:
     held = [point.solution.predicted.held / _GIB for point in points]
     added = [1e3 * point.solution.predicted.seconds for point in points]
-    axes.step(held, added, where="post", marker="o", markersize=4, label="fastest plan at each budget")
+    axes.plot(held, added, marker="o", markersize=4, label="fastest plans")
     axes.set_xlabel("bytes held by the layers after forward (GiB)")
     axes.set_ylabel("added time a step (ms)")
     axes.set_ylim(bottom=0)
@@ -98,11 +98,11 @@ def _draw_frontier(axes: Any, points: Sequence[FrontierPoint]) -> None:
 
 
 def _mark_phases(axes: Any, moments: Sequence[Moment]) -> None:
-    """Name the moments of a step on the horizontal axis: every phase where it begins, and some layers within it."""
-    starts = {at: str(moment) for at, moment in enumerate(moments) if moment.layer is None}
+    """Name moments of a step on the horizontal axis: the loss, the optimizer's step, and some of the layers."""
+    starts = {at: str(moment) for at, moment in enumerate(moments) if moment.phase in (Phase.LOSS, Phase.OPTIMIZER)}
     layers = [at for at, moment in enumerate(moments) if moment.layer is not None]
     every = max(1, len(layers) // 12)
     shown = {at: str(moments[at].layer) for number, at in enumerate(layers) if number % every == 0}
     ticks = dict(sorted((shown | starts).items()))
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=60)
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=60, horizontalalignment="right")
     axes.set_xlabel(f"layers in {Phase.FORWARD}, then in {Phase.BACKWARD}")

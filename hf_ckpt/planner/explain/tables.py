@@ -19,13 +19,13 @@ _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "
 
 def tensors_table(rows: Sequence[TensorRow], title: str) -> Table:
     """Every saved tensor of the layers: bytes in one layer, what the plan does with it, the price of rebuilding it."""
-    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, padding=0)
     # Cut short, q_proj and k_proj would read the same. The widths add up to 80 columns.
     table.add_column("tensor", overflow="fold")
-    table.add_column("made by", overflow="fold", min_width=26)
-    table.add_column("bytes", justify="right", no_wrap=True)
-    table.add_column("layers", justify="right", max_width=11)
-    table.add_column("ms/GiB", justify="right", no_wrap=True)
+    table.add_column("made by", overflow="fold", min_width=25)
+    table.add_column("bytes", justify="right", min_width=8)
+    table.add_column("layers", justify="right", min_width=11, max_width=11)
+    table.add_column("ms/GiB", justify="right", min_width=7)
     for found in rows:
         row = found.row
         price = _milliseconds(row.seconds_per_gib, "never")
