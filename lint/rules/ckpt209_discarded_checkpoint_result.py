@@ -170,7 +170,7 @@ NEEDS = (TorchCheckpoint, CheckpointWrap)
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Report results that fall to the ground."""
+    """Report results that nothing uses."""
     yield from _wrappers(run)
     for event in run.of(Checkpoint):
         if is_dropped(run, event):
