@@ -11,6 +11,7 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from hf_ckpt._apply import put_on
+from hf_ckpt.doctor.checkup import Checkup
 from hf_ckpt.doctor.outlook import Outlook
 from hf_ckpt.doctor.watch import Watch
 from hf_ckpt.errors import PolicyError
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
+    from hf_ckpt.doctor.check import Trouble
     from hf_ckpt.doctor.out_of_memory import Diagnosis
     from hf_ckpt.handle import Handle
     from hf_ckpt.measuring.report import Report
     from hf_ckpt.policy import Policy
 
 DEFAULT_POLICY = "budget=auto"
+_OF_ONE_RUN = ("_handle", "_clock", "_watch", "_outlook", "_checkup", "diagnosis")
 
 
 class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -67,6 +70,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         budget: Short for a ``budget`` policy: a size with its unit for the device's peak in bytes (``"72GiB"``,
             ``"80GB"``), a share above 0 and up to 1 of what the layers would save (``0.5``, ``"50%"``), or ``"auto"``.
         engine: As in ``hf_ckpt.apply``.
+        doctor: Whether to check, before the first step and in the first ones, for what a run shows of ckpt-lint's
+            mistakes: a finding is logged with its rule and line, and stands in ``findings``.
 
     Raises:
         PolicyError: at construction when the policy is malformed, before the first step when it does not fit the model.
@@ -84,9 +89,12 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         *,
         budget: str | float | None = None,
         engine: str | Engine = Engine.TRACED,
+        doctor: bool = False,
     ) -> None:
         self.policy = _chosen_policy(policy, budget)
         self.engine = parse_engine(engine)
+        self.doctor = doctor
+        self._checkup: Checkup | None = None
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
         self._watch: Watch | None = None
@@ -97,18 +105,24 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
-        return self.__dict__ | {"_handle": None, "_clock": None, "_watch": None, "_outlook": None, "diagnosis": None}
+        return self.__dict__ | dict.fromkeys(_OF_ONE_RUN)
 
     @property
     def report(self) -> Report | None:
         """The latest measured step; None before there is one."""
         return self._first_steps.report
 
+    @property
+    def findings(self) -> list[Trouble]:
+        """What ``doctor=True`` found in the latest run, each thing once."""
+        return [] if self._checkup is None else self._checkup.found
+
     def state(self) -> dict[str, Any]:
         """What a Trainer checkpoint stores: the policy, in the string form it can be built from."""
         args = {
             "policy": str(self.policy),
             "engine": str(self.engine),
+            "doctor": self.doctor,
         }
         return {"args": args, "attributes": {}}
 
@@ -138,6 +152,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             restore_with(trainer, handle)
             self._outlook = Outlook(diagnose_with(trainer, handle, self._watch, self._diagnosed))
         self._first_steps = FirstSteps()
+        if self.doctor:
+            self._check(handle, args)
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 
@@ -147,6 +163,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Measure the first steps and logged ones; a compiled graph has no replay that could be counted."""
         if self._watch is not None:
             self._watch.begin_step(state.global_step + 1)
+        if self._checkup is not None:
+            self._checkup.begin_step()
         if self._outlook is not None:
             self._outlook.look(state.max_steps)
         if self._handle is not None and not is_compiled(args):
@@ -218,12 +236,19 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             accumulates_gradients=args.gradient_accumulation_steps > 1,
         )
 
+    def _check(self, handle: Handle, args: TrainingArguments) -> None:
+        self._checkup = Checkup(handle.model, handle.anatomy)
+        handle.installation.changes.append(self._checkup)
+        self._checkup.start(vars(args))
+
     def _diagnosed(self, found: Diagnosis) -> None:
         self.diagnosis = found
 
     def _backward_done(self) -> None:
         if self._clock is not None:
             self._clock.backward_done()
+        if self._checkup is not None:
+            self._checkup.backward_done()
 
 
 def _chosen_policy(policy: str | Mapping[str, Any] | Policy | None, budget: str | float | None) -> Policy:

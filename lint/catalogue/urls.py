@@ -1,14 +1,11 @@
-"""Where the page of a rule is: its file in the repository.
-
-The address of the repository is that of the package's metadata (``[project.urls] Repository``); as long as it has none,
-a page is named by its path in the repository.
-"""
+"""Where the page of a rule is: its file in the repository."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
 
+from ...pages import in_repository
 from ..prefilter.rule_files import rule_files
 
 #: Of the tool itself.
@@ -28,27 +25,9 @@ def page_file(code: str) -> str | None:
     return None if path is None else os.path.join(_LINT, *path.split("/"))
 
 
-def in_repository(path: str) -> str:
-    """The address of ``path``, a path in the repository."""
-    repository = _repository()
-    return path if repository is None else f"{repository}/blob/main/{path}"
-
-
 @cache
 def _paths() -> dict[str, str]:
     """By code: the file of its page below ``lint``."""
     tool = sorted(file for file in os.listdir(os.path.join(_LINT, "tool_rules")) if file.startswith("ckpt"))
     files = [*(f"rules/{file}" for file in rule_files()), *(f"tool_rules/{file}" for file in tool)]
     return {os.path.basename(file)[: len("ckpt101")].upper(): file for file in files if file.endswith(".py")}
-
-
-@cache
-def _repository() -> str | None:
-    from importlib.metadata import PackageNotFoundError, metadata  # start-up: only reports with links come here
-
-    try:
-        entries = metadata("hf-ckpt").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        return None
-    named = dict(entry.split(", ", 1) for entry in entries if ", " in entry)
-    return named["Repository"].rstrip("/") if "Repository" in named else None

@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...anatomy import read_anatomy
 from ...devices.cards import card_named
-from ...errors import BudgetError
 from ...head.install import obstacle
 from ...head.shape import head_shape
 from ...measuring.dry_run import dry_ledgers
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ...planner.costs.roofline import Calibration
 
 #: From the least recomputation to the most.
-_POLICIES = ("budget=auto", "full", "full+head(8)", "full+head(32)")
+_POLICIES = ("full", "full+head(8)", "full+head(32)")
 #: Rates order plans, and say nothing about bytes: those of any card do where this device was never measured.
 _ANY_CARD = "a100"
 
@@ -76,14 +75,8 @@ def fitting_policy(model: torch.nn.Module, size: BatchSize, stands: Stands, poli
 def _forecasts(model: torch.nn.Module, inputs: ForecastInputs, policy: str) -> Iterator[tuple[str, int]]:
     platform = read_platform(model)
     for name in _POLICIES:
-        if name == policy or (name.startswith("budget") and policy.startswith("budget")):
-            continue
-        if "head" in name and not inputs.chunkable:
-            continue
-        try:
+        if name != policy and (inputs.chunkable or "head" not in name):
             yield name, forecast(inputs, resolve(parse_policy(name), inputs.anatomy.stacks, platform)).peak
-        except BudgetError:
-            continue
 
 
 def _inputs(model: torch.nn.Module, rows: int, length: int, stands: Stands) -> ForecastInputs:

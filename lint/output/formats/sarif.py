@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .... import __version__
+from ....pages import in_repository
 from ...catalogue.rules import all_rules
-from ...catalogue.urls import README, in_repository, page_url
+from ...catalogue.urls import README, page_url
 from ...finding import Severity
 from ..fingerprints import fingerprints
 from ..report import relative

@@ -1,0 +1,194 @@
+"""Notes the calls of torch's checkpoint in the forwards of a step, whoever makes them.
+
+``torch.utils.checkpoint.checkpoint`` looks up two names in its own module: ``CheckpointFunction`` and
+``_checkpoint_without_reentrant_generator``. While notes are taken, wrappers stand there; they hand everything on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from torch.utils._pytree import tree_iter
+from transformers import Cache
+
+from .facts import CallFacts
+from .place import waiting_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Where a layer runs whose saved tensors are recomputed, and where one is only traced.
+_RECOMPUTED = (os.path.join(_OURS, "engine", "running") + os.sep,)
+_TRACING = (os.path.join(_OURS, "engine", "tracing") + os.sep,)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that was noted, its trainable parameters, and whether its output is flat (known when it returned)."""
+
+    facts: CallFacts
+    trained: tuple[torch.nn.Parameter, ...]
+    is_flat: bool = True
+
+    def after_backward(self) -> CallFacts:
+        lost = sum(parameter.grad is None for parameter in self.trained)
+        return replace(self.facts, lost=lost, is_flat=self.is_flat)
+
+
+@dataclass(slots=True)
+class CheckpointCalls:
+    """What was noted between :meth:`start` and :meth:`stop`."""
+
+    found: list[_Call] = field(default_factory=list)
+    _depth: int = 0
+    _before: tuple[Any, Any] | None = None
+
+    def start(self) -> None:
+        """Take notes from here on; what was noted before is forgotten."""
+        self.stop()
+        self.found = []
+        self._depth = 0
+        self._before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
+        torch_checkpoint.CheckpointFunction = _Reentrant(self, self._before[0])  # type: ignore[misc, assignment]
+        torch_checkpoint._checkpoint_without_reentrant_generator = functools.partial(_generator, self, self._before[1])
+
+    def facts(self) -> tuple[CallFacts, ...]:
+        """The calls noted, and what became of their gradients by now."""
+        return tuple(call.after_backward() for call in self.found)
+
+    def stop(self) -> None:
+        """Leave torch's module as it was; calling it again does nothing."""
+        if self._before is not None:
+            torch_checkpoint.CheckpointFunction = self._before[0]  # type: ignore[misc]
+            torch_checkpoint._checkpoint_without_reentrant_generator = self._before[1]
+            self._before = None
+
+    @contextmanager
+    def call(self, reentrant: bool, function: Any, preserve: bool, given: tuple[Any, ...]) -> Iterator[_Call]:
+        """A call that runs inside."""
+        frame = sys._getframe(2)
+        noted = _note(function, given, CallFacts(
+            reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, has_grad_input=False,
+            preserves_rng=preserve, drops_out=False, has_cache=False, is_flat=True,
+            is_inside=self._depth > 0 or _runs(frame, _RECOMPUTED),
+        ))  # fmt: skip
+        if not (_is_replay() or _is_ours(frame) or _runs(frame, _TRACING)):
+            self.found.append(noted)
+        self._depth += 1
+        try:
+            yield noted
+        finally:
+            self._depth -= 1
+
+
+def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> _Call:
+    modules = [inner for module in _modules_of(function) for inner in module.modules()]
+    trained = tuple(p for m in modules for p in m.parameters(recurse=False) if p.requires_grad)
+    bound = tree_iter((given, getattr(function, "keywords", None)), is_leaf=_is_cache)
+    seen = replace(
+        facts,
+        trained=len(trained),
+        has_grad_input=any(isinstance(value, torch.Tensor) and value.requires_grad for value in given),
+        drops_out=any(map(_is_dropout, modules)),
+        has_cache=any(map(_is_cache, bound)),
+    )
+    return _Call(seen, trained)
+
+
+class _Reentrant:
+    """Stands as ``CheckpointFunction``."""
+
+    def __init__(self, calls: CheckpointCalls, kind: Any) -> None:
+        self._calls = calls
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kind, name)
+
+    def apply(self, function: Any, preserve: bool, *given: Any) -> Any:
+        """What the class itself does."""
+        with self._calls.call(True, function, preserve, given) as noted:
+            output = self._kind.apply(function, preserve, *given)
+        noted.is_flat = _is_flat(output)
+        return output
+
+
+def _generator(
+    calls: CheckpointCalls, generator: Any, function: Any, preserve_rng_state: bool = True, *args: Any, **kwargs: Any
+) -> Any:
+    """Stands as ``_checkpoint_without_reentrant_generator``; of its arguments the first four are settings."""
+    with calls.call(False, function, preserve_rng_state, args[4:]):
+        return (yield from generator(function, preserve_rng_state, *args, **kwargs))
+
+
+def _modules_of(function: Any) -> list[torch.nn.Module]:
+    """The modules that a checkpointed function runs, where it shows them: itself, bound, partial, or closed over."""
+    while isinstance(function, functools.partial):
+        bound = [value for value in function.args if isinstance(value, torch.nn.Module)]
+        if bound:
+            return bound
+        function = function.func
+    if isinstance(function, torch.nn.Module):
+        return [function]
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return [owner]
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_bound(cell)]
+    return [value for value in cells if isinstance(value, torch.nn.Module)]
+
+
+def _is_bound(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _is_dropout(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.training and module.p > 0
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, Cache)
+
+
+def _is_flat(output: Any) -> bool:
+    if isinstance(output, torch.Tensor):
+        return True
+    parts = output if type(output) is tuple else (output,)
+    return all(isinstance(part, torch.Tensor) or not _holds_tensors(part) for part in parts)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in tree_iter(value))
+
+
+def _is_replay() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether a region of a policy makes the call: the first frame outside torch's file and this one."""
+    between = (torch_checkpoint.__file__, __file__, contextlib.__file__)
+    while frame is not None and frame.f_code.co_filename in between:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS + os.sep)
+
+
+def _runs(frame: FrameType | None, rooms: tuple[str, ...]) -> bool:
+    """Whether code of one of these folders runs around the call."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(rooms):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,82 @@
+"""What a check of a running training is judged from: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """A class of decoder layers whose ``forward`` was replaced, and where the one in its place is defined."""
+
+    class_name: str
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartFacts:
+    """A training before its first step.
+
+    Attributes:
+        settings: TrainingArguments by name.
+        patched: Classes of layers that lost transformers' switch.
+        trained: How many parameters are trained.
+        adapted: Whether PEFT adapters are on the model.
+    """
+
+    settings: Mapping[str, Any]
+    patched: tuple[Patched, ...]
+    trained: int
+    adapted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """One call of torch's checkpoint in the forward, and what became of its gradients.
+
+    Attributes:
+        reentrant: Which of the two variants it is.
+        place: The innermost line of the user's code.
+        trained: Trainable parameters of the modules it runs, where it can be seen which these are.
+        lost: How many of them have no gradient after the backward.
+        has_grad_input: Whether one of its positional tensors needs a gradient.
+        preserves_rng: Whether the random state is brought back in the recompute.
+        drops_out: Whether a dropout of its modules is on.
+        has_cache: Whether a KV cache is among its arguments.
+        is_inside: Whether another checkpoint, or a layer that a policy recomputes, runs around it.
+        is_flat: Whether what it returns is a tensor, or tensors in one tuple; True where it is not known.
+    """
+
+    reentrant: bool
+    place: Place | None
+    trained: int
+    lost: int
+    has_grad_input: bool
+    preserves_rng: bool
+    drops_out: bool
+    has_cache: bool
+    is_inside: bool
+    is_flat: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A forward and its backward.
+
+    Attributes:
+        calls: The calls of torch's checkpoint in the forward.
+        sleeping: Decoder layers with trainable parameters that ran in eval mode.
+        rewritten: Buffers that were written in the backward.
+        switched: Modules whose training mode is another one after the backward than after the forward.
+    """
+
+    calls: tuple[CallFacts, ...]
+    sleeping: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    switched: tuple[str, ...] = ()

@@ -1,0 +1,80 @@
+"""What a run shows under ``SelectiveCkpt(doctor=True)``: the rule's code, its page and the line; clean runs nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from hf_ckpt.lint.catalogue.rules import find_rule
+from torch.utils.checkpoint import checkpoint
+from transformers import Trainer
+
+import hf_ckpt
+from hf_ckpt import SelectiveCkpt
+from hf_ckpt.doctor.check import checks
+
+from ..models import ARCHITECTURES, build, build_encoder
+from .run_faults import FAULTS, RunFault, _with_mlp
+from .runs import arguments, pad, small_llama, texts
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_names_the_rule_and_the_line(fault: RunFault, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="hf_ckpt"):
+        callback = fault.train()
+    found = [trouble for trouble in callback.findings if trouble.code == fault.code]
+    assert found, (caplog.text, callback.findings)
+    assert {trouble.code for trouble in callback.findings} == {fault.code}, callback.findings
+    lines = {None if trouble.place is None else trouble.place.line for trouble in found}
+    assert fault.line is None or lines == {fault.line}, found
+    assert caplog.text.count(str(found[0])) == 1
+
+
+def test_every_check_is_under_a_rule_of_the_linter() -> None:
+    root = Path(hf_ckpt.__file__).parents[1]
+    for check in checks():
+        rule = find_rule(check.code)
+        assert rule is not None, check.code
+        assert rule.name == check.name
+        page = check.trouble("").page
+        assert (root / (page.partition("/blob/main/")[2] or page)).is_file()
+
+
+def _clean(model: Any, policy: str, **more: Any) -> SelectiveCkpt:
+    callback = SelectiveCkpt(policy, doctor=True)
+    args = arguments(max_steps=4, **more)
+    Trainer(model, args, train_dataset=texts([16] * 16), data_collator=pad, callbacks=[callback]).train()
+    return callback
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(("policy", "lora"), [("full", False), ("budget=0.5", True)])
+def test_clean_runs_are_told_nothing(name: str, policy: str, lora: bool) -> None:
+    before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
+    callback = _clean(build(name, lora=lora), policy, gradient_accumulation_steps=2)
+    assert callback.findings == []
+    assert (torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator) == before
+
+
+def test_right_uses_of_torchs_checkpoint_are_told_nothing() -> None:
+    assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=False)), "none").findings == []
+    assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=True)), "none").findings == []
+    assert _clean(build_encoder(), "none", bf16=True).findings == []
+
+
+def test_torch_is_left_as_it_was_when_a_step_fails() -> None:
+    before = torch_checkpoint.CheckpointFunction
+    model = small_llama()
+
+    def fail(*_: Any) -> None:
+        raise ValueError("the step fails")
+
+    model.model.layers[3].register_forward_hook(fail)
+    with pytest.raises(ValueError, match="the step fails"):
+        _clean(model, "full")
+    assert torch_checkpoint.CheckpointFunction is before
+    assert isinstance(torch.zeros(1), torch.Tensor)
