@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from hf_ckpt.doctor.evidence import Evidence, Phase
 from hf_ckpt.doctor.history import Step
 from hf_ckpt.doctor.out_of_memory import _ASKED, _LIVE, bytes_in
 from hf_ckpt.doctor.usage import Usage
+from hf_ckpt.planner.calibration.calibrate import calibration
 
 from ..models import fingerprint
 from .memory_faults import FAULTS, ROOM, Fault
@@ -45,6 +47,28 @@ def test_the_error_is_the_same_and_the_model_is_restored() -> None:
     assert callback.diagnosis is not None
     after = fingerprint(model)
     assert after == before
+
+
+def test_what_would_have_fitted_does() -> None:
+    lengths = [32] * 8 + [160] * 8
+    callback, error, _ = run(2_400_000, small_llama(), texts(lengths))
+    assert error is not None
+    assert callback.diagnosis is not None
+    text = callback.diagnosis.text
+    policy = re.search(r'SelectiveCkpt\("(.*?)"\)', text)
+    rows = re.search(r"per_device_train_batch_size=(\d+)", text)
+    assert policy is not None, text
+    assert rows is not None, text
+    assert run(2_400_000, small_llama(), texts(lengths), policy=policy[1])[1] is None, text
+    fewer = {"per_device_train_batch_size": int(rows[1])}
+    assert run(2_400_000, small_llama(), texts(lengths), arguments_of=fewer)[1] is None, text
+
+
+def test_a_budget_that_nothing_fits_ends_with_the_error() -> None:
+    calibration(torch.device("cpu"))  # its benchmark takes more than this limit, the first time
+    callback, error, _ = run(2_000_000, small_llama(), texts([32] * 8 + [400] * 8), policy="budget=auto")
+    assert isinstance(error, torch.OutOfMemoryError)
+    assert callback.diagnosis is not None
 
 
 def test_a_diagnosis_that_fails_says_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,6 +88,7 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
             raise told from None
         _log.warning("trying the thriftiest plan: %s", told)
         solution = solve(problem, Limits(peak=least_peak(problem)))
+        return replace(_written(measured, solution, demand), thriftiest=True)
     return _written(measured, solution, demand)
 
 

@@ -103,13 +103,15 @@ def _bucket(count: int) -> int:
 class MadePlan:
     """A solution, and what it writes to the engine of each layer; ``whole`` are the layers that keep everything.
 
-    ``alive`` are the bytes on the device at the peak: the model, its gradients and its optimizer too.
+    ``alive`` are the bytes on the device at the peak: the model, its gradients and its optimizer too. ``thriftiest``:
+    nothing fitted, and no plan takes less.
     """
 
     solution: Solution
     writes: tuple[Plan, ...]
     whole: frozenset[int] = frozenset()
     alive: int = 0
+    thriftiest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,8 @@ class PlanBook:
         self.made += 1
 
     def tighten(self, running: MadePlan | None) -> bool:
-        """After running out of memory under ``running``: plan anew for less. False when it kept nothing already."""
-        if running is None or not any(plan.kept for plan in running.solution.layers):
+        """After running out of memory under ``running``: plan anew for less. False when there is no less."""
+        if running is None or running.thriftiest or not any(plan.kept for plan in running.solution.layers):
             return False
         self.plans.clear()
         self.tightened += 1

@@ -1,5 +1,7 @@
 """Which plan a batch gets: safe for its size, its own once it is known."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,4 +92,5 @@ def test_tightening_ends_when_nothing_is_kept():
     assert book.plans == {}
     assert book.factor == TIGHTEN
     assert not book.tighten(plan(kept=()))
+    assert not book.tighten(replace(plan(), thriftiest=True)), "the same plan would run out of memory for ever"
     assert not book.tighten(None)
