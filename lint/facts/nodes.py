@@ -1,4 +1,7 @@
-"""Walking a syntax tree. `ast.walk` asks every node for all of its fields, which costs half of what parsing did."""
+"""Nodes of a syntax tree: how to walk them, and what one of them is.
+
+`ast.walk` asks every node for all of its fields, which costs half of what parsing did.
+"""
 
 from __future__ import annotations
 

@@ -150,20 +150,18 @@ class Call:
     """
 
     __slots__ = (
-        *(
-            "args",
-            "func",
-            "kwargs",
-            "mappings",
-            "node",
-            "open_args",
-            "open_kwargs",
-            "order",
-            "place",
-            "spread",
-            "spread_count",
-            "via",
-        ),
+        "args",
+        "func",
+        "kwargs",
+        "mappings",
+        "node",
+        "open_args",
+        "open_kwargs",
+        "order",
+        "place",
+        "spread",
+        "spread_count",
+        "via",
     )
     __match_args__ = ("func",)
 
