@@ -14,6 +14,7 @@ from ..planner.costs.assemble import assemble, under
 from ..planner.costs.assess import assess
 from ..planner.costs.problem import HeadOption
 from ..planner.costs.timeline import Moment, timeline
+from ..planner.memory.fragmentation import FIRST_SPARE
 from ..planner.solver.refine import solve_refined
 from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
@@ -103,7 +104,7 @@ def moments(problem: Problem, solution: Solution) -> tuple[Moment, ...]:
 def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem) -> Limits | None:
     """The byte limits of a ``budget`` policy; None for any other."""
     budget = policy.requests.budget
-    return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come)
+    return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come, FIRST_SPARE)
 
 
 def step_seconds(inputs: ForecastInputs) -> float | None:

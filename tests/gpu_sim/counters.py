@@ -9,7 +9,7 @@ _RUNTIME = ctypes.CDLL(None)
 _TIMES = ("now", "busy", "waited")
 _COUNTS = (
     "launches", "copies", "synchronisations", "device_allocations", "host_allocations",
-    "used", "pinned", "pinned_peak", "to_host", "to_device", "in_flight_peak", "order_errors",
+    "used", "pinned", "pinned_peak", "to_host", "to_device", "order_errors",
 )  # fmt: skip
 
 
@@ -19,7 +19,7 @@ class Counters(ctypes.Structure):
     ``now`` is the host's simulated time, ``busy`` the seconds of work that the compute streams got, ``waited`` the
     seconds that the host waited for the card. ``device_allocations`` are cudaMalloc and cuMemCreate,
     ``synchronisations`` calls for which the host waits. ``used`` and ``pinned`` are bytes now, ``to_host`` and
-    ``to_device`` bytes copied; ``in_flight_peak`` is the most bytes of copies that were under way at once.
+    ``to_device`` bytes copied.
     """
 
     _fields_ = [(name, ctypes.c_double) for name in _TIMES] + [(name, ctypes.c_long) for name in _COUNTS]
@@ -37,7 +37,6 @@ class Counters(ctypes.Structure):
     pinned_peak: int
     to_host: int
     to_device: int
-    in_flight_peak: int
     order_errors: int
 
 

@@ -3,6 +3,10 @@
 Copies run on a side stream. A layer's tensors leave as soon as autograd saves them; they come back while the layer
 after it is in backward. Host memory is pooled, device memory comes from the caching allocator of the compute stream, so
 after the first steps nothing is allocated.
+
+Tensors on their way are held here and not by ``record_stream``: that gives memory back when the copy has really ended,
+and by then the host, which runs ahead, has asked the device for more. The compute stream waits instead: when a layer
+begins to send, what the layer before the last one sent has left.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,6 +71,7 @@ class Transfers:
         self.pool = HostPool(pin=self.is_cuda)
         self.stream = torch.cuda.Stream(device) if self.is_cuda else None  # type: ignore[no-untyped-call]
         self.latest: weakref.ref[Luggage] | None = None
+        self._leaving: deque[Leaving] = deque()
 
     def after_compute(self) -> contextlib.AbstractContextManager[object]:
         """Run what is inside on the side stream, after everything the compute stream has been given so far."""
@@ -74,6 +79,29 @@ class Transfers:
             return contextlib.nullcontext()
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         return torch.cuda.stream(self.stream)
+
+    def begin_layer(self) -> None:
+        """Another layer begins to send: what is sent until the next one begins leaves together."""
+        if self.stream is not None:
+            self.let_go(layers=1)
+            self._leaving.append(Leaving())
+
+    def hold(self, tensor: torch.Tensor) -> None:
+        """``tensor`` is on its way: its memory must not be used again before it has left."""
+        if self.stream is not None:
+            self._leaving[-1].sent(tensor, self.stream.record_event())
+
+    def let_go(self, layers: int = 0) -> None:
+        """Give back the memory of all that left but for the latest ``layers``; the compute stream waits for it."""
+        while len(self._leaving) > layers:
+            last = self._leaving.popleft().last
+            compute = self.compute_stream()
+            if last is not None and compute is not None:
+                compute.wait_event(last)
+
+    def compute_stream(self) -> torch.cuda.Stream | None:
+        """The stream that the caller computes on; None on a CPU."""
+        return torch.cuda.current_stream(self.device) if self.is_cuda else None
 
     def event(self) -> torch.cuda.Event | None:
         """Marks this point of the side stream."""
@@ -88,6 +116,19 @@ def transfers_of(device: torch.device) -> Transfers:
         return _TRANSFERS[device]
 
 
+class Leaving:
+    """The tensors that one layer sent; ``last`` marks the end of the latest copy."""
+
+    def __init__(self) -> None:
+        self.last: torch.cuda.Event | None = None
+        self._tensors: list[torch.Tensor] = []
+
+    def sent(self, tensor: torch.Tensor, ends: torch.cuda.Event) -> None:
+        """Another one was sent."""
+        self._tensors.append(tensor)
+        self.last = ends
+
+
 class Parcel:
     """One storage: on its way to the host, there, or on its way back."""
 
@@ -98,10 +139,10 @@ class Parcel:
         self._host = transfers.pool.take(self._nbytes)
         self._back: torch.Tensor | None = None
         self._arrived: torch.cuda.Event | None = None
+        self._asked: torch.cuda.Stream | None = None
         with transfers.after_compute():
             self._host[: self._nbytes].copy_(whole, non_blocking=True)
-        if transfers.stream is not None:
-            tensor.record_stream(transfers.stream)  # its memory must not be used again before it has left
+        transfers.hold(whole)
 
     def bring(self) -> None:
         """Start the way back, unless it is under way."""
@@ -110,12 +151,12 @@ class Parcel:
             with self._transfers.after_compute():
                 self._back.copy_(self._host[: self._nbytes], non_blocking=True)
             self._arrived = self._transfers.event()
+            self._asked = self._transfers.compute_stream()
 
     def storage(self) -> torch.UntypedStorage:
         """The storage on the device, for work queued on the compute stream from here on."""
         self.bring()
-        if self._arrived is not None:
-            torch.cuda.current_stream(self._transfers.device).wait_event(self._arrived)
+        self._wait_for_arrival(self._transfers.compute_stream())
         assert self._back is not None
         return self._back.untyped_storage()
 
@@ -123,7 +164,14 @@ class Parcel:
         """Drop the copy on the device: the host keeps its own."""
         self._back = None
 
+    def _wait_for_arrival(self, stream: torch.cuda.Stream | None) -> None:
+        """``stream`` waits: from here on it may read the copy on the device, or use its memory again."""
+        if self._arrived is not None and stream is not None:
+            stream.wait_event(self._arrived)
+
     def __del__(self) -> None:
+        if getattr(self, "_back", None) is not None:  # a backward that was cut short may not have asked for it
+            self._wait_for_arrival(self._asked)
         host = getattr(self, "_host", None)
         if host is not None:
             self._transfers.pool.give(host)
@@ -137,6 +185,7 @@ class Luggage:
         self._parcels: weakref.WeakValueDictionary[int, Parcel] = weakref.WeakValueDictionary()
         self._before = self._transfers.latest
         self._transfers.latest = weakref.ref(self)
+        self._transfers.begin_layer()
 
     def send(self, buffer: int, tensor: torch.Tensor) -> Away:
         """Offload the storage of ``tensor``, once for all saved tensors on it."""
@@ -151,7 +200,8 @@ class Luggage:
             parcel.bring()
 
     def bring_before(self) -> None:
-        """This frame is in backward: the one before it is next."""
+        """This frame is in backward: the one before it is next, and nothing leaves any more."""
+        self._transfers.let_go()
         before, self._before = self._before, None
         luggage = before() if before is not None else None
         if luggage is not None:

@@ -41,6 +41,10 @@ class Spare:
         return self.nbytes + int(self.share * max(0, room))
 
 
+#: What plans leave while nothing is known.
+FIRST_SPARE = Spare(share=UNKNOWN)
+
+
 @dataclass
 class Fragmentation:
     """Bytes beyond what is alive at the peak; None until a step showed it."""
@@ -53,7 +57,7 @@ class Fragmentation:
     @property
     def spare(self) -> Spare:
         """What plans leave."""
-        return Spare(share=UNKNOWN) if self.nbytes is None else Spare(self.nbytes)
+        return FIRST_SPARE if self.nbytes is None else Spare(self.nbytes)
 
     def start_over(self) -> None:
         """There is a new plan: what the allocator holds now does not come from steps as they will be."""

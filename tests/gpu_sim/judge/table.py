@@ -62,7 +62,8 @@ def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
     planned = [cell for cell in cells if is_planned(cell)]
     missed = [cell for cell in planned if misses(cell)]
     ran_out = sum(bool(cell.get("out_of_memory")) for cell in planned)
-    off = max((abs(cell_off(cell) or 0.0) for cell in planned if not cell.get("out_of_memory")), default=0.0)
+    fitting = [cell for cell in planned if not cell.get("out_of_memory") and not cell.get("failed")]
+    off = max((abs(cell_off(cell) or 0.0) for cell in fitting), default=0.0)
     return (
         f"{len(planned)} cells with a budget, {len(planned) - len(missed)} as planned, {len(missed)} miss; "
         f"{ran_out} ran out of memory; the rest is at most {off:.1%} off."
@@ -90,6 +91,8 @@ def misses(cell: Mapping[str, Any]) -> list[str]:
     """What is wrong with a cell that has a budget."""
     if cell.get("failed"):
         return [cell["failed"]]
+    if (cell["planned"] or 0) > cell["total"]:
+        return []
     found = []
     if cell["out_of_memory"]:
         found.append(f"{cell['out_of_memory']} steps ran out of memory")
@@ -115,6 +118,8 @@ def _row(cell: Mapping[str, Any]) -> list[str]:
     if cell.get("failed"):
         return [cell["label"], str(cell["rows"]), *["" for _ in _COLUMNS[3:]], cell["failed"].partition(";")[0]]
     off, wrong = cell_off(cell), misses(cell) if is_planned(cell) else []
+    if (cell["planned"] or 0) > cell["total"]:
+        wrong = ["the plan says that it does not fit the card"]
     if not is_planned(cell) and cell["out_of_memory"]:
         wrong = [f"{cell['out_of_memory']} steps ran out of memory"]
     planned = cell["planned"]

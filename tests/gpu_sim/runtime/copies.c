@@ -3,25 +3,6 @@
 #include "sim.h"
 
 #define COPIED (1u << 20)
-#define FLYING 4096
-
-struct flight { double lands; size_t size; };
-
-static struct flight flights[FLYING];
-static int flying;
-
-static void count_flight(double lands, size_t size) {
-  size_t bytes = size;
-  int kept = 0;
-  for (int i = 0; i < flying; i++)
-    if (flights[i].lands > host_now()) {
-      bytes += flights[i].size;
-      flights[kept++] = flights[i];
-    }
-  flying = kept;
-  if (flying < FLYING) flights[flying++] = (struct flight){lands, size};
-  if ((long)bytes > counters.in_flight_peak) counters.in_flight_peak = (long)bytes;
-}
 
 static int is_on_device(const void *address) {
   const struct block *block = block_of(address);
@@ -31,7 +12,6 @@ static int is_on_device(const void *address) {
 static void cross_link(struct stream *stream, size_t size, long *direction) {
   enqueue(stream, card()->launch + size / card()->link);
   *direction += size;
-  count_flight(stream->ready, size);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t handle) {

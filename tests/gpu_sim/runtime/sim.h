@@ -49,6 +49,6 @@ extern unsigned seen_by_host[MAX_STREAMS];
 struct counters {
   double now, busy, waited;
   long launches, copies, synchronisations, device_allocations, host_allocations;
-  long used, pinned, pinned_peak, to_host, to_device, in_flight_peak, order_errors;
+  long used, pinned, pinned_peak, to_host, to_device, order_errors;
 };
 extern struct counters counters;
