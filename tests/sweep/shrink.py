@@ -109,7 +109,10 @@ STYLES = (
 def shrink(config_class: type[PretrainedConfig], style: Style = STYLES[0]) -> PretrainedConfig:
     """The smallest config of this class that keeps its shape: nested configs shrunk, every layer type present."""
     needed = _needed(config_class)
-    values = needed | _values_of(config_class(**needed), style)
+    return _made(config_class, needed | _values_of(config_class(**needed), style))
+
+
+def _made(config_class: type[PretrainedConfig], values: dict[str, Any]) -> PretrainedConfig:
     try:
         return config_class(**values)
     except StrictDataclassFieldValidationError:  # rotary sections, where a config does not know them
@@ -128,7 +131,7 @@ def _needed(config_class: type[PretrainedConfig]) -> dict[str, Any]:
         case "ChameleonConfig" | "Emu3Config":
             return {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101, "IMGIMGBZ": 102}}
         case "DbrxConfig":
-            return {"attn_config": {"rope_theta": 10000.0}}
+            return {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}}
         case "SpeechEncoderDecoderConfig":
             from transformers import Wav2Vec2Config
 
@@ -194,7 +197,21 @@ def _nested(config: PretrainedConfig, style: Style) -> dict[str, Any]:
     values = config.to_dict() | _values_of(config, style)
     if "out_indices" in values:
         values = {name: value for name, value in values.items() if name not in ("out_features", "stage_names")}
-    return type(config)(**values).to_dict() | {"model_type": config.model_type}
+    values |= _layer_configs(values, config.to_dict(), style)
+    return _made(type(config), values).to_dict() | {"model_type": config.model_type}
+
+
+def _layer_configs(values: Mapping[str, Any], before: Mapping[str, Any], style: Style) -> dict[str, Any]:
+    """What single layers have of their own, given to the layers of the same kind that are left."""
+    known = before.get("per_layer_config")
+    if not (known and before.get("layer_types") and values.get("layer_types")):
+        return {}
+    of_kind = {before["layer_types"][int(layer)]: config for layer, config in known.items()}
+    small = {
+        kind: config | {name: new for name, value in config.items() if (new := _small(name, value, style)) is not None}
+        for kind, config in of_kind.items()
+    }
+    return {"per_layer_config": {i: small[kind] for i, kind in enumerate(values["layer_types"]) if kind in small}}
 
 
 def _small_int(name: str, value: int, style: Style) -> int | None:
@@ -268,11 +285,13 @@ def _rope(defaults: PretrainedConfig, now: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(parameters or {"rope_type": "default", "rope_theta": 10000.0})
     made["rope_theta"] = made.get("rope_theta") or 10000.0
     modeling = sys.modules.get(type(defaults).__module__.replace("configuration_", "modeling_"))
+    source = "" if modeling is None else inspect.getsource(modeling)
     head = _head_dim(now)
-    if head and modeling is not None and "mrope_section" in inspect.getsource(modeling):
+    if head and "mrope_section" in source:
         half = int(head * (made.get("partial_rotary_factor") or 1.0)) // 2
         made["mrope_section"] = _sections(list(made.get("mrope_section") or (16, 24, 24)), half)
-    return {"rope_parameters": made}
+    kinds = now.get("layer_types") or () if "rope_parameters[layer_type]" in source else ()
+    return {"rope_parameters": {kind: dict(made) for kind in kinds} or made}
 
 
 def _sections(before: list[int], total: int) -> list[int]:
