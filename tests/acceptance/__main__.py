@@ -20,7 +20,7 @@ from .judge import Cell, judge
 from .page import write_page
 
 _MARK = "CELLS "
-_LIMIT_SECONDS = 180
+_LIMIT_SECONDS = 900
 
 
 def main() -> None:
