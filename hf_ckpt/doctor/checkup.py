@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..anatomy import Anatomy
     from .check import Trouble
 
-logger = logging.getLogger("hf_ckpt")
+logger = logging.getLogger("hf_ckpt.doctor")
 
 #: Steps that are observed: the first one may be a policy's first look at the model.
 STEPS = 3

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .usage import Usage
     from .watch import Watch
 
-logger = logging.getLogger("hf_ckpt")
+logger = logging.getLogger("hf_ckpt.doctor")
 
 _SIZE = r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?i?B|bytes)"
 # The words of c10/cuda/CUDACachingAllocator.cpp, and of every allocator that was written after it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .out_of_memory import Patient
     from .trend import Trend
 
-logger = logging.getLogger("hf_ckpt")
+logger = logging.getLogger("hf_ckpt.doctor")
 
 #: Steps from one look to the next: a look costs as much as some hundred numbers do.
 EVERY = 4

@@ -17,7 +17,8 @@ import hf_ckpt
 from hf_ckpt import SelectiveCkpt
 from hf_ckpt.doctor.check import checks
 
-from ..models import ARCHITECTURES, build, build_encoder
+from ..models import build_encoder
+from .clean_runs import CLEAN, Clean, words_about
 from .run_faults import FAULTS, RunFault, _with_mlp
 from .runs import arguments, pad, small_llama, texts
 
@@ -51,12 +52,10 @@ def _clean(model: Any, policy: str, **more: Any) -> SelectiveCkpt:
     return callback
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-@pytest.mark.parametrize(("policy", "lora"), [("full", False), ("budget=0.5", True)])
-def test_clean_runs_are_told_nothing(name: str, policy: str, lora: bool) -> None:
+@pytest.mark.parametrize("run", CLEAN, ids=lambda run: run.name)
+def test_clean_runs_are_told_nothing(run: Clean) -> None:
     before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
-    callback = _clean(build(name, lora=lora), policy, gradient_accumulation_steps=2)
-    assert callback.findings == []
+    assert words_about(run) == []
     assert (torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator) == before
 
 

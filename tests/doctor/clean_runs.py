@@ -1,0 +1,114 @@
+"""Right runs, each real, with every check on: the doctor has nothing to say about them."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from transformers import Trainer, TrainerCallback
+
+from hf_ckpt import SelectiveCkpt
+from hf_ckpt.measuring.memory_limit import MemoryLimit
+
+from ..models import ARCHITECTURES, build, build_encoder, build_encoder_decoder
+from .runs import arguments, pad, small_llama, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+STEPS = 20
+_LENGTHS = [random.Random(3).randint(4, 40) for _ in range(2 * STEPS)]
+
+
+@dataclass(frozen=True)
+class Clean:
+    name: str
+    train: Callable[[SelectiveCkpt], None]
+    policy: str = "full"
+
+
+class Words(logging.Handler):
+    """Everything that the doctor says at WARNING or above."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def words_about(clean: Clean) -> list[str]:
+    """Run it; what was logged and found."""
+    words, logger = Words(), logging.getLogger("hf_ckpt.doctor")
+    logger.addHandler(words)
+    callback = SelectiveCkpt(clean.policy, doctor=True)
+    try:
+        clean.train(callback)
+    finally:
+        logger.removeHandler(words)
+    return [*words.said, *map(str, callback.findings)]
+
+
+def _trainer(model: Callable[[], Any], callback: SelectiveCkpt, lengths: Any = None, **more: Any) -> None:
+    data = texts(lengths or [16] * 2 * STEPS)
+    for example in data:
+        example["input_ids"] = example["labels"] = example["input_ids"] % 256
+    built = model()
+    evaluation = {"eval_dataset": data[:4]} if "eval_strategy" in more else {}
+    args = arguments(max_steps=STEPS, **more)
+    trainer = Trainer(
+        built, args, train_dataset=data, data_collator=pad, callbacks=[callback, *_CALLBACKS], **evaluation
+    )
+    with MemoryLimit(100_000_000, built):
+        trainer.train()
+
+
+class Averages(TrainerCallback):
+    """Keeps a running average of the weights in place, and losses as numbers: both are right."""
+
+    def __init__(self) -> None:
+        self.average: dict[str, torch.Tensor] = {}
+        self.norms: list[float] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        for name, parameter in model.named_parameters():
+            self.average.setdefault(name, parameter.detach().clone()).lerp_(parameter.detach(), 0.1)
+        self.norms.append(float(next(model.parameters()).detach().norm()))
+
+
+_CALLBACKS: list[TrainerCallback] = []
+
+
+def _with_average(callback: SelectiveCkpt) -> None:
+    _CALLBACKS.append(Averages())
+    try:
+        _trainer(small_llama, callback)
+    finally:
+        _CALLBACKS.clear()
+
+
+CLEAN = (
+    *(Clean(f"Trainer, {name}", partial(_trainer, partial(build, name))) for name in ARCHITECTURES),
+    *(
+        Clean(f"Trainer, {name}, budget", partial(_trainer, partial(build, name)), "budget=0.5")
+        for name in ARCHITECTURES
+    ),
+    *(Clean(f"Trainer, {name}, no policy", partial(_trainer, partial(build, name)), "none") for name in ARCHITECTURES),
+    *(Clean(f"PEFT, {name}", partial(_trainer, partial(build, name, lora=True))) for name in ARCHITECTURES),
+    Clean("Trainer, BERT", partial(_trainer, build_encoder)),
+    Clean("Trainer, T5", partial(_trainer, build_encoder_decoder)),
+    Clean("Trainer, lengths of all kinds", partial(_trainer, small_llama, lengths=_LENGTHS)),
+    Clean("Trainer, lengths that grow", partial(_trainer, small_llama, lengths=list(range(4, 44)))),
+    Clean("Trainer, accumulated gradients", partial(_trainer, small_llama, gradient_accumulation_steps=2)),
+    Clean("Trainer, bfloat16", partial(_trainer, small_llama, bf16=True)),
+    Clean("Trainer, label smoothing", partial(_trainer, small_llama, label_smoothing_factor=0.1)),
+    Clean("Trainer, its own switch on", partial(_trainer, small_llama, gradient_checkpointing=True)),
+    Clean("Trainer, evaluations between", partial(_trainer, small_llama, eval_strategy="steps", eval_steps=5)),
+    Clean("Trainer, a running average of the weights", _with_average),
+)
