@@ -15,6 +15,8 @@ from enum import Enum, auto
 UNKNOWN = 0.15
 #: What is left beyond what was seen: other plans scatter their tensors a little differently.
 _MORE = 1.1
+#: Where the device gave too much, plans leave at least this part of it more.
+_STEP = 200
 #: How often the cache is emptied, or plans are made anew, because the device had to give more than the budget.
 _TRIES = 8
 
@@ -86,7 +88,7 @@ class Fragmentation:
             if self._steps > 2:  # steps stayed within the budget: something between them did not, such as an evaluation
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
-            self.nbytes += over
+            self.nbytes += over + given // _STEP  # a few bytes less would be as many tries
         else:
             return Look.NOTHING
         self.start_over()

@@ -84,7 +84,8 @@ def main() -> None:
             group.run(found)
     everything = groups(list(CARDS), ["", EXPANDABLE], list(SUBJECTS))
     shown = [cell for group in everything for cell in group.cells(found)]
-    asked.out.write_text(page(shown, COMMAND, STEPS), encoding="utf-8")
+    missing = sum(not group.kept_in(found).exists() for group in everything)
+    asked.out.write_text(page(shown, COMMAND, STEPS, missing), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ SUBJECTS = {
             token_bytes=2_200_000,
         ),
         Subject(
-            "Qwen3 MoE, 8 layers",
+            "Qwen3 MoE (8 layers)",
             "qwen3_moe",
             {
                 "num_hidden_layers": 8,

@@ -34,18 +34,21 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(cells: Sequence[Mapping[str, Any]], command: str, steps: int) -> str:
+def page(cells: Sequence[Mapping[str, Any]], command: str, steps: int, missing: int) -> str:
     """The whole page.
 
     Args:
         cells: What ``on_card`` printed, with ``card`` and ``allocator``.
         command: The command that made them.
         steps: How many steps a cell runs.
+        missing: How many tables were not run.
 
     Returns:
         Markdown.
     """
     parts = [_HEAD.format(command=command, steps=steps, tolerance=TOLERANCE, summary=_summary(cells))]
+    if missing:
+        parts.append(f"Tables that are not here yet, of other cards, models and allocators: {missing}.\n")
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["card"], cell["allocator"], cell["subject"], cell["setup"]), []).append(cell)
