@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hf_ckpt.handle import Handle
 
 #: The first step is measured, plans settle in the next ones.
-STEPS = 9
+STEPS = 12
 
 
 @dataclass
