@@ -127,11 +127,13 @@ class DeviceMemory:
 
     ``used`` is what is taken for good: the model, other processes, the context; not what an allocator merely caches.
     ``given`` is what the device has given out, with what is cached; None where no allocator caches anything.
+    ``refused`` counts how often the device had nothing left to give.
     """
 
     total: int | None
     used: int
     given: int | None = None
+    refused: int = 0
 
 
 def allowed_bytes(budget: Budget, memory: DeviceMemory) -> int | None:

@@ -58,7 +58,8 @@ class Alive:
     """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet.
 
     ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more. ``given`` is what the
-    device has given out (0: it has no allocator to watch), ``over`` by how much that exceeds the budget.
+    device has given out (0: it has no allocator to watch), ``over`` by how much that exceeds the budget, ``refused``
+    how often it had nothing left.
     """
 
     load: int
@@ -67,6 +68,7 @@ class Alive:
     given_up: int = 0
     given: int = 0
     over: int = 0
+    refused: int = 0
 
 
 class BatchPlanner:
@@ -116,6 +118,7 @@ class BatchPlanner:
         self.current: MadePlan | None = None
         self._settled = False
         self._made = 0
+        self._refused = 0
         self._given_up = 0
         self._pending: PendingMeasurement | None = None
         self._running: BatchSize | None = None
@@ -176,23 +179,30 @@ class BatchPlanner:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
         given_up = sum(layer.engine.given_up for layer in self.layers)
-        given, over = self._given()
-        return Alive(load, held, self.live.backward_seen, given_up, given, over)
+        given, over, refused = self._given()
+        return Alive(load, held, self.live.backward_seen, given_up, given, over, refused)
 
-    def _given(self) -> tuple[int, int]:
-        """What the device has given out, and by how much that exceeds the budget; 0 where the budget bounds no peak."""
+    def _given(self) -> tuple[int, int, int]:
+        """The last three of :class:`Alive`; 0 where the budget bounds no peak."""
         memory = self.room.memory(self.room.device)
         limit = allowed_bytes(self.budget, memory)
-        return (0, 0) if limit is None or memory.given is None else (memory.given, memory.given - limit)
+        if limit is None or memory.given is None:
+            return 0, 0, 0
+        return memory.given, memory.given - limit, memory.refused
 
     def _look_at_device(self, alive: Alive) -> None:
         """Learn what the allocator holds beyond what is alive, and plan anew where plans leave too little for it."""
         if self.current is None:
+            self._refused = alive.refused
             return
         if self._made != self.book.made:
             self._made = self.book.made
             self.fragmentation.start_over()
-        look = self.fragmentation.look(alive.given, self.current.alive, alive.over)
+        if alive.refused > self._refused:
+            look = self.fragmentation.refused(alive.given)
+        else:
+            look = self.fragmentation.look(alive.given, self.current.alive, alive.over)
+        self._refused = alive.refused
         if look is Look.PLAN:
             self.book.plans.clear()
         if look is not Look.NOTHING:
@@ -201,10 +211,10 @@ class BatchPlanner:
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
         numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, alive.given, alive.over]
-        load, held, unknown, given_up, given, over, missing, *size = self.ranks.largest(
-            [*numbers, int(mine is None), *astuple(mine or BatchSize(0, 0))]
+        load, held, unknown, given_up, given, over, refused, missing, *size = self.ranks.largest(
+            [*numbers, alive.refused, int(mine is None), *astuple(mine or BatchSize(0, 0))]
         )
-        together = Alive(load, held, not unknown, given_up, given, over)
+        together = Alive(load, held, not unknown, given_up, given, over, refused)
         return together, None if missing else BatchSize(*size)
 
     def _choose(self, size: BatchSize, alive: Alive) -> Choice:

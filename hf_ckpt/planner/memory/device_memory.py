@@ -22,8 +22,10 @@ def device_memory(device: torch.device) -> DeviceMemory:
     """Total and used bytes of ``device``; on CPU of this process (``total`` None when nobody says)."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return DeviceMemory(total, total - free - cached, total - free)
+        stats = torch.cuda.memory_stats(device)
+        cached = stats.get("reserved_bytes.all.current", 0) - stats.get("allocated_bytes.all.current", 0)
+        refused = stats.get("num_alloc_retries", 0)
+        return DeviceMemory(total, total - free - cached, total - free, refused)
     if (bound := memory_limit(device)) is not None:
         return DeviceMemory(bound.nbytes, bound.live_bytes)
     limits = [limit for limit in (process_limit(), physical_memory()) if limit is not None]

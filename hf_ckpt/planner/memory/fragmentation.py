@@ -17,6 +17,10 @@ UNKNOWN = 0.15
 _MORE = 1.1
 #: Where the device gave too much, plans leave at least this part of it more.
 _STEP = 200
+#: Likewise where it had nothing left.
+_REFUSED = 20
+#: The largest share of the room that plans leave.
+_MOST = 0.6
 #: How often the cache is emptied, or plans are made anew, because the device had to give more than the budget.
 _TRIES = 8
 
@@ -52,6 +56,7 @@ class Fragmentation:
     """Bytes beyond what is alive at the peak; None until a step showed it."""
 
     nbytes: int | None = None
+    share: float = UNKNOWN
     _planned: int = 0
     _steps: int = 0
     _tries: int = 0
@@ -59,11 +64,23 @@ class Fragmentation:
     @property
     def spare(self) -> Spare:
         """What plans leave."""
-        return FIRST_SPARE if self.nbytes is None else Spare(self.nbytes)
+        return Spare(share=self.share) if self.nbytes is None else Spare(self.nbytes)
 
     def start_over(self) -> None:
         """There is a new plan: what the allocator holds now does not come from steps as they will be."""
         self._steps = 0
+
+    def refused(self, given: int) -> Look:
+        """The device had nothing left in a step, so what it gives now says nothing: plans leave notably more."""
+        if self._tries >= _TRIES:
+            return Look.NOTHING
+        self._tries += 1
+        if self.nbytes is None:
+            self.share = min(_MOST, 2 * self.share)
+        else:
+            self.nbytes += given // _REFUSED
+        self.start_over()
+        return Look.PLAN
 
     def look(self, given: int, planned: int, over: int) -> Look:
         """A step ended.

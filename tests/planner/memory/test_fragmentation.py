@@ -49,6 +49,15 @@ def test_an_allocator_that_never_fits_is_left_alone_after_some_tries():
     assert looks[-10:] == [Look.NOTHING] * 10
 
 
+def test_a_device_that_had_nothing_left_teaches_nothing_but_to_leave_more():
+    seen = Fragmentation()
+    assert seen.refused(20 * GIB) is Look.PLAN
+    assert seen.spare == Spare(share=2 * UNKNOWN)
+    known = settled(GIB)
+    assert known.refused(60 * GIB) is Look.PLAN
+    assert known.spare == Spare(4 * GIB)
+
+
 def test_only_where_an_allocator_caches_something_is_left_to_it():
     process, card = DeviceMemory(None, 20 * GIB), DeviceMemory(80 * GIB, 20 * GIB, given=30 * GIB)
     spare = Spare(2 * GIB, share=0.1)
