@@ -11,7 +11,7 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
-from .pictures import check_picture
+from .forecast.pictures import check_picture
 from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
 

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 
 from ..policy import parse_policy
-from .pictures import check_picture, draw_plans
-from .plan_tables import largest_lines, size_table
+from .forecast.pictures import check_picture, draw_plans
+from .forecast.tables import largest_lines, size_table
 from .progress import progress
 from .setup import setup_options
 from .subject import Subject, gpu_options, several_sizes, subject_options
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..planner.memory.setup import Setup
     from ..policy import Policy
-    from .rows import Row
+    from .forecast.rows import Row
     from .study import Model
 
 #: What is compared when no policy is named.
@@ -69,7 +69,7 @@ def command(
     parsed = [parse_policy(text) for text in policies or USUAL]
     check_picture(plot)
     with progress() as say:
-        from .rows import exit_code
+        from .forecast.rows import exit_code
         from .study import read_model
 
         model = read_model(subject, memory, setup(subject), gpu)
@@ -88,7 +88,7 @@ def command(
 def _forecasts(
     model: Model, sizes: Iterable[tuple[int, int]], policies: Sequence[Policy], say: Callable[[str], None]
 ) -> list[Row]:
-    from .rows import rows_of
+    from .forecast.rows import rows_of
 
     rows = []
     for batch, length in sizes:
@@ -113,8 +113,8 @@ def _sought(
 
 
 def _largest(model: Model, policy: Policy, dimension: str) -> int | None:
-    from .largest import largest
-    from .rows import rows_of
+    from .forecast.largest import largest
+    from .forecast.rows import rows_of
 
     subject = model.subject
 
@@ -141,7 +141,7 @@ def _show(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict
     if dimension is not None:
         for line in largest_lines(model, dimension, sought):
             console.print(line, markup=False, highlight=False)
-    from .advice import lines
+    from .forecast.advice import lines
 
     for line in lines(model, _first_size(rows)):
         console.print(line, markup=False, highlight=False)
@@ -152,7 +152,7 @@ def _first_size(rows: Sequence[Row]) -> list[Row]:
 
 
 def _as_json(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[str, int | None]) -> dict[str, Any]:
-    from .advice import as_json, sharding
+    from .forecast.advice import as_json, sharding
 
     stands = model.standing
     found: dict[str, Any] = {

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, BertConfig, BloomConfig, LlamaCon
 
 from hf_ckpt import apply
 from hf_ckpt.cli import command
-from hf_ckpt.cli.largest import largest
+from hf_ckpt.cli.forecast.largest import largest
+from hf_ckpt.cli.forecast.rows import rows_of
 from hf_ckpt.cli.model import build_model
-from hf_ckpt.cli.rows import rows_of
 from hf_ckpt.cli.study import read_model
 from hf_ckpt.cli.subject import Subject
 from hf_ckpt.errors import CkptError

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 
-from ..planner.memory.setup import Spread
+from ...planner.memory.setup import Spread
 from .rows import fastest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..study import Model
     from .rows import Row
-    from .study import Model
 
 
 @dataclass(frozen=True, slots=True)

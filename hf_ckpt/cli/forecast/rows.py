@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetError, CkptError
-from ..measuring.forecast import as_solution, forecast, moments, step_seconds
-from ..planner.costs.timeline import Moment, Phase, worst
-from ..policy import parse_policy
+from ...errors import BudgetError, CkptError
+from ...measuring.forecast import as_solution, forecast, moments, step_seconds
+from ...planner.costs.timeline import Moment, Phase, worst
+from ...policy import parse_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..planner.costs.assess import Assessment
-    from ..policy import Policy
-    from .study import Study
+    from ...planner.costs.assess import Assessment
+    from ...policy import Policy
+    from ..study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..measuring.forecast import ForecastInputs
+    from ...measuring.forecast import ForecastInputs
+    from ..study import Model, Study
     from .rows import Row
-    from .study import Model, Study
 
 _HEADINGS = ("held", "of none", "in all", "fits", "peak in", "added ms", "of step")
 
@@ -54,7 +54,7 @@ def _figures(row: Row) -> list[str]:
 
 
 def _caption(study: Study) -> str:
-    from ..measuring.forecast import step_seconds
+    from ...measuring.forecast import step_seconds
 
     inputs = study.inputs
     untraced = sum(ledger is None for ledger in inputs.ledgers)

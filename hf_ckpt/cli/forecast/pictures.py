@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import MissingExtraError
-from ..planner.explain.plot import SUFFIXES
+from ...errors import MissingExtraError
+from ...planner.explain.plot import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ..planner.explain.plot import DrawnPlan
-    from ..policy import Policy
-    from .study import Study
+    from ...planner.explain.plot import DrawnPlan
+    from ...policy import Policy
+    from ..study import Study
 
 #: Budgets on the frontier.
 _POINTS = 9
@@ -37,11 +37,11 @@ def check_picture(path: Path | None) -> None:
 
 def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
     """Draw the policies that have a forecast at the study's size of batch, and the frontier of all plans."""
-    from ..errors import CkptError
-    from ..measuring.forecast import as_solution
-    from ..planner.explain.findings import frontier
-    from ..planner.explain.plot import plot_plans
-    from ..policy import parse_policy
+    from ...errors import CkptError
+    from ...measuring.forecast import as_solution
+    from ...planner.explain.findings import frontier
+    from ...planner.explain.plot import plot_plans
+    from ...policy import parse_policy
 
     drawn = []
     for policy in policies:
@@ -57,8 +57,8 @@ def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
 
 
 def _drawn(study: Study, policy: Policy) -> DrawnPlan:
-    from ..measuring.forecast import as_solution, moments
-    from ..planner.explain.plot import DrawnPlan
+    from ...measuring.forecast import as_solution, moments
+    from ...planner.explain.plot import DrawnPlan
     from .rows import optimizer_step
 
     problem, solution = as_solution(study.inputs, study.resolve(policy))
