@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...facts.objects.classes import ancestors
 from ...facts.values import Attr, Class, Ref, Value
 from ..names import canonical
 from ..types import bases, is_hf_model
@@ -124,8 +125,19 @@ def events_of(call: Call) -> Iterator[CallEvent]:
 
 
 def _is_put_by_transformers(call: Call) -> bool:
-    """Whether what is called stands where enabling checkpointing puts a function of its own: torch's is replaced."""
-    return call.attribute is not None and call.attribute.attr == "_gradient_checkpointing_func"
+    """Whether what is called stands where enabling checkpointing puts a function of its own: torch's is replaced.
+
+    That is done in modules that have the flag (``PreTrainedModel._set_gradient_checkpointing``).
+    """
+    if call.attribute is None or call.attribute.attr != "_gradient_checkpointing_func":
+        return False
+    owner = call.place.function.owner if call.place.function is not None else None
+    return owner is None or set(bases(owner)) != {"torch.nn.Module"} or _has_the_flag(owner)
+
+
+def _has_the_flag(cls: Class) -> bool:
+    names = ({*owner.fields, *owner.body} for owner in (cls, *ancestors(cls)))
+    return any("gradient_checkpointing" in known for known in names)
 
 
 def _method(base: Value, name: str) -> type[CallEvent] | None:
