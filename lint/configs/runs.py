@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from ..project.settings import Settings
 
-#: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
+#: The name of a JSON file, as a program writes it.
 _STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
+#: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 
 

@@ -62,8 +62,11 @@ def exported(commands: list[list[Word]], number: int) -> dict[str, Word]:
     """The variables of the environment that command ``number`` runs in, as far as the script sets them."""
     found: dict[str, Word] = {}
     for command in commands[:number]:
-        if command and command[0].text == "export":
+        words = [word.text for word in command]
+        if words[:1] == ["export"]:
             found |= dict(_set_by(command[1:]))
+        elif words[:1] == ["unset"]:
+            found = {name: word for name, word in found.items() if name not in words}
     return found | dict(_set_by(commands[number]))
 
 

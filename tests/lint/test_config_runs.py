@@ -296,6 +296,7 @@ def test_variables_of_the_environment(project):
     before = "ACCELERATE_USE_FSDP=1 FSDP_ACTIVATION_CHECKPOINTING=1 "
     assert launch(project, before + command) == ["run.sh:3:87 CKPT303"]
     assert launch(project, f"{command}\n{around}") == []
+    assert launch(project, f"{around}unset ACCELERATE_USE_FSDP\n{command}") == []
 
 
 def test_a_launch_script_that_starts_nothing_is_said_aloud(project):
