@@ -85,6 +85,12 @@ def test_what_is_not_certain_is_not_known(code):
     assert equals(value, 1) is None
 
 
+@pytest.mark.parametrize(("base", "kind"), [("torch.nn.Module", Instance), ("transformers.Trainer", Result)])
+def test_a_module_is_what_its_methods_give_back_and_a_trainer_is_not(base, kind):
+    (value,) = probe(f"import torch, transformers\nclass Own({base}):\n    pass\nprint(Own().train())")
+    assert isinstance(value, kind)
+
+
 def test_branches_meet_in_a_choice():
     (value,) = probe("if flag:\n    x = 1\nelse:\n    x = 2\nprint(x)")
     assert [option.value for option in options(value)] == [1, 2]

@@ -53,8 +53,10 @@ def decorator_names(function: Function) -> Iterator[str]:
 
 def is_torch_module(cls: Class) -> bool:
     """Whether the class derives from a module of PyTorch, or from a model of a library that is one."""
-    bases = (base for owner in (cls, *ancestors(cls)) for base in owner.bases if isinstance(base, Ref))
-    return any(base.name.startswith(_MODULES) or base.name.endswith("LightningModule") for base in bases)
+    names = [base.name for owner in (cls, *ancestors(cls)) for base in owner.bases if isinstance(base, Ref)]
+    # A Trainer has `train`, too, which gives figures.
+    modules = [name for name in names if name.startswith(_MODULES) and not name.endswith("Trainer")]
+    return bool(modules) or any(name.endswith("LightningModule") for name in names)
 
 
 def ancestors(cls: Class) -> Iterator[Class]:
