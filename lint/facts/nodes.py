@@ -117,6 +117,11 @@ def is_inside(inner: ast.AST, outer: ast.AST) -> bool:
     return _start(outer) <= _start(inner) and _end(inner) <= _end(outer)
 
 
+def is_behind(node: ast.AST, other: ast.AST) -> bool:
+    """Whether ``node`` begins where the text of ``other``, a node of the same file, has ended, or later."""
+    return _end(other) <= _start(node)
+
+
 def _start(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 

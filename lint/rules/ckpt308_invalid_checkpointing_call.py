@@ -362,12 +362,17 @@ def _from_elsewhere(run: Run) -> Iterator[Report]:
     """Names of the wrappers that are looked for in `torch.utils.checkpoint`, which does not have them."""
     for call in run.calls_to(*(f"torch.utils.checkpoint.{name}" for name in _WRAPPERS)):
         # Another way to come by the name is decided where it is imported.
-        if call.attribute is not None and not call.place.tries:
+        if call.attribute is not None and not call.place.tries and not _is_looked_for(run, call.called):
             yield Report(
                 call.node,
                 f"`torch.utils.checkpoint` has no `{call.name.rpartition('.')[2]}`, which raises an AttributeError; "
                 "import it from `torch.distributed.algorithms._checkpoint.checkpoint_wrapper`",
             )
+
+
+def _is_looked_for(run: Run, name: str) -> bool:
+    """Whether the program asks whether something has ``name``."""
+    return any(equals(question.argument(1), name) is True for question in run.calls_to("builtins.hasattr"))
 
 
 def _misfit(call: Call, name: str, problem: str) -> Report:

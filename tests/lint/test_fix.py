@@ -127,3 +127,13 @@ def test_lambda_binds_what_it_reads():
             return x
     """
     assert "lambda h, *rest, i=i, layer=layer: layer(h, i)" in fixed(code)
+
+
+@pytest.mark.parametrize("between", ["    mask = mask.roll(1)\n    if True:\n", "    for mask in self.masks:\n"])
+def test_nothing_is_bound_whose_value_changes_before_the_checkpoint(between):
+    code = IMPORT + (
+        f"def forward(self, x, mask):\n    def first(h):\n        return self.a(h) * mask\n{between}"
+        "        x = checkpoint(first, x, use_reentrant=False)\n    mask = mask.roll(1)\n    return self.b(x) * mask\n"
+    )
+    (finding,) = check_source(code)
+    assert (finding.code, finding.fix) == ("CKPT105", None)

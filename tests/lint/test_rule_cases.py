@@ -10,6 +10,72 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "names that are bound anew where no gradient needs what they were": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(nn.Module):
+            def other_way(self, x, mask):
+                if self.training:
+                    x = checkpoint(lambda h: self.a(h) * mask, x, use_reentrant=False)
+                    return self.b(x)
+                mask = mask.roll(1)
+                return self.b(x) * mask
+
+            def one_case(self, kind, x, mask):
+                match kind:
+                    case "first":
+                        x = checkpoint(lambda h: self.a(h) * mask, x, use_reentrant=False)
+                        return self.b(x)
+                mask = mask.roll(1)
+                return self.b(x) * mask
+
+            def form(self, x, mask):
+                x, mask = checkpoint(lambda h: (self.a(h).type_as(x), mask), x, use_reentrant=False)
+                return x * mask
+
+            def learn(self, x, scale):
+                x = checkpoint(lambda h: self.a(h) * scale, x, use_reentrant=False)
+                backward_from(x)
+                scale = scale + 1
+                return scale
+
+        def backward_from(x):
+            x.sum().backward()
+    """,
+    "the forward of one module, found by a loop that ends there": """
+        from torch.utils.checkpoint import checkpoint
+
+        def enable(model):
+            for name, module in model.named_children():
+                if name == "encoder":
+                    inner = module.forward
+                    module.forward = lambda x: checkpoint(inner, x, use_reentrant=False)
+                    break
+    """,
+    "a wrapper that is looked for before it is used": """
+        import torch
+
+        def wrap(block):
+            if hasattr(torch.utils.checkpoint, "checkpoint_wrapper"):
+                return torch.utils.checkpoint.checkpoint_wrapper(block)
+            return block
+    """,
+    "hidden states beside numbers that are looked up": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.fc, self.kind = nn.Linear(8, 8), nn.Linear(8, 8), nn.Embedding(4, 8)
+
+            def run(self, x, kinds=None):
+                return self.fc(x) if kinds is None else self.fc(x + self.kind(kinds))
+
+            def forward(self, x):
+                return checkpoint(self.run, self.first(x), use_reentrant=True)
+    """,
     "a dict comes out of a block that a lambda binds early": """
         import torch.nn as nn
         from torch.utils.checkpoint import checkpoint

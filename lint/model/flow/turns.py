@@ -46,12 +46,12 @@ def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:
         if any(part is node for part in all_nodes(statement)):
             inside = own and not isinstance(statement, ast.For | ast.AsyncFor | ast.While)
             return any(isinstance(later, ends) for later in body[index:]) or any(
-                _leaves(inner, node, inside) for inner in _bodies(statement)
+                _leaves(inner, node, inside) for inner in blocks_of(statement)
             )
     return False
 
 
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """The blocks of statements directly in ``statement``."""
     parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
     for part in parts:

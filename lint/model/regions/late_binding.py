@@ -1,4 +1,4 @@
-"""Names that a checkpointed function reads when it runs, and that its loop changes before it runs again."""
+"""Names that a checkpointed function reads when it runs, and that change before it runs again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in, own_attributes
-from ...facts.nodes import all_nodes, returned_by
+from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
-from ..flow.turns import happens_in_turn, is_last_turn
+from ..flow.turns import blocks_of, happens_in_turn, is_last_turn
 from ..state.gradless import is_gradless
 from .free_variables import free_names, names_bound_by
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...facts.values import Function, FunctionNode, Loop
+    from ..events import Event
     from ..run import Run
 
 #: Methods that give the values they were called on, on another device or in another layout.
 _KEEP_VALUES = frozenset(("to", "cuda", "cpu", "contiguous", "clone", "detach", "type_as"))
 #: What tells the form of a tensor, not its values.
 _FORM = frozenset(("shape", "dtype", "device", "size", "ndim", "dim", "new_zeros", "new_ones"))
-_BINDS = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.With
+#: Functions and methods that take the form of their first argument.
+_LIKE = frozenset(("view_as", "expand_as", "reshape_as", "type_as", "to", "zeros_like", "ones_like", "empty_like"))
+_LEAVES = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
 def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
@@ -52,56 +55,75 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
 def names_bound_afterwards(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
     """The names ``function`` reads that the function around it surely binds anew behind the checkpoint.
 
-    That may be what the checkpoint gives: `x = checkpoint(lambda h: layer(h) + x, h)`. Empty where a backward pass
-    stands in between.
+    That may be what the checkpoint gives: `x = checkpoint(lambda h: layer(h) * x, h)`. Empty where the function around
+    it runs a backward pass.
     """
     around = event.place.function
     if around is None or function.place.function is not around or isinstance(around.node, ast.Lambda):
         return ()
+    if any(_happens_in(run, backward, around) for backward in run.of(Backward, AutogradGrad)):
+        return ()
     read, found = _names_that_count(function.node), set[str]()
     for statement in _statements_after(around.node.body, event.node):
-        if any(backward.place.function is around for backward in run.of(Backward, AutogradGrad)):
-            return ()
+        if isinstance(statement, _LEAVES):
+            break
         found |= {name for name in _names_set_by(statement) if name in read and not _keeps_value(statement, name)}
     return tuple(sorted(found))
 
 
+def _happens_in(run: Run, event: Event, function: Function) -> bool:
+    """Whether ``event`` happens in ``function``, or in a function that is called there."""
+    if event.place.function is function:
+        return True
+    return any(place.function is function for call in event.place.stack for place in run.places(call))
+
+
 def _names_that_count(function: FunctionNode) -> frozenset[str]:
-    """The free names of ``function`` whose values its gradients need: not only summed at the end, or asked for form."""
-    given = returned_by(function)
-    without = {id(part) for value in given for part in _summands(value)}
-    without |= {
-        id(part.value) for part in all_nodes(function) if isinstance(part, ast.Attribute) and part.attr in _FORM
-    }
-    counted = {part.id for part in all_nodes(function) if isinstance(part, ast.Name) and id(part) not in without}
+    """The free names of ``function`` whose values its gradients need: not only given back, or asked for form."""
+    parts = list(all_nodes(function))
+    without = {id(part) for value in returned_by(function) for part in _given_back(value)}
+    without |= {id(asked) for part in parts for asked in _asked_for_form(part)}
+    counted = {part.id for part in parts if isinstance(part, ast.Name) and id(part) not in without}
     return free_names(function) & counted
 
 
-def _summands(value: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
-        yield from _summands(value.left)
-        yield from _summands(value.right)
-    else:
-        yield value
+def _given_back(value: ast.expr) -> Iterator[ast.expr]:
+    """The expressions whose values stand in a result as they are, or as terms of a sum."""
+    match value:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+            parts = [left, right]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            pass
+        case _:
+            yield value
+            return
+    for part in parts:
+        yield from _given_back(part)
+
+
+def _asked_for_form(part: ast.AST) -> list[ast.expr]:
+    """What ``part`` asks for its form alone: `x` in `x.shape` and in `h.view_as(x)`."""
+    match part:
+        case ast.Attribute(value=value, attr=name) if name in _FORM:
+            return [value]
+        case ast.Call(func=ast.Attribute(attr=name), args=[value, *_]) if name in _LIKE:
+            return [value]
+    return []
 
 
 def _statements_after(block: Sequence[ast.stmt], node: ast.AST) -> Iterator[ast.stmt]:
-    """The simple statement that ``node`` is in, and those that surely follow it."""
-    inside = next((index for index, statement in enumerate(block) if _holds(statement, node)), None)
+    """The simple statement that ``node`` is in, and those that follow it; behind one that leaves, none is sure to."""
+    inside = next((index for index, statement in enumerate(block) if is_inside(node, statement)), None)
     if inside is None:
         return
     statement = block[inside]
-    inner = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+    inner = list(blocks_of(statement))
     if not any(inner):
         yield statement
     for held in inner:
         yield from _statements_after(held, node)
     for later in block[inside + 1 :]:
         yield from later.body if isinstance(later, ast.With) else (later,)
-
-
-def _holds(statement: ast.AST, node: ast.AST) -> bool:
-    return any(part is node for part in all_nodes(statement))
 
 
 def _names_set_by(statement: ast.stmt) -> frozenset[str]:
@@ -126,7 +148,7 @@ def names_of_last_turn(event: Checkpoint) -> tuple[str, ...]:
     """The names in what is checkpointed that a loop binds anew around the function that the checkpoint stands in.
 
     That function is kept, as the `forward` of a module or in a list, and runs when the loop is over. Empty when it
-    is bound to its turn, or called in it.
+    is bound to its turn or called in it, and where the turn is the last one.
     """
     around = event.place.function
     if around is None or not around.place.loops or not event.node.args:
@@ -134,7 +156,9 @@ def names_of_last_turn(event: Checkpoint) -> tuple[str, ...]:
     read = free_names(around.node) & names_in(event.node.args[0])
     loop = around.place.loops[-1]
     late = read & names_bound_by(loop)
-    return tuple(sorted(late)) if late and _is_kept(around, loop) else ()
+    if not late or is_last_turn(loop, around.node) or not _is_kept(around, loop):
+        return ()
+    return tuple(sorted(late))
 
 
 def _is_kept(function: Function, loop: Loop) -> bool:
@@ -187,20 +211,37 @@ def _count(event: Checkpoint, loop: Loop) -> int | None:
 
 def may_be_rebound(event: Checkpoint, function: Function, names: tuple[str, ...]) -> bool:
     """Whether a statement between the one that makes ``function`` and ``event`` binds one of ``names``."""
+    around = event.place.function
     loops = [loop for loop in event.place.loops if isinstance(loop, ast.stmt)]
-    return any(_binds_between(statement, function, event, names) for loop in loops for statement in all_nodes(loop))
+    bodies: Sequence[ast.AST] = loops if around is None else [around.node]
+    between = (statement for body in bodies for statement in _statements_between(body, function.node, event.node))
+    bound = (name for statement in between for part in _binding(statement, event.node) for name in all_nodes(part))
+    return any(isinstance(name, ast.Name) and _is_store(name) and name.id in names for name in bound)
 
 
-def _binds_between(statement: ast.AST, function: Function, event: Checkpoint, names: tuple[str, ...]) -> bool:
-    if not isinstance(statement, _BINDS):
-        return False
-    node = function.node
-    made = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-    if not made <= (statement.lineno, statement.col_offset) < (event.node.lineno, event.node.col_offset):
-        return False
-    if any(part is event.node for part in all_nodes(statement)):
-        return False
-    return any(isinstance(part, ast.Name) and _is_store(part) and part.id in names for part in all_nodes(statement))
+def _statements_between(body: ast.AST, made: ast.AST, used: ast.AST) -> Iterator[ast.stmt]:
+    """The statements in ``body`` that begin behind ``made`` and in front of ``used``."""
+    waiting = list(inner_nodes(body))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            if is_behind(made, node) or is_behind(node, used):
+                continue
+            if is_behind(node, made):
+                yield node
+        waiting += inner_nodes(node)
+
+
+def _binding(statement: ast.stmt, used: ast.AST) -> list[ast.AST]:
+    """The parts of ``statement`` itself that bind names before ``used`` runs; an assignment of it does so behind."""
+    match statement:
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            return [] if is_inside(used, statement) else [statement]
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            return [target]
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return [*items]
+    return []
 
 
 def _is_store(name: ast.Name) -> bool:

@@ -67,9 +67,9 @@ def _looks_input_up(run: History, event: Checkpoint) -> bool:
     held = held_by(event.function) if container_kind(event.function) == "Sequential" else []
     if held and _is_embedding(held[0]):
         return True
-    entered = [part.function.node for part in call_targets(event.function)]
+    filled = [(part.function.node, name) for part in call_targets(event.function) for name in part.parameters()[:1]]
     return any(
-        _is_embedding(call.func) and isinstance(given, Param) and given.function.node in entered
+        _is_embedding(call.func) and isinstance(given, Param) and (given.function.node, given.name) in filled
         for call in run.region(event).calls
         for given in call.args[:1]
     )
