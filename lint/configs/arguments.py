@@ -23,6 +23,8 @@ _READ_BY = frozenset(
     ("json.load", "json.loads", "yaml.safe_load", "omegaconf.OmegaConf.load", "builtins.open", "pathlib.Path")
 )
 _TEXT_OF = frozenset(("read", "read_text", "open"))
+#: Methods that change a dict.
+_CHANGES = frozenset(("pop", "popitem", "clear", "update", "setdefault"))
 
 
 def training_arguments(program: Program) -> list[Call]:
@@ -61,6 +63,7 @@ def give_content(program: Program, argument: str, document: Document) -> None:
     """Give what ``document`` holds to the training arguments whose ``argument`` names the file or is read from it."""
     name = os.path.basename(document.filename)
     changed = [write.obj for write in program.writes if write.is_item]
+    changed += [call.receiver for call in program.calls if call.method in _CHANGES]
     for call in training_arguments(program):
         given = call.kwargs.get(argument)
         named = None if given is None or any(same(given, value) for value in changed) else file_named(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..analysis.job import Job
@@ -145,8 +146,12 @@ def _named_by(script: str, settings: frozenset[str]) -> tuple[str, ...]:
     text = _text(script)
     if not any(name in text for name in settings):
         return ()
-    written = (match[1] for match in _STRING.finditer(text) if os.path.basename(match[1]) in settings)
-    return tuple(path for name in dict.fromkeys(written) if (path := _existing(name, script)) is not None)
+    matches = (match[1] for match in _STRING.finditer(text) if os.path.basename(match[1]) in settings)
+    written = dict.fromkeys(map(os.path.normpath, matches))
+    # Arguments are matched with a file by its last name, so it must be the only one of that name.
+    often = Counter(map(os.path.basename, written))
+    known = (_existing(path, script) for path in written if often[os.path.basename(path)] == 1)
+    return tuple(path for path in known if path is not None)
 
 
 def _text(file: str) -> str:

@@ -270,7 +270,7 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(run, event, function, names)
             elif names := names_bound_afterwards(run, event, function):
                 yield _report_rebound(run, event, function, names)
-        if names := names_of_last_turn(event):
+        if names := names_of_last_turn(run, event):
             yield _report_kept(event, names)
 
 
@@ -288,8 +288,8 @@ def _report_rebound(run: Run, event: Checkpoint, function: Function, names: tupl
 def _report_kept(event: Checkpoint, names: tuple[str, ...]) -> Report:
     return Report(
         event.node,
-        f"this runs when the loop is over, where {_quoted(names)} is the last iteration's value, so every function "
-        "that the loop made checkpoints the same one; bind it as a default argument",
+        f"this checkpoint runs after the loop, when {_quoted(names)} is the last iteration's value, so every function "
+        "that the loop made checkpoints the same module; bind it as a default argument",
     )
 
 

@@ -89,7 +89,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Dict, equals, is_absent
 from ..finding import Applicability, Severity
-from ..model.events import TrainerArgs
+from ..model.events import Checkpointing, TrainerArgs
 from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -137,7 +137,7 @@ def _initialized(run: Run) -> Iterator[Report]:
             yield Report(
                 call.node,
                 "models of transformers never use this section of the DeepSpeed configuration, so nothing is "
-                "checkpointed; call `model.gradient_checkpointing_enable()` before",
+                "checkpointed; call `model.gradient_checkpointing_enable()` first",
             )
 
 
@@ -152,4 +152,5 @@ def _enables_elsewhere(run: Run) -> bool:
     calls = (call.name or call.method for call in run.program.calls)
     names = ("checkpointing_enable", "enable_gradient_checkpointing", "prepare_model_for_kbit_training")
     by_call = any(name.endswith(names) or name.startswith("deepspeed.checkpointing") for name in calls)
-    return by_call or any(write.field in SWITCHES and not write.is_item for write in run.writes)
+    by_flag = any(write.field in SWITCHES and not write.is_item for write in run.writes)
+    return by_call or by_flag or any(run.of(Checkpointing))

@@ -329,6 +329,7 @@ from ..model.libraries.trainer import (
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
+from ..model.state.gradless import is_frozen
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
         for enable in run.of(HfEnable):
             together = _is_in(enable.model, wrap.module) and not enable.place.excludes(wrap.place)
-            if finds and together and enable_reentrant(run, enable):
+            if finds and together and enable_reentrant(run, enable) and not is_frozen(run, enable.model):
                 yield _hf_report(enable, wrap.node)
     for args, value in _distributed_arguments(run):
         if is_enabled(run, args, value) and trainer_reentrant(run, args):

@@ -95,7 +95,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import container_kind, length_of
-from ..facts.values import Const, equals, is_absent
+from ..facts.values import Const, Result, equals, is_absent
 from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.libraries.signatures import SIGNATURES, misfit
@@ -122,9 +122,10 @@ def check(run: Run) -> Iterator[Report]:
 def _segments(event: CheckpointSequential) -> str:
     if equals(event.segments, 0):
         return "0 segments raise a ZeroDivisionError; write 2 or more"
-    if container_kind(event.functions) == "ModuleDict":
+    if isinstance(event.functions, Result) and container_kind(event.functions) == "ModuleDict":
         return (
-            "the modules are taken by number, which raises a KeyError in an `nn.ModuleDict`; write `list(x.values())`"
+            "`checkpoint_sequential` takes modules by number, which raises a KeyError in an `nn.ModuleDict`; write "
+            "`list(modules.values())`"
         )
     length = length_of(event.functions)
     segments = event.segments.value if isinstance(event.segments, Const) else None

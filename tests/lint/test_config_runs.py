@@ -259,6 +259,8 @@ READ = 'with open("ds.json") as file:\n    settings = json.load(file)'
 def test_scripts_of_a_folder_are_read_with_the_settings_that_they_name(tmp_path):
     (tmp_path / "ds.json").write_text('{"zero_optimization": {}, "activation_checkpointing": {"profile": true}}')
     (tmp_path / "fsdp.json").write_text('{"min_num_params": 1, "activation_checkpointing": true}')
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "ds.json").write_text('{"zero_optimization": {}}')
 
     def check(argument, read=""):
         (tmp_path / "train.py").write_text(NAMES.format(read=read, argument=argument))
@@ -267,6 +269,8 @@ def test_scripts_of_a_folder_are_read_with_the_settings_that_they_name(tmp_path)
     assert check('deepspeed="ds.json"') == ["train.py:5:8 CKPT207"]
     assert check("deepspeed=settings", READ) == ["train.py:6:8 CKPT207"]
     assert check("deepspeed=settings", f'{READ}\nsettings["activation_checkpointing"] = None') == []
+    assert check("deepspeed=settings", f'{READ}\nsettings.pop("activation_checkpointing")') == []
+    assert check('deepspeed="b/ds.json"', 'other = "ds.json"') == []
     assert check('deepspeed="ds.json", gradient_checkpointing=True') == []
     both = 'fsdp="full_shard", fsdp_config="fsdp.json", gradient_checkpointing=True'
     assert check(both) == ["train.py:5:77 CKPT303"]

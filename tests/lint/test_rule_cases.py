@@ -61,6 +61,72 @@ CASES = {
                 return torch.utils.checkpoint.checkpoint_wrapper(block)
             return block
     """,
+    "the forward of a layer, replaced for one backward pass": """
+        from torch.utils.checkpoint import checkpoint
+
+        def measure(model, x):
+            for layer in model.layers:
+                inner = layer.forward
+                layer.forward = lambda h: checkpoint(inner, h, use_reentrant=False)
+                layer(x).sum().backward()
+                layer.forward = inner
+    """,
+    "blocks that something else checkpoints, under DeepSpeed": """
+        import deepspeed
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+        from transformers import AutoModel
+
+        def main(check):
+            model = AutoModel.from_pretrained("base")
+            apply_activation_checkpointing(model, check_fn=check)
+            deepspeed.initialize(model=model, config={"activation_checkpointing": {"partition_activations": True}})
+    """,
+    "a frozen encoder in a module that DDP wraps": """
+        import torch.nn as nn
+        from torch.nn.parallel import DistributedDataParallel
+        from transformers import AutoModel
+
+        class Classifier(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.head = AutoModel.from_pretrained("base"), nn.Linear(768, 2)
+                self.encoder.requires_grad_(False)
+                self.encoder.gradient_checkpointing_enable({"use_reentrant": True})
+
+            def forward(self, ids):
+                return self.head(self.encoder(ids).last_hidden_state[:, 0])
+
+        model = DistributedDataParallel(Classifier().train(), find_unused_parameters=True)
+    """,
+    "a region that measures its own time": """
+        import time
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Timed(nn.Module):
+            def region(self, x):
+                begin = time.time()
+                return self.fc(x), self.unit * (time.time() - begin)
+
+            def forward(self, x):
+                return checkpoint(self.region, x, use_reentrant=False)
+    """,
+    "a dict of modules that can be taken by number": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint_sequential
+
+        class Blocks(nn.ModuleDict):
+            def __getitem__(self, key):
+                return list(self.values())[key]
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = Blocks({"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)})
+
+            def forward(self, x):
+                return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)
+    """,
     "hidden states beside numbers that are looked up": """
         import torch.nn as nn
         from torch.utils.checkpoint import checkpoint

@@ -128,12 +128,12 @@ def _is_foreign(call: Call, inside: set[ast.AST]) -> bool:
 
 
 def _scales_result(call: Call, region: Region) -> bool:
-    """Whether what a function of ``region`` returns is one of its parameters times something with ``call`` in it.
+    """Whether what a function of ``region`` returns is one of its inputs times something with ``call`` in it.
 
     A clock that is only read to measure does no harm.
     """
     for function in region.functions:
-        names = {argument.arg for argument in function.node.args.args}
+        names = {argument.arg for argument in function.node.args.args} - {"self"}
         for value in returned_by(function.node):
             for part in all_nodes(value):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div):
