@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from rich.filesize import decimal
 
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
@@ -58,8 +59,8 @@ class Alive:
     """What forwards that wait for their backward take, as :class:`Waiting` counts it; whether any backward came yet.
 
     ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more. ``given`` is what the
-    device has given out (0: it has no allocator to watch), ``over`` by how much that exceeds the budget, ``refused``
-    how often it had nothing left.
+    device has given out (0: it has no allocator to watch, or a forward waits), ``over`` by how much that exceeds the
+    budget, ``refused`` how often it had nothing left.
     """
 
     load: int
@@ -119,6 +120,7 @@ class BatchPlanner:
         self._settled = False
         self._made = 0
         self._refused = 0
+        self._exceeded = False
         self._given_up = 0
         self._pending: PendingMeasurement | None = None
         self._running: BatchSize | None = None
@@ -179,11 +181,13 @@ class BatchPlanner:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
         given_up = sum(layer.engine.given_up for layer in self.layers)
-        given, over, refused = self._given()
+        given, over, refused = (0, 0, 0) if load else self._given()
         return Alive(load, held, self.live.backward_seen, given_up, given, over, refused)
 
     def _given(self) -> tuple[int, int, int]:
-        """The last three of :class:`Alive`; 0 where the budget bounds no peak."""
+        """The last three of :class:`Alive`; 0 where the budget bounds no peak, or no allocator caches anything."""
+        if self.group is None or not self.room.is_cached:
+            return 0, 0, 0
         memory = self.room.memory(self.room.device)
         limit = allowed_bytes(self.budget, memory)
         if limit is None or memory.given is None:
@@ -207,6 +211,17 @@ class BatchPlanner:
             self.book.plans.clear()
         if look is not Look.NOTHING:
             self.room.empty_cache()
+        elif alive.over > 0:
+            self._warn_exceeded(alive.over)
+
+    def _warn_exceeded(self, over: int) -> None:
+        if not self._exceeded:
+            _log.warning(
+                "torch's allocator has taken %s more of the device than the budget allows, whatever plans leave to it: "
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or give a smaller batch or a larger budget",
+                decimal(over),
+            )
+        self._exceeded = True
 
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""

@@ -72,6 +72,11 @@ class Room:
         torch.cuda.empty_cache()
 
     @property
+    def is_cached(self) -> bool:
+        """Whether an allocator caches what the device gives; False as long as nobody looked."""
+        return self._before_forwards is not None and self._before_forwards.given is not None
+
+    @property
     def device(self) -> torch.device:
         """Where the model computes."""
         return next(self.model.parameters()).device

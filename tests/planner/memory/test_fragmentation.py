@@ -108,3 +108,44 @@ def test_a_budget_that_only_the_thriftiest_plan_meets_is_no_error():
     tight = peaks("64MiB", 0)[-1]
     least = peaks(f"{tight}B", tight // 3)
     assert least[-1] <= tight
+
+
+class Counted:
+    """Memory of a process or of a card; counts how often it is asked."""
+
+    def __init__(self, given: int | None) -> None:
+        self.given = given
+        self.asked = 0
+
+    def __call__(self, device: torch.device) -> DeviceMemory:
+        self.asked += 1
+        return DeviceMemory(None, 0, given=self.given)
+
+
+def asked_in_a_step(memory: Counted, budget: str, forwards: int) -> int:
+    model = build()
+    conduct(model, budget, memory=memory)
+    ids = torch.zeros(4, 32, dtype=torch.long)
+
+    def several() -> None:
+        sum(model(input_ids=ids, labels=ids).loss for _ in range(forwards)).backward()
+
+    for _ in range(8):
+        several()
+    before = memory.asked
+    several()
+    return memory.asked - before
+
+
+def test_the_device_is_looked_at_once_a_step_where_that_says_something():
+    assert asked_in_a_step(Counted(given=1), "64MiB", forwards=3) == 1
+    assert asked_in_a_step(Counted(given=1), "0.5", forwards=3) == 0
+    assert asked_in_a_step(Counted(given=None), "64MiB", forwards=3) == 0
+
+
+def test_a_budget_that_the_allocator_exceeds_whatever_is_planned_is_told_once(caplog):
+    conducted = build()
+    conduct(conducted, "64MiB", memory=Counted(given=80 << 20))
+    for _ in range(30):
+        step(conducted)
+    assert caplog.text.count("16.8 MB more of the device than the budget allows") == 1
