@@ -181,6 +181,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     ) -> None:
         """The backward of the last micro-batch is over; the optimizer has not touched the weights yet."""
         self._backward_done()
+        if self._checkup is not None:
+            self._checkup.end_step()
         if self._handle is None:
             return
         try:

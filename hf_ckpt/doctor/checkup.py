@@ -11,6 +11,7 @@ from ..compat.checkpointing import lost_its_switch
 from .check import checks
 from .checkpoint_calls import CheckpointCalls
 from .facts import Patched, StartFacts, StepFacts
+from .harmless import harmless
 from .place import Place, is_users
 
 if TYPE_CHECKING:
@@ -47,13 +48,16 @@ class Checkup:
 
     def start(self, settings: Mapping[str, Any]) -> None:
         """Judge the training as it is before its first step; ``settings`` are its TrainingArguments by name."""
-        facts = StartFacts(
+        with harmless("check of this training before its first step"):
+            self._tell(trouble for check in checks() for trouble in check.at_start(self._before_training(settings)))
+
+    def _before_training(self, settings: Mapping[str, Any]) -> StartFacts:
+        return StartFacts(
             settings,
             _patched(layer.module for layer in self.anatomy.layers),
             sum(parameter.requires_grad for parameter in self.model.parameters()),
             any(hasattr(module, "peft_config") for module in self.model.modules()),
         )
-        self._tell(trouble for check in checks() for trouble in check.at_start(facts))
 
     def begin_step(self) -> None:
         """A step begins."""
@@ -69,28 +73,40 @@ class Checkup:
         """The backward of the latest forward is over, and no optimizer has stepped since."""
         if self._hook is None or not self._modes:
             return
-        facts = StepFacts(self._calls.facts(), self._sleeping, self._rewritten(), self._switched())
+        with harmless("check of this step"):
+            facts = StepFacts(self._calls.facts(), self._sleeping, self._rewritten(), self._switched())
+            self._tell(trouble for check in checks() for trouble in check.after_backward(facts))
         self._modes = {}
         self._calls.found.clear()
-        self._tell(trouble for check in checks() for trouble in check.after_backward(facts))
+
+    def end_step(self) -> None:
+        """The last backward of the step is over: whatever raises from here on finds torch as it was."""
+        self._calls.stop()
 
     def undo(self) -> None:
-        """Observe no longer."""
+        """Observe no longer, for good."""
+        self._steps = STEPS
         self._calls.stop()
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
 
     def _after_forward(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-        if not (module.training and torch.is_grad_enabled()) or torch._C._current_graph_task_id() != -1:
+        if torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
             return
-        self._modes = {name: inner.training for name, inner in self.model.named_modules()}
+        if torch._C._current_graph_task_id() != -1:
+            return
+        with harmless("look at this forward"):
+            self._look()
+
+    def _look(self) -> None:
         self._versions = {name: buffer._version for name, buffer in self.model.named_buffers()}
         self._sleeping = tuple(
             layer.info.name
             for layer in self.anatomy.layers
             if not layer.module.training and any(p.requires_grad for p in layer.module.parameters())
         )
+        self._modes = {name: inner.training for name, inner in self.model.named_modules()}
 
     def _rewritten(self) -> tuple[str, ...]:
         buffers = self.model.named_buffers()

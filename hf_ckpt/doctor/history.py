@@ -49,7 +49,6 @@ class History:
         self.first = 0
         #: The largest batch in each way of being large, over all steps that fitted.
         self.most: dict[str, int] = {}
-        self.steps = 0
 
     def begin(self, step: Step) -> None:
         """A step begins; the one before it came to its end."""
@@ -63,7 +62,6 @@ class History:
         if step is None:
             return
         self.fitted.append(step)
-        self.steps += 1
         for size in step.sizes:
             for name, value in {} if size is None else size.measures.items():
                 self.most[name] = max(self.most.get(name, 0), value)

@@ -9,6 +9,7 @@ from rich.filesize import decimal
 
 from .cause import find_causes
 from .evidence import Phase
+from .harmless import harmless
 from .out_of_memory import read_evidence
 from .paragraph import causes_in_words
 from .trend import LEAST, find_trend
@@ -41,10 +42,8 @@ class Outlook:
         self._steps += 1
         if self.trend is not None or self._steps < LEAST or self._steps % EVERY:
             return
-        try:
+        with harmless("outlook on memory"):
             self._look(last_step)
-        except Exception:
-            logger.debug("no outlook on memory", exc_info=True)
 
     def _look(self, last_step: int) -> None:
         watch = self.patient.watch

@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_iter
 
 from ..planner.batches.call_size import call_meter
 from ..planner.batches.live_forwards import LiveForwards
+from .harmless import harmless
 from .history import History, Step
 from .usage import live_bytes, peak_bytes, read_usage
 
@@ -50,9 +51,10 @@ class Watch:
 
     def begin_step(self, number: int) -> None:
         """The step of this number begins, and the one before it fitted."""
-        if self.history.current is not None:
-            self.history.current.peak = peak_bytes(self.device)
-        self.history.begin(Step(number, live_bytes(self.device), first_forward=self.forwards))
+        with harmless("look at memory before this step"):
+            if self.history.current is not None:
+                self.history.current.peak = peak_bytes(self.device)
+            self.history.begin(Step(number, live_bytes(self.device), first_forward=self.forwards))
 
     def undo(self) -> None:
         """Watch no longer."""
@@ -62,23 +64,28 @@ class Watch:
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         step = self.history.current
-        if step is None or not torch.is_grad_enabled() or torch.compiler.is_compiling() or _in_backward():
+        if torch.compiler.is_compiling() or step is None or not torch.is_grad_enabled() or _in_backward():
             return
         self.in_forward = True
         if module.training:
-            step.sizes.append(self._meter.size(args, kwargs))
-            step.most_waiting = max(step.most_waiting, len(self._live.waiting()) + 1)
+            with harmless("size of this batch"):
+                step.sizes.append(self._meter.size(args, kwargs))
+                step.most_waiting = max(step.most_waiting, len(self._live.waiting()) + 1)
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
-        if not self.in_forward:
+        if torch.compiler.is_compiling() or not self.in_forward:
             return
         self.in_forward = False
+        with harmless("number on this forward's graph"):
+            self._number(output)
+            if module.training:
+                self._live.add(output, 1, 0)
+        self.forwards += 1
+
+    def _number(self, output: object) -> None:
         for value in tree_iter(output):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 value.grad_fn.metadata[FORWARD] = self.forwards  # type: ignore[index]  # a property, whatever the stub says
-        self.forwards += 1
-        if module.training:
-            self._live.add(output, 1, 0)
 
 
 def trainable_numbers(model: torch.nn.Module) -> int:

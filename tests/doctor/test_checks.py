@@ -11,11 +11,13 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 from hf_ckpt.lint.catalogue.rules import find_rule
 from torch.utils.checkpoint import checkpoint
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 import hf_ckpt
 from hf_ckpt import SelectiveCkpt
+from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.doctor.check import checks
+from hf_ckpt.doctor.checkup import Checkup
 
 from ..models import build_encoder
 from .clean_runs import CLEAN, Clean, words_about
@@ -77,3 +79,52 @@ def test_torch_is_left_as_it_was_when_a_step_fails() -> None:
         _clean(model, "full")
     assert torch_checkpoint.CheckpointFunction is before
     assert isinstance(torch.zeros(1), torch.Tensor)
+
+
+class _FailsAfterTheStep(TrainerCallback):
+    """Raises where no guard of the training step is: in the optimizer's step."""
+
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        raise ValueError("the optimizer fails")
+
+
+def test_torch_is_left_as_it_was_when_something_after_the_backward_fails() -> None:
+    before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
+    callbacks = [SelectiveCkpt("full", doctor=True), _FailsAfterTheStep()]
+    args = arguments(max_steps=4)
+    trainer = Trainer(small_llama(), args, train_dataset=texts([16] * 16), data_collator=pad, callbacks=callbacks)
+    with pytest.raises(ValueError, match="the optimizer fails"):
+        trainer.train()
+    assert (torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator) == before
+
+
+def test_once_undone_it_observes_no_more() -> None:
+    before = torch_checkpoint.CheckpointFunction
+    model = small_llama()
+    checkup = Checkup(model, read_anatomy(model))
+    checkup.begin_step()
+    checkup.undo()
+    checkup.begin_step()
+    assert torch_checkpoint.CheckpointFunction is before
+    assert not model._forward_hooks
+
+
+def test_it_breaks_no_compiled_graph() -> None:
+    model = small_llama().train()
+    checkup = Checkup(model, read_anatomy(model))
+    checkup.begin_step()
+    ids = torch.zeros(2, 8, dtype=torch.long)
+    try:
+        loss = torch.compile(model, backend="eager", fullgraph=True)(input_ids=ids, labels=ids).loss
+    finally:
+        checkup.undo()
+    assert loss.requires_grad
+
+
+def test_a_check_that_fails_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the doctor is ill")
+
+    monkeypatch.setattr("hf_ckpt.doctor.checks.frozen_adapter.FrozenAdapter.at_start", broken)
+    monkeypatch.setattr("hf_ckpt.doctor.checks.eval_mode.EvalMode.after_backward", broken)
+    assert _clean(small_llama(), "full").findings == []

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import re
+from weakref import ref
 
 import pytest
 import torch
+from transformers import Trainer
 
+from hf_ckpt import SelectiveCkpt
 from hf_ckpt.doctor.cause import find_causes
+from hf_ckpt.doctor.census import holders
 from hf_ckpt.doctor.census.census import Census, Kind
+from hf_ckpt.doctor.census.take import take_census
 from hf_ckpt.doctor.evidence import Evidence, Phase
 from hf_ckpt.doctor.history import Step
 from hf_ckpt.doctor.out_of_memory import _ASKED, _LIVE, bytes_in
+from hf_ckpt.doctor.remedies.batch import smaller_batch
 from hf_ckpt.doctor.usage import Usage
+from hf_ckpt.doctor.watch import Watch
+from hf_ckpt.measuring.memory_limit import MemoryLimit
+from hf_ckpt.planner.batches.per_batch import BatchSize
 from hf_ckpt.planner.calibration.calibrate import calibration
 
 from ..models import fingerprint
 from .memory_faults import FAULTS, ROOM, Fault
-from .runs import run, small_llama, texts
+from .runs import arguments, pad, run, small_llama, texts
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -131,3 +142,76 @@ def test_what_does_not_grow_memory_is_no_cause() -> None:
         callback, error, _ = run(ROOM, small_llama(), texts([32] * 64), arguments_of={"max_steps": 4, **more})
         assert error is None
         assert callback.diagnosis is None
+
+
+def test_what_cannot_be_watched_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the doctor is ill")
+
+    monkeypatch.setattr("hf_ckpt.planner.batches.call_size.CallMeter.size", broken)
+    callback, error, _ = run(ROOM, small_llama(), texts([32] * 16), arguments_of={"max_steps": 4})
+    assert error is None
+    assert callback.report is not None
+
+
+def _left_by_an_error(model: torch.nn.Module) -> int:
+    """Bytes that a training which ran out of memory leaves alive once the error is gone."""
+    trainer = Trainer(
+        model,
+        arguments(),
+        train_dataset=texts([32] * 8 + [400] * 8),
+        data_collator=pad,
+        callbacks=[SelectiveCkpt("full")],
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        with MemoryLimit(ROOM, model) as limit:
+            with contextlib.suppress(torch.OutOfMemoryError):
+                trainer.train()
+            return limit.live_bytes
+    finally:
+        gc.enable()
+
+
+def test_a_diagnosis_holds_nothing_of_the_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = _left_by_an_error(small_llama())
+    monkeypatch.setattr("hf_ckpt.callbacks.diagnosed.diagnose", lambda *_: None)
+    assert told <= _left_by_an_error(small_llama())
+
+
+def _logits_of_a_forward_in_a_census(model: torch.nn.Module) -> ref[torch.Tensor]:
+    watch = Watch(model)
+    watch.begin_step(1)
+    output = model(input_ids=torch.zeros(2, 16, dtype=torch.long))
+    assert take_census(watch, None, (), Usage(None, 0)).bytes_of
+    return ref(output.logits)
+
+
+def test_a_census_holds_nothing() -> None:
+    model = small_llama()
+    gc.collect()
+    gc.disable()
+    try:
+        assert _logits_of_a_forward_in_a_census(model)() is None
+    finally:
+        gc.enable()
+
+
+def test_of_a_huge_container_only_a_part_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = [[0] * 10 for _ in range(10)]
+    last = torch.zeros(1)
+    assert holders._tensors_in([*tokens, last]) == [last]
+    monkeypatch.setattr(holders, "_LEAVES", 100)
+    assert holders._tensors_in([*tokens, last]) == []
+
+
+def test_a_peak_of_the_run_is_that_of_its_largest_batch() -> None:
+    """Peaks are counted from the start of the run: a short batch after a long one has the long one's."""
+    sizes = {1: 1000, 2: 1000, 3: 100, 4: 2000}
+    steps = [Step(n, live=10, sizes=[BatchSize(tokens, tokens // 10)], peak=60) for n, tokens in sizes.items()]
+    evidence = Evidence(
+        Phase.FORWARD, 3, Usage(90, 10), Usage(90, 10), Census({}), fitted=tuple(steps[:3]), most={}, first=1,
+        step=steps[3], waiting=1, trained=(1, 1), place=None,
+    )  # fmt: skip
+    assert "batches of 1,600 tokens fit" in str(smaller_batch(evidence))

@@ -68,9 +68,3 @@ class Census:
     earlier: int = 0
     optimizer_to_come: int = 0
     gradients_to_come: int = 0
-
-    @property
-    def state(self) -> int:
-        """Bytes that no batch has a part in, those to come included."""
-        there = (self.bytes_of.get(kind, 0) for kind in (Kind.WEIGHTS, Kind.GRADIENTS, Kind.OPTIMIZER))
-        return sum(there) + self.optimizer_to_come + self.gradients_to_come

@@ -52,6 +52,6 @@ class Claims:
             return []
 
     def _is_here(self, storage: torch.UntypedStorage) -> bool:
-        if storage.device.type != self.device.type:
+        if storage.device != self.device:
             return False
         return self._limit is None or self._limit.counts(storage)

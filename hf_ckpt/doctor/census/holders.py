@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _CONTAINERS = (list, tuple, set, frozenset, dict, deque)
 #: How deep tensors are looked for: a list of model outputs of tuples of tensors is three.
 _DEPTH = 5
+#: How many leaves of one container are looked at: a tokenised data set in a list has hundreds of millions.
+_LEAVES = 1_000_000
 _OWN_TABLES = frozenset({"_parameters", "_buffers", "_modules"})
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -80,13 +83,16 @@ def find_holders(owners: Iterable[object], frames: Iterable[FrameType], modules:
     return found
 
 
-def _tensors_in(value: Any, depth: int = 0) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in islice(_leaves(value), _LEAVES) if isinstance(leaf, torch.Tensor)]
+
+
+def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
     if depth == _DEPTH or not isinstance(value, _CONTAINERS):
-        return []
-    parts = value.values() if isinstance(value, dict) else value
-    return [tensor for part in list(parts) for tensor in _tensors_in(part, depth + 1)]
+        yield value
+        return
+    for part in list(value.values() if isinstance(value, dict) else value):
+        yield from _leaves(part, depth + 1)
 
 
 def _parts(named: _Named) -> Iterator[_Named]:

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..evidence import Evidence
-    from ..history import Step
 
 
 def smaller_batch(evidence: Evidence) -> str | None:
     """The arguments of a batch that fits, to paste; None where no step with a known batch has fitted."""
-    size = evidence.size
-    rates = [rate for step in evidence.fitted if (rate := _bytes_a_load(step, evidence.first)) is not None]
-    if size is None or not rates or evidence.room is None:
+    size, rate = evidence.size, _bytes_a_load(evidence)
+    if size is None or not rate or evidence.room is None:
         return None
-    fits = int(evidence.room / max(rates))
+    fits = int(evidence.room / rate)
     rows, length = size.measures.get("rows", 0), size.measures.get("length", 0)
     if not rows or not length or fits >= size.load:
         return None
@@ -27,9 +25,15 @@ def smaller_batch(evidence: Evidence) -> str | None:
     return f"{told} cut examples to {fits // rows:,} tokens." if fits >= rows else None
 
 
-def _bytes_a_load(step: Step, first: int) -> float | None:
-    """Bytes that each token of a step took at its peak; None where it is not known."""
-    largest = step.largest
-    if step.number == first or largest is None or step.live is None or step.peak is None or not largest.load:
-        return None
-    return (step.peak - step.live) / largest.load
+def _bytes_a_load(evidence: Evidence) -> float | None:
+    """Bytes that each token took at the peak; None where it is not known.
+
+    A step's peak is that of the run so far, so it is the largest batch that is held against it.
+    """
+    taken = (
+        step.peak - step.live
+        for step in evidence.fitted
+        if step.number > evidence.first and step.peak is not None and step.live is not None
+    )
+    load = max((step.largest.load for step in evidence.fitted if step.largest is not None), default=0)
+    return max(taken, default=0) / load if load else None
