@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import tempfile
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,24 @@ def _with_average(callback: SelectiveCkpt) -> None:
         _CALLBACKS.clear()
 
 
+def _sft(callback: SelectiveCkpt) -> None:
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+    from trl import SFTConfig, SFTTrainer
+
+    args = SFTConfig(
+        tempfile.mkdtemp(), max_steps=STEPS, per_device_train_batch_size=2, use_cpu=True, report_to="none", bf16=False,
+        disable_tqdm=True, save_strategy="no", dataset_kwargs={"skip_prepare_dataset": True}, logging_steps=1000,
+    )  # fmt: skip
+    rows = [{"input_ids": (e["input_ids"] % 256).tolist()} for e in texts([16] * 40)]
+    letters = {chr(i): i for i in range(256)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(letters, chr(3))), pad_token=chr(2))
+    SFTTrainer(
+        small_llama(), args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=[callback]
+    ).train()
+
+
 CLEAN = (
     *(Clean(f"Trainer, {name}", partial(_trainer, partial(build, name))) for name in ARCHITECTURES),
     *(
@@ -111,4 +130,5 @@ CLEAN = (
     Clean("Trainer, its own switch on", partial(_trainer, small_llama, gradient_checkpointing=True)),
     Clean("Trainer, evaluations between", partial(_trainer, small_llama, eval_strategy="steps", eval_steps=5)),
     Clean("Trainer, a running average of the weights", _with_average),
+    Clean("TRL, SFTTrainer", _sft),
 )
