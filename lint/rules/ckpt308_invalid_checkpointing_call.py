@@ -86,6 +86,9 @@ def build(name, block, check, settings):
     model = AutoModelForCausalLM.from_pretrained(name, config=config, **settings)
     wrapper = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT, preserve_rng_state=False)
     apply_activation_checkpointing(model, wrapper, check)
+    other = partial(checkpoint_wrapper, checkpoint_fn=check.run, use_reentrant=False)
+    apply_activation_checkpointing(model, other, check)
+    block = checkpoint_wrapper(block, checkpoint_fn=check.run, use_reentrant=False)
     apply_activation_checkpointing(model, **settings)
     return model, checkpoint_wrapper(block, **settings), checkpoint_wrapper(*block)
 ```
@@ -354,7 +357,8 @@ def _unbound(run: Run) -> Iterator[Report]:
             yield _misfit(call, call.name.rpartition(".")[2], problem)
     for partial in run.calls_to("functools.partial"):
         given = is_absent(partial.keyword("use_reentrant")) is False
-        if given and partial.args and names_wrapper(partial.args[0]):
+        torchs = is_absent(partial.keyword("checkpoint_fn")) is True
+        if given and torchs and partial.args and names_wrapper(partial.args[0]):
             yield _misfit(partial, "checkpoint_wrapper", "sets `use_reentrant` itself")
 
 

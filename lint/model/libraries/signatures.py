@@ -21,6 +21,8 @@ class Signature(NamedTuple):
     open: bool = False
     #: Keywords that are handed on to a call which gives them itself.
     taken: tuple[str, ...] = ()
+    #: The parameter that puts another function in the place of that call.
+    replaces: str = ""
 
 
 #: By canonical name, as torch 2.4 to 2.13 and peft 0.12 to 0.21 have them; `tests/lint/test_signatures.py` compares.
@@ -29,7 +31,7 @@ SIGNATURES = {
         ("functions", "segments", "input", "use_reentrant"), 3, open=True
     ),
     f"{_WRAPPER}checkpoint_wrapper": Signature(
-        ("module", "checkpoint_impl", "checkpoint_fn"), 1, open=True, taken=("use_reentrant",)
+        ("module", "checkpoint_impl", "checkpoint_fn"), 1, open=True, taken=("use_reentrant",), replaces="checkpoint_fn"
     ),
     f"{_WRAPPER}offload_wrapper": Signature(("module",), 1),
     f"{_WRAPPER}apply_activation_checkpointing": Signature(
@@ -54,9 +56,14 @@ def misfit(call: Call, signature: Signature) -> str | None:
     if unknown is not None and not signature.open:
         return f"has no parameter `{unknown}`"
     own = next((name for name in given if name in signature.taken), None)
-    if own is not None:
+    if own is not None and not _may_give(call, signature, signature.replaces):
         return f"sets `{own}` itself"
     missing = [name for name in parameters[len(call.args) : signature.required] if name not in call.kwargs]
     if missing and not call.open_args and not call.open_kwargs:
         return f"needs `{missing[0]}`"
     return None
+
+
+def _may_give(call: Call, signature: Signature, name: str) -> bool:
+    by_position = name in signature.parameters[: len(call.args)] or call.open_args
+    return bool(name) and (name in call.kwargs or by_position or call.open_kwargs)
