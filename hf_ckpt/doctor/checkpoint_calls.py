@@ -19,6 +19,7 @@ import torch.utils.checkpoint as torch_checkpoint
 from torch.utils._pytree import tree_iter
 from transformers import Cache
 
+from ..engine.running.graph import is_in_backward
 from .facts import CallFacts
 from .place import waiting_place
 
@@ -82,7 +83,7 @@ class CheckpointCalls:
             preserves_rng=preserve, drops_out=False, has_cache=False, is_flat=True,
             is_inside=self._depth > 0 or _runs(frame, _RECOMPUTED),
         ))  # fmt: skip
-        if not (_is_replay() or _is_ours(frame) or _runs(frame, _TRACING)):
+        if not (is_in_backward() or _is_ours(frame) or _runs(frame, _TRACING)):
             self.found.append(noted)
         self._depth += 1
         try:
@@ -171,10 +172,6 @@ def _is_flat(output: Any) -> bool:
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in tree_iter(value))
-
-
-def _is_replay() -> bool:
-    return torch._C._current_graph_task_id() != -1
 
 
 def _is_ours(frame: FrameType | None) -> bool:

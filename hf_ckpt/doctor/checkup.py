@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..compat.checkpointing import lost_its_switch
+from ..engine.running.graph import is_in_backward
 from .check import checks
 from .checkpoint_calls import CheckpointCalls
 from .facts import Patched, StartFacts, StepFacts
@@ -94,7 +95,7 @@ class Checkup:
     def _after_forward(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
             return
-        if torch._C._current_graph_task_id() != -1:
+        if is_in_backward():
             return
         with harmless("look at this forward"):
             self._look()

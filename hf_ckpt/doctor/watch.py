@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
+from ..engine.running.graph import is_in_backward
 from ..planner.batches.call_size import call_meter
 from ..planner.batches.live_forwards import LiveForwards
 from .harmless import harmless
@@ -64,7 +65,7 @@ class Watch:
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         step = self.history.current
-        if torch.compiler.is_compiling() or step is None or not torch.is_grad_enabled() or _in_backward():
+        if torch.compiler.is_compiling() or step is None or not torch.is_grad_enabled() or is_in_backward():
             return
         self.in_forward = True
         if module.training:
@@ -91,8 +92,3 @@ class Watch:
 def trainable_numbers(model: torch.nn.Module) -> int:
     """How many numbers of the model are trained."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def _in_backward() -> bool:
-    """Whether a checkpoint around the whole model runs its forward again."""
-    return torch._C._current_graph_task_id() != -1

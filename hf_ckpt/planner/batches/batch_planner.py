@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.filesize import decimal
 
+from ...engine.running.graph import is_in_backward
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
 from ..budget import DeviceMemory, ShareBudget, allowed_bytes
@@ -270,7 +271,7 @@ class BatchPlanner:
 
         A reentrant checkpoint runs it without gradients first: then the plan is for the forward that backward runs.
         """
-        if torch._C._current_graph_task_id() == -1:
+        if not is_in_backward():
             self._latest_has_grad = torch.is_grad_enabled()
             return False
         return self._latest_has_grad
