@@ -90,7 +90,7 @@ $(SIM_STAMP): pyproject.toml $(CONSTRAINTS)
 	$(SIM_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(SIM_VENV)/bin/python -m pip install --quiet 'torch===$(SIM_TORCH)' nvidia-cuda-crt
 	sed '/^torch=/d' $(CONSTRAINTS) > $(SIM_VENV)/constraints.txt
-	$(SIM_VENV)/bin/python -m pip install --quiet --constraint $(SIM_VENV)/constraints.txt --editable '.[train]'
+	$(SIM_VENV)/bin/python -m pip install --quiet --constraint $(SIM_VENV)/constraints.txt --editable '.[train]' bitsandbytes
 	touch $@
 
 .PHONY: sim

@@ -24,6 +24,19 @@ def needs_agreement(model: torch.nn.Module) -> bool:
     return any(map(gathers_parameters, model.modules())) or any(map(is_sharded, model.parameters()))
 
 
+def _beside_the_device(device: torch.device) -> tuple[torch.device, dist.ProcessGroup | None]:
+    """Where a few numbers are exchanged without waiting for the device, and the group; None: the default group.
+
+    A collective of NCCL ends on the device, so that reading its result waits for all that is queued there: the step
+    would begin with an idle device. Collective.
+    """
+    if device.type == "cpu" or "cpu:" in dist.get_backend_config():
+        return torch.device("cpu"), None
+    if not dist.is_gloo_available():
+        return device, None
+    return torch.device("cpu"), dist.new_group(backend="gloo")
+
+
 class Ranks:
     """The ranks that plan together; a single one where ``together`` is False.
 
@@ -32,15 +45,15 @@ class Ranks:
     """
 
     def __init__(self, device: torch.device, *, together: bool) -> None:
-        self.device = device
         self.together = together
+        self._place, self._group = _beside_the_device(device) if together else (device, None)
 
     def largest(self, values: Sequence[int]) -> list[int]:
         """Each value's maximum over all ranks. One small all-reduce."""
         if not self.together:
             return list(values)
-        tensor = torch.tensor(values, dtype=torch.int64, device=self.device)
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        tensor = torch.tensor(values, dtype=torch.int64, device=self._place)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self._group)
         return [int(value) for value in tensor.tolist()]
 
     def any(self, value: bool) -> bool:
@@ -74,5 +87,5 @@ class Ranks:
 
     def _broadcast(self, value: Any, source: int) -> Any:
         values = [value]
-        dist.broadcast_object_list(values, src=source, device=self.device)
+        dist.broadcast_object_list(values, src=source, device=self._place, group=self._group)
         return values[0]

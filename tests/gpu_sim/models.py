@@ -25,10 +25,17 @@ LLAMA_7B = {
 }
 
 
-def causal_lm(shape: dict[str, Any], *, kind: str = "llama", dtype: torch.dtype = torch.bfloat16, **more: Any) -> Any:
+def causal_lm(
+    shape: dict[str, Any],
+    *,
+    kind: str = "llama",
+    dtype: torch.dtype = torch.bfloat16,
+    device: str = "cuda",
+    **more: Any,
+) -> Any:
     """A causal language model in training mode."""
     config = CONFIG_MAPPING[kind](**{"max_position_embeddings": 32768, "use_cache": False, **shape, **more})
-    with torch.device("cuda"):
+    with torch.device(device):
         return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
 
 
@@ -39,6 +46,44 @@ def with_lora(model: Any, dropout: float = 0.05) -> Any:
     adapter = LoraConfig(r=16, lora_dropout=dropout, target_modules="all-linear", init_lora_weights=False)
     with torch.device("cuda"):
         return get_peft_model(model, adapter, autocast_adapter_dtype=False).to("cuda").train()
+
+
+def in_four_bits(model: Any) -> Any:
+    """A model of the meta device on the card, its layers' linear weights as QLoRA stores them, frozen."""
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    linear = [name for name, module in model.model.named_modules() if isinstance(module, torch.nn.Linear)]
+    for name in linear:
+        plain = model.model.get_submodule(name)
+        rows, columns = plain.weight.shape
+        packed = Linear4bit(columns, rows, bias=plain.bias is not None, compute_dtype=plain.weight.dtype, device="meta")
+        weight = torch.empty(rows, columns, dtype=plain.weight.dtype, device="cuda")
+        nested = Params4bit(weight, requires_grad=False, quant_type="nf4", compress_statistics=True)
+        packed.weight = nested._quantize(torch.device("cuda"))
+        model.model.set_submodule(name, packed)
+    _materialize(model)
+    model.is_quantized = model.is_loaded_in_4bit = True
+    return model.requires_grad_(False)
+
+
+def _materialize(model: Any) -> None:
+    for module in model.modules():
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if any(tensor.is_meta for tensor in own):
+            module.to_empty(device="cuda", recurse=False)
+
+
+def sharded(model: Any, half: torch.dtype, world: int = 8) -> Any:
+    """A model of the meta device as accelerate's FSDP2 shards it over ``world`` cards; this process is the first."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
+    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=half)
+    for layer in model.model.layers:
+        fully_shard(layer, mp_policy=policy)
+    return fully_shard(model, mp_policy=policy).to_empty(device="cuda")
 
 
 def token_ids(rows: int, length: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ POLICIES = ("none", "full", "attention", "mlp", "dots_saveable", "budget=0.5")
 
 @pytest.mark.parametrize("card", ["h100", "a100", "t4"])
 def test_steady_state_never_waits_and_allocates_nothing(card: str, simulate: Callable[..., Any]) -> None:
-    found = simulate(card, "steady", *POLICIES, "full/torch")
+    found = simulate(card, "steady", "whole", *POLICIES, "full/torch")
     for policy in POLICIES:
         assert set(found[policy]["modes"]) <= {"", "keep", "traced symbolic"}, policy
         assert found[policy]["synchronisations"] == 0, policy
@@ -24,3 +24,11 @@ def test_steady_state_never_waits_and_allocates_nothing(card: str, simulate: Cal
     assert found["full"]["launches"] <= found["full/torch"]["launches"]
     assert found["full"]["peak"] <= 1.01 * found["full/torch"]["peak"]
     assert found["budget=0.5"]["launches"] < found["full"]["launches"]
+
+
+@pytest.mark.parametrize("stands", ["four bits", "sharded"])
+def test_budgets_never_wait_where_weights_are_packed_or_gathered(stands: str, simulate: Callable[..., Any]) -> None:
+    for policy, found in simulate("rtx4090", "steady", stands, "full", "budget=0.5").items():
+        assert set(found["modes"]) <= {"keep", "traced symbolic"}, policy
+        assert found["synchronisations"] == 0, policy
+        assert found["device_allocations"] == 0, policy

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("worker", ["ranks.py", "uneven_ranks.py"])
-def test_fsdp2_ranks_agree(worker, forked, tmp_path):
+@pytest.mark.parametrize("worker", ["ranks.py", "uneven_ranks.py", "ranks_beside.py"])
+def test_ranks_agree(worker, forked, tmp_path):
     for rank in forked.run_ranks(Path(__file__).with_name(worker), folder=tmp_path):
         assert "OK" in rank.stdout, rank.stderr[-3000:]

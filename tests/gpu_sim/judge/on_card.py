@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 import hf_ckpt
 
 from .. import stand_ins
-from ..models import token_ids, with_lora
+from ..models import in_four_bits, sharded, token_ids, with_lora
 from .cell import free, measure
 from .subjects import SUBJECTS, Setup, Subject, rows_for
 
@@ -35,19 +35,25 @@ class Training:
         self.total = torch.cuda.mem_get_info()[1]
         with torch.device("meta"):
             weights = [p.numel() * p.element_size() for p in self._bare().parameters()]
-        trained = 0.02 if setup is Setup.LORA else 1.0
-        self.room = self.total - sum(weights) * (1 + 3 * trained)
+        self.room = self.total - sum(weights) * setup.on_one_card * (1 + setup.trained)
 
     def _bare(self) -> Any:
         config = CONFIG_MAPPING[self.subject.kind](max_position_embeddings=32768, use_cache=False, **self.subject.shape)
-        dtype = torch.float32 if self.setup is Setup.MIXED else self.half
+        dtype = torch.float32 if self.setup in (Setup.MIXED, Setup.FSDP2) else self.half
         return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
 
     def build(self) -> Any:
-        """The model, on the card."""
-        with torch.device("cuda"):
+        """The model, on the card; what starts on the meta device never stands there whole."""
+        with torch.device("meta" if self.setup in (Setup.QLORA, Setup.FSDP2) else "cuda"):
             model = self._bare()
-        return with_lora(model) if self.setup is Setup.LORA else model
+        match self.setup:
+            case Setup.LORA:
+                return with_lora(model)
+            case Setup.QLORA:
+                return with_lora(in_four_bits(model))
+            case Setup.FSDP2:
+                return sharded(model, self.half)
+        return model
 
     def loss(self, model: Any, rows: int) -> Callable[[], Any]:
         """A function that runs the forward of a batch."""
@@ -80,7 +86,7 @@ def cell(training: Training, label: str) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(trained, fused=True)
     rows = rows_for(training.subject, label, training.room)
     found: dict[str, Any] = {"label": label, "rows": rows, "total": training.total}
-    base = model.get_base_model() if training.setup is Setup.LORA else model
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
     try:
         handle = put_on(model, label, optimizer, training.total)
         found |= asdict(measure(model, base.model.layers[-1], handle, optimizer, training.loss(model, rows)))

@@ -16,6 +16,18 @@ class Setup(StrEnum):
     FULL = "full"
     MIXED = "full, fp32 weights, autocast"
     LORA = "LoRA, dropout 0.05"
+    QLORA = "QLoRA (NF4), dropout 0.05"
+    FSDP2 = "full, fp32 weights, FSDP2 over 8 cards"
+
+    @property
+    def trained(self) -> float:
+        """Gradients and the optimizer's state, over the bytes of all weights."""
+        return {Setup.LORA: 0.06, Setup.QLORA: 0.06}.get(self, 3.0)
+
+    @property
+    def on_one_card(self) -> float:
+        """What one card stores of the weights as they are built."""
+        return {Setup.QLORA: 0.3, Setup.FSDP2: 1 / 8}.get(self, 1.0)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ SUBJECTS = {
                 "num_attention_heads": 32,
                 "vocab_size": 32000,
             },
-            (Setup.FULL, Setup.LORA),
+            (Setup.FULL, Setup.LORA, Setup.QLORA, Setup.FSDP2),
             token_bytes=5_700_000,
         ),
         Subject(
@@ -60,7 +72,7 @@ SUBJECTS = {
                 "num_key_value_heads": 8,
                 "vocab_size": 128256,
             },
-            (Setup.FULL, Setup.LORA),
+            (Setup.FULL, Setup.LORA, Setup.QLORA, Setup.FSDP2),
             token_bytes=6_400_000,
         ),
         Subject(
@@ -73,7 +85,7 @@ SUBJECTS = {
                 "num_attention_heads": 16,
                 "vocab_size": 32000,
             },
-            (Setup.MIXED, Setup.LORA),
+            (Setup.MIXED, Setup.LORA, Setup.QLORA, Setup.FSDP2),
             token_bytes=2_200_000,
         ),
         Subject(

@@ -87,10 +87,18 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *how, const void *funct
   return launch(function, how->gridDim, how->blockDim, how->stream);
 }
 
+// Kernels run as they were compiled for the newest architecture that the card still runs; CUB refuses any other number.
+static int compiled_for(int capability) {
+  static const int architectures[] = {120, 100, 90, 86, 80, 75};  // torch.cuda.get_arch_list() of the wheel
+  for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+    if (architectures[i] <= capability) return architectures[i];
+  return capability;
+}
+
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *found, const void *function) {
   memset(found, 0, sizeof *found);
   found->maxThreadsPerBlock = 1024;
-  found->ptxVersion = found->binaryVersion = card()->capability;
+  found->ptxVersion = found->binaryVersion = compiled_for(card()->capability);
   found->numRegs = 32;
   return cudaSuccess;
 }

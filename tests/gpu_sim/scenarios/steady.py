@@ -10,15 +10,24 @@ import hf_ckpt
 
 from .. import stand_ins
 from ..counters import Span
-from ..models import SMALL, causal_lm, step, token_ids
+from ..models import SMALL, causal_lm, in_four_bits, sharded, step, token_ids, with_lora
+
+MADE = {
+    "whole": lambda: causal_lm(SMALL),
+    "four bits": lambda: with_lora(in_four_bits(causal_lm(SMALL, device="meta"))),
+    "sharded": lambda: sharded(causal_lm(SMALL, device="meta"), torch.bfloat16),
+}
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """For every policy: the modes of its layers, launches, synchronisations, device allocations, bytes at the peak."""
+    """For every policy: the modes of its layers, launches, synchronisations, device allocations, bytes at the peak.
+
+    ``arguments`` are how the model stands on the card, and the policies.
+    """
     stand_ins.install()
-    model = causal_lm(SMALL)
+    model = MADE[arguments[0]]()
     ids, found = token_ids(4, 512), {}
-    for policy in arguments:
+    for policy in arguments[1:]:
         name, _, engine = policy.partition("/")
         handle = hf_ckpt.apply(model, name, engine=engine or "traced")
         for _ in range(3):
