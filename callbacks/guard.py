@@ -1,7 +1,8 @@
-"""Takes a policy off when the training step it serves ends by an exception."""
+"""Takes a policy off when the training that it serves ends by an exception."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,24 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
     from hf_ckpt.handle import Handle
+
+
+def restore_after(trainer: Trainer, restore: Callable[[], None]) -> None:
+    """Call ``restore`` when ``trainer.train()`` ends by an exception, wherever that comes from.
+
+    No event of a callback follows one. The guard stays on the Trainer: it must stand there before a training begins.
+    """
+    train: Callable[..., Any] = trainer.train
+
+    @functools.wraps(train)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return train(*args, **kwargs)
+        except BaseException:
+            restore()
+            raise
+
+    vars(trainer)["train"] = guarded
 
 
 def restore_with(trainer: Trainer, handle: Handle) -> None:

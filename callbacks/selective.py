@@ -25,7 +25,7 @@ from hf_ckpt.resolving import resolve_on
 from .arguments import check_fsdp_plugin, check_one_gpu_a_process, is_compiled
 from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
-from .guard import restore_with
+from .guard import restore_after, restore_with
 from .logged import is_logged
 from .metrics import step_metrics
 from .optimizer import best_known
@@ -52,11 +52,11 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Selective activation checkpointing for ``Trainer(callbacks=[SelectiveCkpt()])``.
 
     It replaces ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on.
-    It goes on when training begins and comes off when training ends, also by an exception out of a training step; after
-    one elsewhere (data loading, the optimizer, another callback) the next SelectiveCkpt or ``hf_ckpt.apply`` on the
-    model takes it off, or :meth:`restore`. After the first step the run itself must show that every chosen layer that
-    ran was replayed, else NoEffectError stops the run with the cause and the model is restored; chosen layers that did
-    not run are waited for, a few steps.
+    It goes on when training begins and comes off when training ends, also by an exception or an interrupt. (Added to a
+    Trainer that exists, by ``add_callback``, it comes off by one out of a training step only; after one elsewhere the
+    next SelectiveCkpt or ``hf_ckpt.apply`` on the model takes it off, or :meth:`restore`.) After the first step the run
+    itself must show that every chosen layer that ran was replayed, else NoEffectError stops the run with the cause and
+    the model is restored; chosen layers that did not run are waited for, a few steps.
 
     Logs get, of the logged step, ``ckpt/held_bytes`` (before backward, of all forwards that wait for it) and
     ``ckpt/recomputed_share`` (of the layers' forwards), under a budget ``ckpt/learning_steps`` (steps since the last
@@ -132,6 +132,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         check_one_gpu_a_process(args, kwargs.get("model"))
         check_alone(self, inspect.currentframe())
         move_to_front(self, inspect.currentframe())
+        trainer = calling(Trainer, inspect.currentframe())
+        if trainer is not None:
+            restore_after(trainer, self.restore)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -142,7 +145,15 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         check_alone(self, inspect.currentframe())
         self.restore()
         warn_of_drift(self.policy, state)
-        handle = self._handle = self._put_on(kwargs["model"], args, kwargs.get("optimizer"))
+        self._handle = self._put_on(kwargs["model"], args, kwargs.get("optimizer"))
+        try:
+            self._begin(self._handle, args)
+        except BaseException:
+            self.restore()
+            raise
+
+    def _begin(self, handle: Handle, args: TrainingArguments) -> None:
+        """Watch the training that begins."""
         self._clock = StepClock(handle.model)
         handle.installation.changes.append(self._clock)
         self._watch = Watch(handle.model)
@@ -218,7 +229,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     def restore(self) -> None:
         """Take the policy off and bring the model back as it was; without a policy on, do nothing.
 
-        The Trainer does so at the end. Call it after a training that ended by an exception outside its training step.
+        A Trainer that was given the callback does so at the end, also by an exception.
         """
         self._clock = self._watch = self._outlook = None
         handle, self._handle = self._handle, None

@@ -80,9 +80,10 @@ def put_on(
     accumulates_gradients: bool,
 ) -> Handle:
     """Put a resolved policy on the model that it was resolved for; the other arguments as in :func:`apply`."""
-    installation = install(model, anatomy, resolved.layers, engine)
+    installation = Installation()
     handle = Handle(model, anatomy, resolved, installation)
     try:
+        install(model, anatomy, resolved.layers, engine, into=installation)
         if resolved.recomputes:
             installation.changes.extend(disable_kv_cache(model))
         for owner in checkpointing_models(model):
@@ -92,7 +93,7 @@ def put_on(
             handle.head = _chunk_head(model, resolved.requests.head_chunks, installation)
         if resolved.requests.budget is not None:
             _plan(handle, resolved.requests.budget, optimizer, gradients_grow=not accumulates_gradients)
-    except Exception:
+    except BaseException:  # an interrupt too: planning may run a benchmark
         handle.restore()
         raise
     return handle
@@ -125,6 +126,6 @@ def _plan(
         head=handle.head,
         offload=handle.resolved.requests.offload,
     )
-    planner.attach()
     handle.installation.changes.append(planner)
+    planner.attach()
     handle.planner = planner

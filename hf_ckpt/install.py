@@ -60,20 +60,23 @@ class Installation:
     notices: Notices = field(default_factory=Notices)
 
 
-def install(model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine) -> Installation:
-    """Install every decision of a resolved policy. Nothing else on the model changes."""
-    installation = Installation()
+def install(
+    model: nn.Module, anatomy: Anatomy, decisions: Mapping[str, Decision], engine: Engine, *, into: Installation
+) -> None:
+    """Install every decision of a resolved policy; nothing else on the model changes.
+
+    What was put on is in ``into`` at every moment, so that whatever ends this early can be followed by an undo.
+    """
     for layer in anatomy.layers:
         decision = decisions[layer.info.name]
         if _is_traced(layer, decision, engine):
-            _trace(layer, decision, installation)
+            _trace(layer, decision, into)
         else:
-            _install_layer(layer, decision, installation)
+            _install_layer(layer, decision, into)
     opened = OpenSegment()
     for members in _segments(anatomy, decisions):
-        _install_segment(model, members, opened, installation)
-    _flag_containers(model, anatomy, recomputes=bool(installation.regions), into=installation)
-    return installation
+        _install_segment(model, members, opened, into)
+    _flag_containers(model, anatomy, recomputes=bool(into.regions), into=into)
 
 
 def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
@@ -95,8 +98,8 @@ def _flag_containers(model: nn.Module, anatomy: Anatomy, *, recomputes: bool, in
         into.changes.extend(set_checkpointing(container, True, function))
     if recomputes:
         flags = LoweredFlags(model, containers)
-        flags.install()
         into.changes.append(flags)
+        flags.install()
 
 
 def _install_layer(layer: DecoderLayer, decision: Decision, into: Installation) -> None:
@@ -182,9 +185,9 @@ def _segments(anatomy: Anatomy, decisions: Mapping[str, Decision]) -> Iterable[l
 def _install_segment(model: nn.Module, members: list[DecoderLayer], opened: OpenSegment, into: Installation) -> None:
     names, modules = tuple(m.info.name for m in members), tuple(m.module for m in members)
     region = SegmentRegion(names, modules, _around(model, modules[0]), opened)
-    region.install()
     into.regions.append(region)
     into.changes.append(_SegmentRemoval(region))
+    region.install()
 
 
 def _around(model: nn.Module, layer: nn.Module) -> tuple[nn.Module, ...]:

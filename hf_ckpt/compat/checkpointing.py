@@ -24,18 +24,17 @@ def supports_checkpointing(layer: nn.Module) -> bool:
     return isinstance(layer, GradientCheckpointingLayer)
 
 
-def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> list[AttributeChange]:
-    """Set transformers' switch of one layer; off when ``function`` is None.
+def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> Iterator[AttributeChange]:
+    """Set transformers' switch of one layer, change by change as the caller takes them; off when ``function`` is None.
 
     transformers takes a KV cache away from a layer whose switch is on, unless it says that it can have one. Ours can.
     ``function(call, *args)`` is called with the layer's forward, its keyword arguments bound, and its positional ones.
     """
-    changes = [AttributeChange(layer, "gradient_checkpointing", enable and function is not None)]
+    yield AttributeChange(layer, "gradient_checkpointing", enable and function is not None)
     if function is not None:
-        changes.append(AttributeChange(layer, "_gradient_checkpointing_func", function))
+        yield AttributeChange(layer, "_gradient_checkpointing_func", function)
         if supports_checkpointing(layer):
-            changes.append(AttributeChange(layer, "_can_checkpoint_with_cache", True))
-    return changes
+            yield AttributeChange(layer, "_can_checkpoint_with_cache", True)
 
 
 def run_plainly(call: Callable[..., Any], *args: Any) -> Any:
@@ -160,7 +159,7 @@ class PolicySwitch:
         for region in self.regions:
             region.active = enable
         for layer, function in self.switches:
-            set_checkpointing(layer, enable, function)
+            list(set_checkpointing(layer, enable, function))
 
 
 def policy_switch(module: nn.Module) -> PolicySwitch | None:

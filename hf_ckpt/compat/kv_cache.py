@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _GROWING = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
-def disable_kv_cache(model: nn.Module) -> list[AttributeChange]:
-    """Set ``use_cache=False`` on every config of the model that has it; the changes undo it."""
-    return [
-        AttributeChange(config, "use_cache", False) for config in _configs(model) if getattr(config, "use_cache", False)
-    ]
+def disable_kv_cache(model: nn.Module) -> Iterator[AttributeChange]:
+    """Set ``use_cache=False`` on every config of the model that has it, one by one; the changes undo it."""
+    for config in _configs(model):
+        if getattr(config, "use_cache", False):
+            yield AttributeChange(config, "use_cache", False)
 
 
 def _configs(model: nn.Module) -> Iterator[PretrainedConfig]:

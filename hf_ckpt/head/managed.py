@@ -27,22 +27,26 @@ THRIFTY_CHUNKS = 8
 class ManagedHead:
     """The head of ``model`` as the planner sees it.
 
-    ``fixed`` is a head that the user had chunked: its chunks are counted, never changed. Else, with ``choose``, the
-    chunked head is put on, paused, and :meth:`use` switches it.
+    ``fixed`` is a head that the user had chunked: its chunks are counted, never changed. Else, with ``choose``,
+    :meth:`attach` puts the chunked head on, paused, and :meth:`use` switches it.
     """
 
     def __init__(self, model: torch.nn.Module, rates: Calibration, *, fixed: HeadHandle | None, choose: bool) -> None:
         self.model = model
         self.rates = rates
         self.fixed = fixed
+        self.choose = fixed is None and choose
         #: Rows of logits that a forward returns for each token: 0 where a fused loss never builds them.
         self.rows_per_token = 1.0
         #: Whether the model computes the loss: a head whose logits go to another loss cannot be chunked.
         self.computes_loss = True
         #: The head that was put on here, paused or not.
         self.own: HeadHandle | None = None
-        if fixed is None and choose and obstacle(model) is None:
-            self.own = install(model, 1)
+
+    def attach(self) -> None:
+        """Put the chunked head on where there is a choice, running as the model does it."""
+        if self.choose and obstacle(self.model) is None:
+            self.own = install(self.model, 1)
             self.own.pause()
 
     def options(self, tokens: int) -> tuple[HeadOption, ...]:

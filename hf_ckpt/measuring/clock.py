@@ -39,11 +39,12 @@ class StepClock:
             handle.remove()
 
     def backward_forward_ratio(self) -> float | None:
-        """Median over the timed steps since the last call; None when there were none."""
+        """Median over the timed steps since the last call; None when the clock tells nothing of any."""
         steps, self._steps = self._steps, []
         if self._cuda and steps:
             torch.cuda.synchronize()
-        ratios = [self._seconds(b, c) / self._seconds(a, b) for a, b, c in steps]
+        times = [(self._seconds(a, b), self._seconds(b, c)) for a, b, c in steps]
+        ratios = [backward / forward for forward, backward in times if forward > 0 and backward >= 0]
         return median(ratios) if ratios else None
 
     def _start(self, module: nn.Module, args: Any) -> None:

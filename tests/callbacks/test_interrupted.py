@@ -68,12 +68,42 @@ def test_an_interrupt_closes_the_hooks_of_the_measured_forward(policy: str, tmp_
     train(model, arguments(tmp_path, max_steps=1), SelectiveCkpt(policy))
 
 
+def late(model: Any, tmp_path: Path, callback: SelectiveCkpt) -> Trainer:
+    """A Trainer that fails and that is given the callback late: nothing of ours stands around its training."""
+    trainer = Trainer(model, arguments(tmp_path), train_dataset=dataset())
+    trainer.add_callback(callback)
+    trainer.add_callback(Raise())
+    return trainer
+
+
+@pytest.mark.parametrize("event", ["train_begin", "step_begin", "optimizer_step", "step_end", "log", "epoch_end"])
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_what_fails_outside_the_step_leaves_the_model_as_it_was(
+    event: str, error: type[BaseException], tmp_path: Path
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error("of the user's")
+
+    model = settled(tmp_path)
+    before = fingerprint(model)
+    failing = type("Failing", (TrainerCallback,), {f"on_{event}": fail})()
+    trainer = Trainer(
+        model, arguments(tmp_path), train_dataset=dataset(), callbacks=[SelectiveCkpt(budget=0.5), failing]
+    )  # fmt: skip
+    with pytest.raises(error, match="of the user's"):
+        trainer.train()
+    assert fingerprint(model) == before
+    assert not {"training_step", "evaluation_loop"} & set(vars(trainer))
+    assert "call" not in dir(trainer.optimizer.step)
+
+
 def test_what_fails_outside_the_step_is_taken_off_by_the_next_policy(tmp_path: Path) -> None:
     model = settled(tmp_path)
     before = fingerprint(model)
-    trainer = Trainer(model, arguments(tmp_path), train_dataset=dataset(), callbacks=[SelectiveCkpt("full"), Raise()])
+    trainer = late(model, tmp_path, SelectiveCkpt("full"))
     with pytest.raises(OSError, match="no space"):
         trainer.train()
+    assert fingerprint(model) != before
     callback = SelectiveCkpt("norm")
     train(model, arguments(tmp_path, max_steps=1), callback)
     assert callback.report is not None
@@ -85,7 +115,7 @@ def test_restore_of_the_callback_after_a_failure(tmp_path: Path) -> None:
     model, callback = settled(tmp_path), SelectiveCkpt("full")
     before = fingerprint(model)
     with pytest.raises(OSError, match="no space"):
-        train(model, arguments(tmp_path), callback, Raise())
+        late(model, tmp_path, callback).train()
     assert fingerprint(model) != before
     callback.restore()
     callback.restore()

@@ -132,6 +132,7 @@ class BatchPlanner:
 
     def attach(self) -> None:
         """Start to plan, with everything rebuilt."""
+        self.head.attach()
         self._write(None, settled=False)
         self._hooks = (
             self.model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True),
