@@ -5,34 +5,47 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..configs import is_config, is_launch
 from ..configs.check import read_run
+from ..configs.kinds import load_kinds
+from ..configs.nodes import ConfigError
+from ..configs.reading import read_config
 from ..configs.run_files import RunFiles
+from ..configs.runs import runs_of
 from ..output.print_report import CLEAN, FAILURE
 from ..project.library_versions import versions_of
-from ..project.local_modules import LocalModules
 from ..project.settings import SettingsError, find_settings
 from ..sources.error import SourceError
 from ..sources.notebook import cell_at
 from ..sources.source import read_source
-from .run import explain, explain_program
+from .run import explain_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..sources.notebook import Notebook
+    from ..sources.source import Source
     from .state import Explanation, Verdict, Where
+
+
+#: An explanation, with the notebook whose cells its lines are counted in.
+_Explained: TypeAlias = "tuple[Explanation, Notebook | None]"
+
+
+class _UnknownFileError(Exception):
+    """A file that says nothing which could be explained; ``str()`` tells why."""
 
 
 def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, ...] = ()) -> int:
     """Print the explanation of each file, run with ``configs``, and return the exit status."""
-    explained: list[tuple[Explanation, Notebook | None]] = []
+    explained: list[_Explained] = []
     status = CLEAN
     for path in paths:
         try:
-            explained.append(_explain_file(path, configs))
-        except (OSError, SourceError, SettingsError) as error:
+            explained += _explain_file(path, configs)
+        except (OSError, SourceError, SettingsError, _UnknownFileError) as error:
             print(f"error: {path}: {error}", file=sys.stderr)
             status = FAILURE
         except SyntaxError as error:
@@ -40,19 +53,42 @@ def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, 
             status = FAILURE
     if output_format == "json":
         print(json.dumps([as_record(explanation, notebook) for explanation, notebook in explained], indent=2))
-    else:
+    elif explained:
         print("\n\n".join(as_text(explanation, notebook) for explanation, notebook in explained))
     return status
 
 
-def _explain_file(path: str, configs: tuple[str, ...]) -> tuple[Explanation, Notebook | None]:
+def _explain_file(path: str, configs: tuple[str, ...]) -> list[_Explained]:
+    """The explanations of the runs that a script, a configuration or a launch script stands for."""
     with open(path, "rb") as file:
         source = read_source(path, file.read())
-    settings = find_settings(os.path.dirname(path) or ".", {})
-    versions = {**versions_of(source.text, path), **dict(settings.versions)}
-    if configs:
-        return explain_program(read_run(source, RunFiles(path, configs)).program, versions), source.notebook
-    return explain(source.text, path, versions, LocalModules(path)), source.notebook
+    return [_explain_run(source, run) for run in _runs(source, configs)]
+
+
+def _runs(source: Source, configs: tuple[str, ...]) -> list[RunFiles]:
+    path = source.filename
+    if is_launch(path):
+        started = runs_of([path], configs)
+        if not started:
+            raise _UnknownFileError("starts no script and gives no configuration of training that is there")
+        return started
+    if not is_config(path):
+        return [RunFiles(path, configs)]
+    try:
+        known = read_config(path, source.text)
+    except ConfigError as error:
+        raise _UnknownFileError(f"cannot be read ({error})") from error
+    if known is None:
+        labels = ", ".join(kind.label for kind in load_kinds())
+        raise _UnknownFileError(f"no configuration of training that ckpt-lint knows ({labels})")
+    return [RunFiles(None, (path, *configs))]
+
+
+def _explain_run(source: Source, run: RunFiles) -> _Explained:
+    settings = find_settings(os.path.dirname(source.filename) or ".", {})
+    versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
+    program = read_run(source, run).program
+    return explain_program(program, versions), source.notebook if run.script == source.filename else None
 
 
 def as_text(explanation: Explanation, notebook: Notebook | None = None) -> str:

@@ -9,12 +9,15 @@ from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
 from ..facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
 from ..model import events as e
+from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
+from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
 from ..model.run import Run
 from ..model.state.modes import Modes
 from ..model.types import class_names, is_hf_model, unwrapped
 from ..model.variant import hf_kwargs_reentrant
+from ..rules import load_rules
 from .state import Explanation, Model, State, Step, Where, variant
 from .wording import Asked, asked, code, condition
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from ..facts.walk import Program
 
 
+#: The methods of a model that switch its checkpointing.
+_SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
 _ASKS = "asks the Trainer for: "
 _WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
@@ -54,10 +59,23 @@ def explain_program(program: Program, versions: Mapping[str, str]) -> Explanatio
     story = _Story(run)
     for event in run.events:
         story.tell(event)
-    steps = [*story.steps, *_writes(run)]
+    steps = [*story.steps, *_writes(run), *_recipes(run), *_raised(run, story.raising)]
     unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
     verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
     return Explanation(program.filename, tuple(unique), verdicts)
+
+
+def _raising(run: Run) -> dict[ast.AST, str]:
+    """The calls that raise, each with what is wrong about it."""
+    rules = [rule for rule in load_rules() if rule.raises and run.versions.admit(rule.versions)]
+    found = [report for rule in rules for report in judged(run, rule.check(run)) if report.condition is None]
+    return {report.node: report.message for report in found}
+
+
+def _raised(run: Run, raising: Mapping[ast.AST, str]) -> Iterator[tuple[int, Step]]:
+    for node, message in raising.items():
+        order = min((fact.order for fact in run.met(node)), default=0)
+        yield order, _step(node, f"raises: {message}")
 
 
 def _checkpoints(switch: Value) -> bool:
@@ -71,12 +89,15 @@ class _Story:
         self.run = run
         self.models: list[Model] = []
         self.steps: list[tuple[int, Step]] = []
+        self.raising = _raising(run)
         #: The plugin of accelerate that was built last, and whether one asks for checkpointed layers at all.
         self._plugin: ast.AST | None = None
         self._wraps_layers = any(plugin.checkpoints for plugin in run.of(e.FsdpPlugin))
 
     def tell(self, event: e.Event) -> None:
-        """Note what ``event`` does."""
+        """Note what ``event`` does; what raises does nothing."""
+        if event.node in self.raising:
+            return
         effect = self._effect(event)
         if effect:
             self.steps.append((event.order, _step(event.node, effect)))
@@ -90,7 +111,7 @@ class _Story:
             case e.HfDisable():
                 return self._model(event.model, event.node).change(place, State(False), when)
             case e.KbitPrepare():
-                return self._model(event.model, event.node).change(place, _prepared(event), when)
+                return self._model(event.model, event.node).change(place, _prepared(self.run, event), when)
             case e.TrainerArgs():
                 return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
             case e.TrainerBuild():
@@ -149,8 +170,10 @@ class _Story:
         return self.models[-1]
 
 
-def _prepared(event: e.KbitPrepare) -> State:
+def _prepared(run: Run, event: e.KbitPrepare) -> State:
     enables = True if is_absent(event.enables) else truth(event.enables)
+    if is_quantized(run, event.model, event.place) is False:
+        enables = False  # peft freezes the weights of such a model, and turns nothing on.
     # It passes a dict of its own even when none is given, and an empty one means torch's default.
     return State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
 
@@ -191,6 +214,13 @@ def _writes(run: Run) -> Iterator[tuple[int, Step]]:
         yield write.order, _step(write.node, effect)
 
 
+def _recipes(run: Run) -> Iterator[tuple[int, Step]]:
+    """What the YAML of torchtune asks for; its recipe builds the model itself."""
+    for call in run.calls_to("torchtune.recipe"):
+        on = truth(call.keyword("enable_activation_checkpointing"))
+        yield call.order, _step(call.node, f"asks torchtune for: {_WRAPPED if on else State(on)}")
+
+
 def _step(node: ast.AST, effect: str) -> Step:
     return Step(_where(node), code(node), effect)
 
@@ -210,9 +240,9 @@ def _where(node: ast.AST) -> Where:
 
 def _name(call: ast.Call) -> str:
     """How the code calls the model that ``call`` is about."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _SWITCHES:
+        return code(call.func.value)
     given = next((keyword.value for keyword in call.keywords if keyword.arg == "model"), None)
-    if given is None and call.args and not isinstance(call.args[0], ast.Dict):
+    if given is None and call.args:
         given = call.args[0]
-    if given is None and isinstance(call.func, ast.Attribute):
-        given = call.func.value
     return code(given) if given is not None else "the model"

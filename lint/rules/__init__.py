@@ -1,7 +1,7 @@
 """The rules, one a file. A new file in this folder is a new rule: there is no list to add it to.
 
-A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(run)``, may define ``VERSIONS`` and
-``DEFAULT``, and its docstring is its page. A file that does not fit fails when the rules are loaded.
+A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(run)``, may define ``VERSIONS``,
+``DEFAULT`` and ``RAISES``, and its docstring is its page. A file that does not fit fails when the rules are loaded.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Rule(NamedTuple):
     #: The library versions the claim holds for: {"transformers": ">=5.23,<6"}.
     versions: Mapping[str, str]
     default: bool
+    #: Whether the call that it reports raises itself, so that nothing after it runs.
+    raises: bool
 
     @property
     def triggers(self) -> tuple[Trigger, ...]:
@@ -104,6 +106,7 @@ def _rule(module: ModuleType, file: str) -> Rule:
         module.check,
         getattr(module, "VERSIONS", {}),
         getattr(module, "DEFAULT", True),
+        getattr(module, "RAISES", False),
     )
 
 

@@ -105,6 +105,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
 NEEDS = (TorchCheckpoint,)
+RAISES = True
 
 
 def _in_every_dict(event: Checkpoint) -> Iterator[str]:

@@ -237,6 +237,7 @@ NEEDS = (
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
 )
+RAISES = True
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
 _SEQUENTIAL = ".checkpoint_sequential"

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT310", "invalid-checkpoint-sequential-arguments", Severity.ERROR
 NEEDS = (CheckpointSequential,)
+RAISES = True
 _TAKEN = ("functions", "segments", "input", "use_reentrant", "preserve_rng_state")
 
 

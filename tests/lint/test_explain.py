@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 import pytest
-from hf_ckpt.lint.explain.files import as_text
+from hf_ckpt.lint.explain.files import as_text, explain_files
 from hf_ckpt.lint.explain.run import explain
 from test_notebook import notebook
 
@@ -147,3 +147,58 @@ def test_the_command(tmp_path):
     assert model["decided"] == {"filename": "train.py", "cell": None, "row": 8}
     (tmp_path / "a.ipynb").write_bytes(notebook(PREAMBLE, "\n" + SCRIPTS["enable"]))
     assert "decided by a.ipynb:cell 2:2" in run("a.ipynb").stdout
+
+
+SETTINGS = {
+    "arguments.yaml": (
+        "output_dir: out\nper_device_train_batch_size: 1\nnum_train_epochs: 1\ngradient_checkpointing: true\n"
+        "gradient_checkpointing_kwargs:\n  use_reentrant: true\n",
+        "asks the Trainer for: on, reentrant",
+    ),
+    "axolotl.yml": (
+        "base_model: m\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+        "asks the Trainer for: on,",
+    ),
+    "torchtune.yaml": (
+        "model:\n  _component_: torchtune.models.llama3.llama3_8b\nenable_activation_checkpointing: true\n",
+        "asks torchtune for: every layer is wrapped in torch's checkpoint, non-reentrant",
+    ),
+    "fsdp.yaml": (
+        "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_activation_checkpointing: true\n",
+        "asks accelerate for: every layer is wrapped in torch's checkpoint, non-reentrant",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_configuration_is_explained(tmp_path, capsys, name):
+    text, said = SETTINGS[name]
+    (tmp_path / name).write_text(text)
+    assert explain_files([str(tmp_path / name)], "text") == 0
+    assert said in capsys.readouterr().out
+
+
+def test_a_launch_script_is_explained_with_what_it_starts(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        'model = AutoModelForCausalLM.from_pretrained("m")\nTrainer(model, args).train()\n'
+    )
+    (tmp_path / "run.sh").write_text("accelerate launch train.py --output_dir out --gradient_checkpointing True\n")
+    assert explain_files(["run.sh"], "text") == 0
+    assert "model: on, non-reentrant; decided by run.sh:1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("data.json", '{"name": 1}', "no configuration of training that ckpt-lint knows"),
+        ("broken.yaml", "gradient_checkpointing: [true\n", "cannot be read"),
+        ("clean.sh", "rm -rf build\n", "starts no script"),
+    ],
+)
+def test_a_file_that_starts_nothing_is_said(tmp_path, capsys, name, text, said):
+    (tmp_path / name).write_text(text)
+    assert explain_files([str(tmp_path / name)], "text") == 2
+    assert said in capsys.readouterr().err

@@ -103,7 +103,8 @@ SCRIPTS = {
         "model: on, non-reentrant; decided by train.py:6",
     ),
     "k-bit preparation before an adapter": (
-        LOAD + "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+        LOAD.replace('("m")', '("m", load_in_4bit=True)')
+        + "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
         "model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())\nTrainer(model, TrainingArguments('o'))\n",
         "model: on, reentrant; decided by train.py:4",
     ),

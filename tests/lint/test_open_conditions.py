@@ -84,6 +84,16 @@ OPEN = {
         """,
         '`norm` is "bn"',
     ),
+    "a function that is chosen": (
+        """
+        layer = nn.BatchNorm1d(dim)
+        if norm == "ln":
+            self.block = lambda x: x
+        elif norm == "bn":
+            self.block = lambda x: layer(x.transpose(1, 2))
+        """,
+        '`norm` is "bn"',
+    ),
     "a list that grows": (
         """
         layers = [nn.Linear(dim, dim)]

@@ -187,3 +187,44 @@ def test_a_cached_result_depends_on_what_was_read_and_on_what_was_not_there(tmp_
     assert unchanged(again.consulted)
     model.write_text("x = 2\n")
     assert not unchanged(again.consulted)
+
+
+BUILT_PER_CALL = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, dim, norm="ln"):
+        super().__init__()
+        if norm == "ln":
+            self.norm = nn.LayerNorm(dim)
+        else:
+            self.norm = lambda x: nn.BatchNorm1d(dim)(x)
+
+    def forward(self, x):
+        return self.norm(x)
+
+class Net(nn.Module):
+    def __init__(self, norm="ln"):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(8, norm) for _ in range(3)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+
+def small(norm):
+    return Net(norm)
+
+def large(norm):
+    return Net(norm)
+"""
+
+
+def test_a_norm_that_is_built_in_every_call_has_no_statistics_however_often_its_function_is_evaluated():
+    script = "from blocks import small, large\n" + "".join(
+        f"def build{number}(name, norm):\n    return small(norm) if name == 'small' else large(norm)\n"
+        for number in range(2)
+    )
+    assert check_source(script, "train.py", find_module=finder(blocks=BUILT_PER_CALL), reported=lambda name: True) == []

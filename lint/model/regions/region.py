@@ -66,7 +66,8 @@ class Region(NamedTuple):
 
     def makes(self, module: Result) -> bool:
         """Whether the region itself builds ``module``, anew in each run."""
-        return any(function is module.call.place.function for function in self.functions)
+        maker = module.call.place.function
+        return maker is not None and any(function.node is maker.node for function in self.functions)
 
     def modules_of(self, *names: str) -> Iterator[Result]:
         """The modules that calls of these imported names built (``torch.nn.BatchNorm1d``)."""
@@ -192,13 +193,15 @@ class _Search:
         if function in self.functions:
             calls = [call for call in calls if instance is not None and asked_of_self(call) is not None]
         self.functions[function] = function
+        # A function that is chosen by a condition is the one that is called only when the condition holds.
+        chosen = tuple(own_guards(function.place))
+        called: list[_Entry] = []
         for call in calls:
+            under = (*chosen, *own_guards(call.place))
             self.calls[call.node] = call
-            self._came_to(call, (*self._under, *own_guards(call.place)))
-        called = [
-            (meant, tuple(own_guards(call.place))) for call in calls for meant in self._meant(of_object(call, instance))
-        ]
-        return [(value, guards) for value, guards in called if _is_followed(value)]
+            self._came_to(call, (*self._under, *under))
+            called += [(meant, under) for meant in self._meant(of_object(call, instance))]
+        return [(value, under) for value, under in called if _is_followed(value)]
 
     def _meant(self, called: Value) -> list[Value]:
         """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
