@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONSTRAINTS := .ci/constraints.txt
 PYTEST_ARGS ?=
-# A test computes on one thread, so two of them fill two cores.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# A test computes on one thread, so two of them fill two cores. Bytecode is kept, whatever the environment says: hundreds
+# of child processes would compile everything again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 DEMO_ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -56,7 +56,9 @@ class Tree:
         self.module = wrapper.module
         self._locator = Locator(text)
         self.lines = self._locator.lines
-        self._ranges: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)
+        # ``wrapper.resolve`` walks the tree once more for providers that visit it, also where there are none, and that
+        # takes as long again (libcst/metadata/wrapper.py, _resolve_impl).
+        self._ranges = cast("Mapping[cst.CSTNode, CodeRange]", PositionProvider()._gen(wrapper))
         self._by_start: dict[tuple[int, int], list[cst.CSTNode]] = {}
         #: The lines on which statements start.
         self._statements: list[int] = []

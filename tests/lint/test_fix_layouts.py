@@ -33,6 +33,9 @@ def bad_examples():
                 yield pytest.param(text, id=f"{rule.code}-{index}")
 
 
+BAD_EXAMPLES = list(bad_examples())
+
+
 def spread(text, comment=""):
     """``text`` with a new line, and a comment, after every opening bracket and comma inside brackets."""
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
@@ -114,7 +117,7 @@ def dump(text, blocks=0):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("plain", list(bad_examples()))
+@pytest.mark.parametrize("plain", BAD_EXAMPLES)
 def test_a_fix_means_the_same_in_every_layout(plain, layout):
     plain = tidy(plain)
     text = LAYOUTS[layout](plain)
@@ -129,7 +132,7 @@ def test_a_fix_means_the_same_in_every_layout(plain, layout):
             assert fixed.count("# why") == text.count("# why")
 
 
-@pytest.mark.parametrize("plain", list(bad_examples()))
+@pytest.mark.parametrize("plain", BAD_EXAMPLES)
 @pytest.mark.parametrize("layout", [lambda text: text, spread, with_commas, with_semicolons], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(("mark", "newline"), [(b"", b"\n"), (codecs.BOM_UTF8, b"\r\n")], ids=["plain", "BOM, CRLF"])
 def test_all_fixes_converge_in_a_file(plain, layout, mark, newline):
@@ -146,7 +149,7 @@ def test_all_fixes_converge_in_a_file(plain, layout, mark, newline):
 
 def calls_beside_a_dict():
     """Every call in every example with a fix, with a `**` of unknown content added to it."""
-    for example in bad_examples():
+    for example in BAD_EXAMPLES:
         (text,) = example.values
         for index, node in enumerate(ast.walk(ast.parse(text))):
             if isinstance(node, ast.Call) and (node.keywords or node.args):
@@ -175,7 +178,7 @@ def test_no_keyword_is_added_beside_options_that_may_hold_it(text):
         assert after <= before
 
 
-@pytest.mark.parametrize("plain", list(bad_examples()))
+@pytest.mark.parametrize("plain", BAD_EXAMPLES)
 def test_lone_carriage_returns_stay_the_line_ends(plain):
     settings = Settings(select=("ALL",))
     expected, fixed = (
@@ -186,7 +189,7 @@ def test_lone_carriage_returns_stay_the_line_ends(plain):
     assert fixed.after == expected.after.replace(b"\n", b"\r")
 
 
-@pytest.mark.parametrize("plain", list(bad_examples()))
+@pytest.mark.parametrize("plain", BAD_EXAMPLES)
 def test_what_libcst_cannot_read_is_reported_without_fixes(plain):
     page_break = "\ndef more():\n    if True:\n\f        pass\n"
     with pytest.raises(cst.ParserSyntaxError):

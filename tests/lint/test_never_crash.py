@@ -63,8 +63,9 @@ def holds(text):
     return result
 
 
+@st.deferred
 def grammar_programs():
-    import hypothesmith
+    import hypothesmith  # reads Python's grammar for seconds, in every process that collects tests
 
     return hypothesmith.from_grammar().map(lambda text: PREAMBLE + text.replace("A", "checkpoint"))
 
@@ -114,7 +115,7 @@ def mutate(texts, choose):
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(grammar_programs())
+@given(grammar_programs)
 def test_programs_of_the_grammar(text):
     holds(text)
 
@@ -152,7 +153,7 @@ def test_ten_thousand_mutated_scripts():
 
 @pytest.mark.slow
 @settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(grammar_programs())
+@given(grammar_programs)
 def test_two_thousand_programs_of_the_grammar(text):
     holds(text)
 
