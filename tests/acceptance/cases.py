@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from transformers import AlbertConfig, AutoModelForCausalLM, AutoModelForMaskedLM, LlamaConfig, MixtralConfig
+
+from tests.engine.foreign_functions import FORMS, with_fused_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,32 +223,12 @@ def changing_hooks() -> Program:
     return _on_text(model)
 
 
-class _Squash(torch.autograd.Function):
-    """A kernel on raw memory: it has no version for fake tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        output = torch.from_numpy(np.tanh(x.detach().numpy()))
-        ctx.save_for_backward(output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        (output,) = ctx.saved_tensors
-        return gradient * (1 - output * output)
-
-
-class _Squashing(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = _Squash.apply(x)
-        return y
-
-
 def opaque_function() -> Program:
-    model = _llama()
-    for layer in model.model.layers:
-        layer.mlp.act_fn = _Squashing()
-    return _on_text(model)
+    return _on_text(with_fused_kernels(_llama(attention_dropout=0.1), FORMS["saves an intermediate"]))
+
+
+def custom_op() -> Program:
+    return _on_text(with_fused_kernels(_llama(attention_dropout=0.1), FORMS["custom op"]))
 
 
 def flux() -> Program:
@@ -356,7 +337,8 @@ CASES = (
     Case("FSDP2, two ranks", fsdp2, ranks=2),
     Case("hooks that observe", observing_hooks),
     Case("hooks that change values", changing_hooks),
-    Case("an opaque autograd.Function", opaque_function),
+    Case("fused norm and SwiGLU, autograd Functions that torch cannot see into", opaque_function),
+    Case("a custom op without a fake kernel", custom_op),
     Case("Flux", flux, ("diffusers",)),
     Case("Wan", wan, ("diffusers",)),
     Case("UNet", unet, ("diffusers",)),

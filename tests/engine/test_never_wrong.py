@@ -27,7 +27,6 @@ from .zoo import batch, build, equal, install, step, uninstall
         (stacks.WritesABuffer, "writes seen in place"),
         (stacks.ChoosesByData, "shapes depend on data"),
         (stacks.ReadsAnItem, "shapes depend on data"),
-        (stacks.CallsAForeignKernel, "could not be traced"),
         (stacks.Counts, "calls changes from call to call"),
     ],
 )
@@ -51,6 +50,17 @@ def test_traceable_layers_are_traced(kind: type[PlainLayer]) -> None:
         assert equal(gradients(stack), expected)
     assert engines[0].report().mode is Mode.SYMBOLIC
     assert engines[0].report().kept_bytes == 0
+
+
+def test_a_kernel_that_torch_cannot_see_into_is_traced() -> None:
+    expected = gradients(Stack(stacks.CallsAForeignKernel))
+    stack = Stack(stacks.CallsAForeignKernel)
+    engines = stack.checkpoint()
+    for _ in range(12):
+        assert equal(gradients(stack), expected)
+    assert engines[0].report().mode is Mode.PER_SHAPE
+    assert engines[0].report().kept_bytes == 0
+    assert engines[0].report().replays
 
 
 def test_a_view_of_a_parameter_cut_to_the_length_is_traced() -> None:

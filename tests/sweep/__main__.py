@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import math
+import resource
 import time
 import warnings
 from pathlib import Path
@@ -29,13 +30,21 @@ def main() -> None:
     logging.disable(logging.WARNING)
     chosen, end = _chosen(arguments), time.monotonic() + arguments.seconds
     with arguments.results.open("a") as file:
+        spent = _children_seconds()
         for result in sweep(chosen):
             file.write(json.dumps(result) + "\n")
             file.flush()
-            print(result["model_class"], _summary(result), flush=True)
+            spent, before = _children_seconds(), spent
+            print(result["model_class"], f"({spent - before:.1f} CPU-seconds)", _summary(result), flush=True)
             if time.monotonic() > end:
                 break
     write_page(arguments.page, read_results(arguments.results), len(subjects()))
+
+
+def _children_seconds() -> float:
+    """CPU time of the classes judged so far; each has a process of its own."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Subject]:

@@ -7,6 +7,7 @@ autograd saved, known by its position.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .symbols import evaluate
@@ -125,8 +126,8 @@ class TracedOp:
 
     @property
     def name(self) -> str:
-        """The op's name as torch spells it: ``aten.mm.default``."""
-        return str(self.target) if hasattr(self.target, "_schema") else f"hf_ckpt.{self.target.__name__}"
+        """The op's name as torch spells it: ``aten.mm.default``; the class of an autograd Function."""
+        return f"hf_ckpt.{self.target.__name__}" if isinstance(self.target, FunctionType) else str(self.target)
 
 
 @dataclass(frozen=True, slots=True)

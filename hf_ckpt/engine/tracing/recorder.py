@@ -14,6 +14,7 @@ from ..untraceable import UntraceableError
 from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
+from .made_up import COLLECTIVE_NAMESPACES
 from .nested import instances_in
 from .randomness import draws_random_numbers, uses_own_generator
 from .split_ops import split
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_COLLECTIVE_NAMESPACES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise UntraceableError(f"{func} is a higher-order operator")
         if func.namespace == "prim":
             return func(*args, **kwargs)
-        if func.namespace in _COLLECTIVE_NAMESPACES:
+        if func.namespace in COLLECTIVE_NAMESPACES:
             raise UntraceableError(f"{func} is a collective")
         if func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]:
             return args[0]  # torch.nn.utils.parametrize puts a weight into itself
@@ -117,18 +117,43 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         output = run_fake(func, args, kwargs)
         if written or any(True for _ in instances_in(torch.Tensor, output)):
             flops = flops_of(func, args, kwargs, output)
-            self._record(func, templates, reads, written, output, flops, gradients)
+            draws = draws_random_numbers(func, templates)
+            own = draws and uses_own_generator(func, templates)
+            self._record(func, templates, reads, written, output, flops, gradients, draws=draws, own_generator=own)
         return output
+
+    def note(
+        self,
+        op: Callable[..., tuple[torch.Tensor, ...]],
+        args: tuple[Any, ...],
+        outputs: Sequence[torch.Tensor],
+        flops: int,
+        drawn: torch.device | None,
+    ) -> None:
+        """Record an op that this mode did not see: ``op(*args)`` makes ``outputs``, each on a storage of its own.
+
+        ``drawn`` is the device whose random numbers it draws.
+        """
+        if drawn is not None and any(tensor.device != drawn for tensor in outputs):
+            raise UntraceableError(f"{op} draws random numbers of {drawn}")
+        self._adopt_constants(args)
+        templates = self._template(args), dict[str, Any]()
+        reads = self._versions(args, {})
+        gradients = sum(tensor.requires_grad for tensor in instances_in(torch.Tensor, args))
+        self._record(op, templates, reads, [], tuple(outputs), flops, gradients, draws=drawn is not None)
 
     def _record(
         self,
-        func: OpOverload,
+        func: Callable[..., Any],
         templates: tuple[Any, dict[str, Any]],
         reads: tuple[int, ...],
         written: list[torch.Tensor],
         output: Any,
         flops: Any,
         gradients: int,
+        *,
+        draws: bool,
+        own_generator: bool = False,
     ) -> None:
         index = len(self.ops)
         single = isinstance(output, torch.Tensor)
@@ -141,9 +166,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = tuple(range(before, len(self.buffers)))
         is_view = not written and not made
         obstacle, draw = "", None
-        if draws_random_numbers(func, templates):
+        if draws:
             device = self.buffers[(writes + made)[0]].device
-            if can_redraw(device) and not uses_own_generator(func, templates):
+            if can_redraw(device) and not own_generator:
                 draw = self._draw(index, device)
             else:
                 obstacle = f"{func} draws random numbers"

@@ -24,6 +24,7 @@ from ..untraceable import UntraceableError, in_words
 from .choices import with_single_choices
 from .composites import python_composites
 from .ir import Trace
+from .opaque import as_one_op, functions_behind
 from .recorder import Recorder
 from .symbols import SymbolicInputs
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..layer.calls import LayerCall
+    from .opaque import FunctionClass
     from .symbols import Guards
 
 _DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -56,7 +58,7 @@ def trace_call(
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
         with _without_torchs_log():
-            recorder, guards, slots = _record(call, symbolic, device, free, in_python)
+            recorder, guards, slots = _recorded(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
     except _DATA_DEPENDENT as error:
@@ -79,8 +81,29 @@ def trace_call(
     )
 
 
-def _record(
+def _recorded(
     call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int], in_python: bool
+) -> tuple[Recorder, Guards, tuple[str, ...]]:
+    """The record; autograd Functions that cannot run on fake tensors are found one by one, and are one op each."""
+    opaque: tuple[FunctionClass, ...] = ()
+    while True:
+        try:
+            return _record(call, symbolic, device, free, in_python, opaque)
+        except Exception as error:
+            # Symbols cannot run for real, and another device than the layer's may be none of this machine's.
+            found = () if symbolic or device is not None else functions_behind(error)
+            if not found or found[0] in opaque:
+                raise
+            opaque += found
+
+
+def _record(
+    call: LayerCall,
+    symbolic: bool,
+    device: torch.device | None,
+    free: frozenset[int],
+    in_python: bool,
+    opaque: tuple[FunctionClass, ...],
 ) -> tuple[Recorder, Guards, tuple[str, ...]]:
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
@@ -108,6 +131,7 @@ def _record(
             mode,
             recorder,
             torch.enable_grad(),
+            as_one_op(opaque, recorder),
             torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda tensor: tensor),
         ):
             call.on(stand_in, args, kwargs)
