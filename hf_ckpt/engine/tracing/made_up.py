@@ -108,8 +108,8 @@ def _windows(
         base = places[tensor.untyped_storage()._cdata]
         if tensor.dtype is not bases[base].dtype:
             raise UntraceableError("it sees one piece of memory as several dtypes")
-        shape, stride = tuple(tensor.shape), tensor.stride()
-        windows.append(Window(base, shape, stride, tensor.storage_offset(), tensor.dtype, itself.get(id(tensor))))
+        shape, stride, offset = tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
+        windows.append(Window(base, shape, stride, offset, tensor.dtype, itself.get(id(tensor))))
     return tuple(windows)
 
 
@@ -151,4 +151,4 @@ def _made_up(fake: torch.Tensor) -> torch.Tensor:
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[no-any-return]
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)

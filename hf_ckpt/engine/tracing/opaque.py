@@ -90,19 +90,19 @@ def _replaced(function: FunctionClass, recorder: Recorder) -> Iterator[None]:
         finally:
             running = False
 
-    function.forward = staticmethod(forward)  # type: ignore[assignment]
+    function.forward = staticmethod(forward)  # type: ignore[method-assign]
     try:
         yield
     finally:
         if own is None:
             del function.forward
         else:
-            function.forward = own
+            function.forward = own  # type: ignore[method-assign]
 
 
 def _has_own_setup(function: FunctionClass) -> bool:
     """Whether ``forward`` is given no context: ``setup_context`` is."""
-    return bool(_is_setup_context_defined(function.setup_context))
+    return bool(_is_setup_context_defined(function.setup_context))  # type: ignore[no-untyped-call]
 
 
 def _one_op(function: FunctionClass, ctx: FunctionCtx | None, args: tuple[Any, ...], recorder: Recorder) -> Any:
@@ -170,7 +170,8 @@ class _Results:
     def repeat(self, ctx: FunctionCtx | None, tensors: Sequence[torch.Tensor]) -> Any:
         """Tell ``ctx`` the same of other tensors, and return them in the same way."""
         if ctx is not None:
-            ctx.save_for_backward(*(None if place is None else tensors[place] for place in self.saved))
+            saved = [None if place is None else tensors[place] for place in self.saved]
+            ctx.save_for_backward(*saved)  # type: ignore[arg-type]
             ctx.mark_non_differentiable(*(tensors[place] for place in self.without_gradient))
         other = {id(ours): theirs for ours, theirs in zip(self.tensors, tensors, strict=True)}
         if isinstance(self.returned, tuple):
