@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,8 +13,11 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from hf_ckpt._apply import put_on
+from hf_ckpt.certificate.first_step import certificate_of, certify_with
 from hf_ckpt.doctor.checkup import Checkup
+from hf_ckpt.doctor.facts import ModelSettings
 from hf_ckpt.doctor.outlook import Outlook
+from hf_ckpt.doctor.start_facts import model_settings
 from hf_ckpt.doctor.watch import Watch
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.measuring.clock import StepClock
@@ -33,19 +38,23 @@ from .resume import warn_of_drift
 from .trainer_frame import calling, check_alone, move_to_front
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
+    from hf_ckpt.certificate.certificate import Certificate
     from hf_ckpt.doctor.check import Trouble
     from hf_ckpt.doctor.out_of_memory import Diagnosis
     from hf_ckpt.handle import Handle
     from hf_ckpt.measuring.report import Report
     from hf_ckpt.policy import Policy
 
+logger = logging.getLogger("hf_ckpt")
+
 DEFAULT_POLICY = "budget=auto"
-_OF_ONE_RUN = ("_handle", "_clock", "_watch", "_outlook", "_checkup", "diagnosis")
+_OF_ONE_RUN = ("_handle", "_clock", "_watch", "_outlook", "_checkup", "diagnosis", "certificate")
+FIRST_STEP = "first_step"
 
 
 class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -72,6 +81,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         engine: As in ``hf_ckpt.apply``.
         doctor: Whether to check, before the first step and in the first ones, for what a run shows of ckpt-lint's
             mistakes: a finding is logged with its rule and line, and stands in ``findings``.
+        verify: ``"first_step"`` runs the first micro-batch four times more, twice without any checkpointing, and says
+            whether loss and gradients are bitwise equal, or in which layer, operator and for what cause they first are
+            not; ``certificate`` has it as data. It needs the memory that the step takes without checkpointing.
 
     Raises:
         PolicyError: at construction when the policy is malformed, before the first step when it does not fit the model.
@@ -90,11 +102,18 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         budget: str | float | None = None,
         engine: str | Engine = Engine.TRACED,
         doctor: bool = False,
+        verify: str | None = None,
     ) -> None:
+        if verify not in (None, FIRST_STEP):
+            raise PolicyError(
+                f"SelectiveCkpt(verify={verify!r}) is not known: write verify={FIRST_STEP!r}, or leave it out"
+            )
         self.policy = _chosen_policy(policy, budget)
         self.engine = parse_engine(engine)
         self.doctor = doctor
+        self.verify = verify
         self._checkup: Checkup | None = None
+        self._built = ModelSettings()
         self._handle: Handle | None = None
         self._clock: StepClock | None = None
         self._watch: Watch | None = None
@@ -102,6 +121,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._first_steps = FirstSteps()
         #: Why this run ran out of memory; None while it has not.
         self.diagnosis: Diagnosis | None = None
+        #: Whether the first step is bitwise the one without checkpointing; None where ``verify`` does not ask.
+        self.certificate: Certificate | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
@@ -123,6 +144,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             "policy": str(self.policy),
             "engine": str(self.engine),
             "doctor": self.doctor,
+            "verify": self.verify,
         }
         return {"args": args, "attributes": {}}
 
@@ -132,6 +154,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         check_one_gpu_a_process(args, kwargs.get("model"))
         check_alone(self, inspect.currentframe())
         move_to_front(self, inspect.currentframe())
+        self._built = model_settings(kwargs.get("model"))
         trainer = calling(Trainer, inspect.currentframe())
         if trainer is not None:
             restore_after(trainer, self.restore)
@@ -144,21 +167,28 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         check_one_gpu_a_process(args, kwargs["model"])
         check_alone(self, inspect.currentframe())
         self.restore()
+        self._checkup = self.certificate = None
         warn_of_drift(self.policy, state)
-        self._handle = self._put_on(kwargs["model"], args, kwargs.get("optimizer"))
+        trainer = calling(Trainer, inspect.currentframe())
+        handle = self._begin(kwargs["model"], args, kwargs.get("optimizer"), trainer)
+        if self.verify == FIRST_STEP and trainer is not None:
+            handle.installation.changes.append(certify_with(trainer, partial(self._certify, trainer)))
+
+    def _begin(self, model: nn.Module, args: TrainingArguments, optimizer: Any, trainer: Trainer | None) -> Handle:
+        """Put the policy on, and watch the training that begins."""
+        handle = self._handle = self._put_on(model, args, optimizer)
         try:
-            self._begin(self._handle, args)
+            self._watch_over(handle, args, trainer)
         except BaseException:
             self.restore()
             raise
+        return handle
 
-    def _begin(self, handle: Handle, args: TrainingArguments) -> None:
-        """Watch the training that begins."""
+    def _watch_over(self, handle: Handle, args: TrainingArguments, trainer: Trainer | None) -> None:
         self._clock = StepClock(handle.model)
         handle.installation.changes.append(self._clock)
         self._watch = Watch(handle.model)
         handle.installation.changes.append(self._watch)
-        trainer = calling(Trainer, inspect.currentframe())
         if trainer is not None:
             restore_with(trainer, handle)
             self._outlook = Outlook(diagnose_with(trainer, handle, self._watch, self._diagnosed))
@@ -250,9 +280,21 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         )
 
     def _check(self, handle: Handle, args: TrainingArguments) -> None:
-        self._checkup = Checkup(handle.model, handle.anatomy)
+        self._checkup = Checkup(handle.model, handle.anatomy, self.findings)
         handle.installation.changes.append(self._checkup)
-        self._checkup.start(vars(args))
+        self._checkup.start(vars(args), self._built)
+
+    def _certify(self, trainer: Trainer, step: Callable[[], torch.Tensor]) -> None:
+        """Certify the step with the policy off and on, then begin the training anew: it has learned nothing so far."""
+        assert self._handle is not None
+        model, args, optimizer = self._handle.model, trainer.args, trainer.optimizer
+        self.restore()
+        put_on = partial(self._put_on, model, args, optimizer)
+        self.certificate = certificate_of(trainer, model, step, put_on)
+        level = logging.INFO if self.certificate.holds else logging.WARNING
+        logger.log(level, "the first step is %s", self.certificate)
+        self._begin(model, args, optimizer, trainer)
+        self.on_step_begin(args, trainer.state, trainer.control)
 
     def _diagnosed(self, found: Diagnosis) -> None:
         self.diagnosis = found

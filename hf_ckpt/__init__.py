@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._apply import apply
     from .callbacks import SelectiveCkpt
+    from .certificate.verify import verify
     from .handle import Handle
     from .policy import Policy, parse_policy
 
 __version__ = "0.1.0"
 
-__all__ = ["Handle", "Policy", "SelectiveCkpt", "apply", "parse_policy"]
+__all__ = ["Handle", "Policy", "SelectiveCkpt", "apply", "parse_policy", "verify"]
 
 _HOMES = {
     "SelectiveCkpt": ".callbacks",
@@ -24,6 +25,7 @@ _HOMES = {
     "Handle": ".handle",
     "Policy": ".policy",
     "parse_policy": ".policy",
+    "verify": ".certificate.verify",
 }
 
 

@@ -35,3 +35,7 @@ class ForecastError(CkptError):
 
 class DeviceError(CkptError, ValueError):
     """There is no profile of a card, or the card cannot do what was asked."""
+
+
+class ScriptError(CkptError):
+    """A script that was to be verified cannot be run, or trains in a way that nothing can be put into."""

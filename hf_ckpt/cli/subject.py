@@ -42,12 +42,15 @@ class Subject:
         return f"{self.model}, {self.batch} x {self.length} tokens, {self.dtype}"
 
 
-def subject_options(*, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def subject_options(
+    *, several: bool = False, required: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Options of a subject for a command, which gets it as ``subject``.
 
     Args:
         several: Whether ``--batch`` and ``--length`` may be repeated; the command gets all of them as ``batches`` and
             ``lengths``, and the subject the first of each.
+        required: Whether ``--model`` must be given; where it is not, the subject's is empty.
     """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +64,7 @@ def subject_options(*, several: bool = False) -> Callable[[Callable[..., Any]], 
             return function(subject, **sizes, **kwargs)
 
         decorated = with_subject
-        for option in reversed(_options(several)):
+        for option in reversed(_options(several, required)):
             decorated = option(decorated)
         return decorated
 
@@ -89,10 +92,15 @@ def _all(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
     return () if value is None else (value,)
 
 
-def _options(several: bool) -> list[Callable[..., Any]]:
+def _options(several: bool, required: bool) -> list[Callable[..., Any]]:
     again = "; may be given several times" if several else ""
     return [
-        click.option("--model", required=True, help="Name on the hub, or a folder with a config.json."),
+        click.option(
+            "--model",
+            required=required,
+            default=None if required else "",
+            help="Name on the hub, or a folder with a config.json.",
+        ),
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),
         click.option("--lora", type=click.IntRange(0), default=0, help="LoRA rank on all linear layers; 0: none."),
         click.option(

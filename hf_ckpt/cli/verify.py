@@ -2,62 +2,102 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
+from ..errors import NoEffectError
 from ..policy import parse_policy
 from ..policy.platform import Engine
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
-    from ..measuring.verify import Verification
+    from collections.abc import Iterator
+
+    from ..policy import Policy
+    from ..script.examination import Examination
+
+_POLICY = "budget=0.5"
 
 
-@click.command("verify")
-@subject_options()
-@click.option("--policy", default="budget=0.5", show_default=True, help="The policy to verify.")
+@click.command("verify", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@subject_options(required=False)
+@click.option(
+    "--policy", help=f"The policy to verify; default: the script's own checkpointing, or {_POLICY} where it has none."
+)
 @click.option(
     "--engine",
     type=click.Choice([str(engine) for engine in Engine]),
     default="traced",
     show_default=True,
-    help="What recomputes.",
+    help="With --model: what recomputes.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the weights, the batch and dropout.")
-def command(subject: Subject, policy: str, engine: str, seed: int) -> None:
-    """Compare one micro-batch with and without a policy, under the same random numbers.
+@click.option("--seed", default=0, show_default=True, help="With --model: seed of the weights, the batch and dropout.")
+@click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGUMENTS]...]")
+def command(subject: Subject, policy: str | None, engine: str, seed: int, script: tuple[str, ...]) -> None:
+    """Compare a micro-batch with and without activation checkpointing, under the same random numbers.
 
-    The model has random weights. Exit code 0: loss and all gradients are bitwise equal; 1: they are not.
+    Of a SCRIPT with a Trainer, run as `python SCRIPT ARGUMENTS` would: its own model, data and first two optimizer
+    steps, with SelectiveCkpt put in (unless it checkpoints by itself) and the doctor on. Then it is stopped, before it
+    saves, evaluates or reports anything. Of --model: random weights and token ids.
+
+    Exit code 0: loss and all gradients are bitwise equal, and the doctor found nothing; 1: not so; 2: no verdict.
     """
-    parsed = parse_policy(policy)
+    parsed = None if policy is None else parse_policy(policy)
+    if bool(script) == bool(subject.model):
+        raise click.UsageError("give a training script, or --model: one of the two")
+    if script:
+        right = _verify_script(script, parsed)
+    else:
+        right = _verify_model(subject, parsed or parse_policy(_POLICY), engine, seed)
+    sys.exit(0 if right else 1)
 
+
+def _verify_script(script: tuple[str, ...], policy: Policy | None) -> bool:
+    from ..script.run import examine_script
+
+    try:
+        found = examine_script(script[0], script[1:], policy)
+    except NoEffectError as error:
+        click.echo(f"hf-ckpt: {error}", err=True)
+        return False
+    if os.environ.get("RANK", "0") == "0":
+        console = Console(soft_wrap=True)
+        for part in _told(script[0], found):
+            console.print(part, highlight=False, markup=False)
+    return found.is_right
+
+
+def _told(script: str, found: Examination) -> Iterator[object]:
+    from ..measuring.report import as_table
+
+    yield f"{script}: {found.trainer}, {found.ran_under}, stopped after {found.steps} optimizer steps"
+    if found.report is not None:
+        yield as_table(found.report)
+    yield str(found.certificate or "not proven: the training ended before its first step")
+    yield from map(str, found.findings)
+    yield f"the doctor found {len(found.findings) or 'nothing'}"
+
+
+def _verify_model(subject: Subject, policy: Policy, engine: str, seed: int) -> bool:
     import torch
 
+    from ..certificate.verify import verify
     from ..measuring.report import as_table
-    from ..measuring.verify import verify
     from .model import build_model, token_ids
     from .positions import fit_length
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
     model = build_model(subject, device)
-    subject = fit_length(subject, model)
-    found = verify(model, token_ids(subject, model, device), parsed, engine=engine, seed=seed)
+    ids = token_ids(fit_length(subject, model), model, device)
+    torch.manual_seed(seed)
+    found = verify(model, lambda: model(input_ids=ids, labels=ids, use_cache=False).loss, policy, engine=engine)
     console = Console()
-    console.print(as_table(found.report))
-    console.print(_verdict(found))
-    sys.exit(0 if found.holds else 1)
-
-
-def _verdict(found: Verification) -> str:
-    if not found.deterministic:
-        return "not proven: two runs without a policy differ already (a nondeterministic kernel)"
-    if found.holds:
-        return f"bitwise equal: the loss and {found.compared} gradients"
-    worst = sorted(found.differences, key=lambda d: -d.error)[:5]
-    lines = "\n".join(f"  {d.parameter}: relative error {d.error:.2e}" for d in worst)
-    loss = "equal" if found.same_loss else "different"
-    return f"{len(found.differences)} of {found.compared} gradients differ (loss {loss}); worst:\n{lines}"
+    if found.report is not None:
+        console.print(as_table(found.report))
+    console.print(str(found), highlight=False, markup=False)
+    return found.holds

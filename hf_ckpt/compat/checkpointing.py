@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .._undo import AttributeChange
+from .wrappers import is_checkpoint_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -92,6 +93,38 @@ def containers_with_switch(model: nn.Module, layers: set[int]) -> Iterator[nn.Mo
         flagged = hasattr(module, "gradient_checkpointing") and id(module) not in layers
         if flagged and any(id(child) in layers for child in module.modules()):
             yield module
+
+
+def loses_its_cache(layer: nn.Module) -> bool:
+    """Whether transformers takes the KV cache from this layer now (GradientCheckpointingLayer.__call__)."""
+    trains = supports_checkpointing(layer) and layer.training and bool(layer.gradient_checkpointing)
+    return trains and not getattr(layer, "_can_checkpoint_with_cache", False)
+
+
+def switch_settings(model: nn.Module) -> dict[str, Any] | None:
+    """What the checkpoint function of the first layer that is switched on was told; None where none is."""
+    layers = (module for module in model.modules() if supports_checkpointing(module) and module.gradient_checkpointing)
+    for layer in layers:
+        return dict(getattr(layer._gradient_checkpointing_func, "keywords", {}))
+    return None
+
+
+def flags_on(model: nn.Module) -> list[str]:
+    """Attributes of the transformers models inside that say the switch is on."""
+    found = []
+    for inner in model.modules():
+        if not hasattr(type(inner), "_set_gradient_checkpointing"):
+            continue
+        if vars(inner).get("gradient_checkpointing"):
+            found.append(f"{type(inner).__name__}.gradient_checkpointing")
+        if getattr(getattr(inner, "config", None), "gradient_checkpointing", False):
+            found.append("config.gradient_checkpointing")
+    return found
+
+
+def checkpoints_itself(model: nn.Module) -> bool:
+    """Whether something in the model is checkpointed already: by transformers' switch, or inside torch's wrapper."""
+    return any(getattr(m, "gradient_checkpointing", False) or is_checkpoint_wrapper(m) for m in model.modules())
 
 
 def lost_its_switch(layer: nn.Module) -> bool:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
+from torch.nn.utils import stateless
 from torch.utils._pytree import tree_iter
 from transformers import Cache
 
+from ..compat.wrappers import local_shard
 from ..engine.running.graph import is_in_backward
 from .facts import CallFacts
 from .place import waiting_place
@@ -43,7 +45,8 @@ class _Call:
 
     def after_backward(self) -> CallFacts:
         lost = sum(parameter.grad is None for parameter in self.trained)
-        return replace(self.facts, lost=lost, is_flat=self.is_flat)
+        zero = sum(parameter.grad is not None and not has_gradient(parameter) for parameter in self.trained)
+        return replace(self.facts, lost=lost, zero=zero, is_flat=self.is_flat)
 
 
 @dataclass(slots=True)
@@ -51,12 +54,14 @@ class CheckpointCalls:
     """What was noted between :meth:`start` and :meth:`stop`."""
 
     found: list[_Call] = field(default_factory=list)
+    _own: frozenset[int] = frozenset()
     _depth: int = 0
     _before: tuple[Any, Any] | None = None
 
-    def start(self) -> None:
-        """Take notes from here on; what was noted before is forgotten."""
+    def start(self, model: torch.nn.Module) -> None:
+        """Take notes of this model's calls from here on; what was noted before is forgotten."""
         self.stop()
+        self._own = frozenset(map(id, (*model.parameters(), *model.buffers())))
         self.found = []
         self._depth = 0
         self._before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
@@ -79,9 +84,9 @@ class CheckpointCalls:
         """A call that runs inside."""
         frame = sys._getframe(2)
         noted = _note(function, given, CallFacts(
-            reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, has_grad_input=False,
+            reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, zero=0, has_grad_input=False,
             preserves_rng=preserve, drops_out=False, has_cache=False, is_flat=True,
-            is_inside=self._depth > 0 or _runs(frame, _RECOMPUTED),
+            is_inside=self._depth > 0 or _runs(frame, _RECOMPUTED), is_given_values=_is_given_values(frame, self._own),
         ))  # fmt: skip
         if not (is_in_backward() or _is_ours(frame) or _runs(frame, _TRACING)):
             self.found.append(noted)
@@ -94,7 +99,7 @@ class CheckpointCalls:
 
 def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> _Call:
     modules = [inner for module in _modules_of(function) for inner in module.modules()]
-    trained = tuple(p for m in modules for p in m.parameters(recurse=False) if p.requires_grad)
+    trained = tuple(p for m in modules for p in m.parameters(recurse=False) if p.requires_grad and p.is_leaf)
     bound = tree_iter((given, getattr(function, "keywords", None)), is_leaf=_is_cache)
     seen = replace(
         facts,
@@ -146,6 +151,20 @@ def _modules_of(function: Any) -> list[torch.nn.Module]:
         return [owner]
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_bound(cell)]
     return [value for value in cells if isinstance(value, torch.nn.Module)]
+
+
+def has_gradient(parameter: torch.nn.Parameter) -> bool:
+    """Whether this rank's part of its gradient is there and not zero."""
+    return parameter.grad is not None and bool(local_shard(parameter.grad).any())
+
+
+def _is_given_values(frame: FrameType | None, own: frozenset[int]) -> bool:
+    """Whether ``torch.func.functional_call`` waits above, with tensors that are none of the model's own."""
+    while frame is not None:
+        if frame.f_code is stateless._functional_call.__code__:
+            return any(id(value) not in own for value in frame.f_locals["parameters_and_buffers"].values())
+        frame = frame.f_back
+    return False
 
 
 def _is_bound(cell: Any) -> bool:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..compat.checkpointing import lost_its_switch
+from ..compat.adapters import active_adapters
 from ..engine.running.graph import is_in_backward
 from .check import checks
-from .checkpoint_calls import CheckpointCalls
-from .facts import Patched, StartFacts, StepFacts
+from .checkpoint_calls import CheckpointCalls, has_gradient
+from .facts import StepFacts
+from .generations import Generations
 from .harmless import harmless
-from .place import Place, is_users
+from .start_facts import read_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..anatomy import Anatomy
     from .check import Trouble
+    from .facts import ModelSettings
 
 logger = logging.getLogger("hf_ckpt.doctor")
 
@@ -33,32 +35,32 @@ class Checkup:
     """Looks at a training before its first step, and at each backward of its first steps.
 
     Attributes:
-        found: What was found so far.
+        found: What was found so far, what was ``known`` before it looked among it.
     """
 
-    def __init__(self, model: torch.nn.Module, anatomy: Anatomy) -> None:
+    def __init__(self, model: torch.nn.Module, anatomy: Anatomy, known: Iterable[Trouble] = ()) -> None:
         self.model = model
         self.anatomy = anatomy
-        self.found: list[Trouble] = []
+        self.found: list[Trouble] = [*known]
         self._calls = CheckpointCalls()
+        self._generations = Generations()
         self._steps = 0
         self._modes: dict[str, bool] = {}
+        self._adapters: dict[str, object] = {}
         self._versions: dict[str, int] = {}
         self._sleeping: tuple[str, ...] = ()
         self._hook: RemovableHandle | None = None
 
-    def start(self, settings: Mapping[str, Any]) -> None:
-        """Judge the training as it is before its first step; ``settings`` are its TrainingArguments by name."""
-        with harmless("check of this training before its first step"):
-            self._tell(trouble for check in checks() for trouble in check.at_start(self._before_training(settings)))
+    def start(self, settings: Mapping[str, Any], built: ModelSettings) -> None:
+        """Judge the training as it is before its first step.
 
-    def _before_training(self, settings: Mapping[str, Any]) -> StartFacts:
-        return StartFacts(
-            settings,
-            _patched(layer.module for layer in self.anatomy.layers),
-            sum(parameter.requires_grad for parameter in self.model.parameters()),
-            any(hasattr(module, "peft_config") for module in self.model.modules()),
-        )
+        Args:
+            settings: Its TrainingArguments by name.
+            built: What the model was told before its Trainer was built.
+        """
+        with harmless("check of this training before its first step"):
+            facts = read_start(self.model, self.anatomy, settings, built)
+            self._tell(trouble for check in checks() for trouble in check.at_start(facts))
 
     def begin_step(self) -> None:
         """A step begins."""
@@ -66,7 +68,8 @@ class Checkup:
         if self._steps > STEPS:
             self.undo()
             return
-        self._calls.start()
+        self._calls.start(self.model)
+        self._generations.start(self.model)
         if self._hook is None:
             self._hook = self.model.register_forward_hook(self._after_forward)
 
@@ -75,7 +78,15 @@ class Checkup:
         if self._hook is None or not self._modes:
             return
         with harmless("check of this step"):
-            facts = StepFacts(self._calls.facts(), self._sleeping, self._rewritten(), self._switched())
+            facts = StepFacts(
+                self._calls.facts(),
+                self._sleeping,
+                self._rewritten(),
+                self._switched(),
+                self._readapted(),
+                tuple(self._generations.places),
+                any(map(has_gradient, self.model.parameters())),
+            )
             self._tell(trouble for check in checks() for trouble in check.after_backward(facts))
         self._modes = {}
         self._calls.found.clear()
@@ -83,11 +94,12 @@ class Checkup:
     def end_step(self) -> None:
         """The last backward of the step is over: whatever raises from here on finds torch as it was."""
         self._calls.stop()
+        self._generations.stop()
 
     def undo(self) -> None:
         """Observe no longer, for good."""
         self._steps = STEPS
-        self._calls.stop()
+        self.end_step()
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
@@ -108,6 +120,7 @@ class Checkup:
             if not layer.module.training and any(p.requires_grad for p in layer.module.parameters())
         )
         self._modes = {name: inner.training for name, inner in self.model.named_modules()}
+        self._adapters = active_adapters(self.model)
 
     def _rewritten(self) -> tuple[str, ...]:
         buffers = self.model.named_buffers()
@@ -120,6 +133,11 @@ class Checkup:
         inside = {name for name in changed for other in changed if other != name and _is_in(name, other)}
         return tuple(name or "the model" for name in changed if name not in inside)
 
+    def _readapted(self) -> tuple[str, ...]:
+        """The modules that run other adapters now."""
+        now = active_adapters(self.model)
+        return tuple(name for name, before in self._adapters.items() if now.get(name) != before)
+
     def _tell(self, troubles: Iterable[Trouble]) -> None:
         for trouble in troubles:
             if trouble not in self.found:
@@ -129,13 +147,3 @@ class Checkup:
 
 def _is_in(name: str, other: str) -> bool:
     return not other or name.startswith(f"{other}.")
-
-
-def _patched(layers: Iterable[torch.nn.Module]) -> tuple[Patched, ...]:
-    classes = {type(layer): layer for layer in layers if lost_its_switch(layer)}
-    return tuple(Patched(kind.__name__, _place_of(kind.forward)) for kind in classes)
-
-
-def _place_of(function: Any) -> Place | None:
-    code = getattr(function, "__code__", None)
-    return Place(code.co_filename, code.co_firstlineno) if code is not None and is_users(code.co_filename) else None

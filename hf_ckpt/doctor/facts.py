@@ -20,6 +20,19 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a model itself was told about activation checkpointing before a Trainer got it.
+
+    Attributes:
+        kwargs: The arguments of its checkpoint function; None where its switch is off.
+        flagged: Attributes that say it is on while no layer has been switched on.
+    """
+
+    kwargs: Mapping[str, Any] | None = None
+    flagged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StartFacts:
     """A training before its first step.
 
@@ -28,12 +41,16 @@ class StartFacts:
         patched: Classes of layers that lost transformers' switch.
         trained: How many parameters are trained.
         adapted: Whether PEFT adapters are on the model.
+        built: What the model was told before the Trainer was built.
+        unsaved: Trained adapter tensors that saving the adapter would leave out.
     """
 
     settings: Mapping[str, Any]
     patched: tuple[Patched, ...]
     trained: int
     adapted: bool
+    built: ModelSettings = ModelSettings()
+    unsaved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +62,28 @@ class CallFacts:
         place: The innermost line of the user's code.
         trained: Trainable parameters of the modules it runs, where it can be seen which these are.
         lost: How many of them have no gradient after the backward.
+        zero: How many of them have one that is zero throughout.
         has_grad_input: Whether one of its positional tensors needs a gradient.
         preserves_rng: Whether the random state is brought back in the recompute.
         drops_out: Whether a dropout of its modules is on.
         has_cache: Whether a KV cache is among its arguments.
         is_inside: Whether another checkpoint, or a layer that a policy recomputes, runs around it.
         is_flat: Whether what it returns is a tensor, or tensors in one tuple; True where it is not known.
+        is_given_values: Whether ``functional_call`` runs around it, with other parameters than the model's own.
     """
 
     reentrant: bool
     place: Place | None
     trained: int
     lost: int
+    zero: int
     has_grad_input: bool
     preserves_rng: bool
     drops_out: bool
     has_cache: bool
     is_inside: bool
     is_flat: bool
+    is_given_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +95,15 @@ class StepFacts:
         sleeping: Decoder layers with trainable parameters that ran in eval mode.
         rewritten: Buffers that were written in the backward.
         switched: Modules whose training mode is another one after the backward than after the forward.
+        readapted: Modules whose active adapters are others after the backward than after the forward.
+        generated: The lines that generated text in training mode with transformers' switch on.
+        learns: Whether some parameter has a gradient that is not zero.
     """
 
     calls: tuple[CallFacts, ...]
     sleeping: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
     switched: tuple[str, ...] = ()
+    readapted: tuple[str, ...] = ()
+    generated: tuple[Place | None, ...] = ()
+    learns: bool = True

@@ -1,5 +1,5 @@
-"""Measuring: what a policy will cost, what it held and replayed in the run itself, and whether gradients are equal.
+"""Measuring: what a policy will cost, and what it held and replayed in the run itself.
 
 Before a run: ``dry_run``, ``forecast``. In a run: ``meter``, ``peak``, ``clock``, joined in ``report``, judged in
-``verdict``. Runs of its own: ``bench``, ``verify``.
+``verdict``. Runs of its own: ``bench``; ``hf_ckpt/certificate/`` proves gradients.
 """

@@ -16,6 +16,7 @@ from transformers import Trainer, TrainerCallback
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from hf_ckpt import SelectiveCkpt
+from hf_ckpt.script.as_it_is import AsItIs
 
 from .runs import arguments, pad, small_llama, texts
 
@@ -28,14 +29,14 @@ class RunFault:
     code: str
     name: str
     line: int | None
-    train: Callable[[], SelectiveCkpt]
+    train: Callable[[], SelectiveCkpt | AsItIs]
 
 
 FAULTS: list[RunFault] = []
 
 
-def fault(code: str) -> Callable[[Callable[[], SelectiveCkpt]], Callable[[], SelectiveCkpt]]:
-    def note(train: Callable[[], SelectiveCkpt]) -> Callable[[], SelectiveCkpt]:
+def fault(code: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def note(train: Callable[[], Any]) -> Callable[[], Any]:
         lines, first = inspect.getsourcelines(train)
         marked = [first + i for i, line in enumerate(lines) if "# here" in line]
         FAULTS.append(RunFault(code, train.__name__, marked[0] if marked else None, train))
@@ -55,6 +56,16 @@ def run(
     except Exception as error:
         callback.restore()
         print(f"ended with {error!r}")
+    return callback
+
+
+def as_it_is(model: nn.Module, kind: type[Trainer] = Trainer, **more: Any) -> AsItIs:
+    """A training that checkpoints by itself, looked at as ``hf-ckpt verify train.py`` does."""
+    args = arguments(max_steps=2, **more)
+    trainer = kind(model, args, train_dataset=texts([16] * 8), data_collator=pad)
+    callback = AsItIs(trainer)
+    trainer.add_callback(callback)
+    trainer.train()
     return callback
 
 
@@ -214,4 +225,109 @@ def an_adapter_frozen_after_it_was_put_on() -> SelectiveCkpt:
 
     model = get_peft_model(small_llama(), LoraConfig(r=2, target_modules=["q_proj"]))
     model.requires_grad_(False)
+    return run(model)
+
+
+@fault("CKPT121")
+def an_output_that_is_detached() -> SelectiveCkpt:
+    def call(mlp: Any, x: Any) -> Any:
+        return x + checkpoint(mlp, x, use_reentrant=False).detach()  # here
+
+    return run(_with_mlp(call))
+
+
+@fault("CKPT121")
+def gradients_that_are_exactly_zero() -> SelectiveCkpt:
+    def call(mlp: Any, x: Any) -> Any:
+        return x + 0.0 * checkpoint(mlp, x, use_reentrant=True)  # here
+
+    return run(_with_mlp(call))
+
+
+@fault("CKPT111")
+def a_cache_in_a_reentrant_checkpoint() -> SelectiveCkpt:
+    from transformers import DynamicCache
+
+    def write(mlp: Any, x: Any, cache: Any) -> Any:
+        keys, _ = cache.update(x[:, None], x[:, None], 0)
+        return mlp(keys[:, 0, : x.shape[1]])
+
+    def call(mlp: Any, x: Any) -> Any:
+        return checkpoint(write, mlp, x, DynamicCache(), use_reentrant=True)  # here
+
+    return run(_with_mlp(call))
+
+
+@fault("CKPT207")
+def a_deepspeed_section_that_nobody_reads() -> SelectiveCkpt:
+    args = arguments(max_steps=2)
+    args.deepspeed = {"activation_checkpointing": {"partition_activations": True}}
+    return run(small_llama(), args=args)
+
+
+@fault("CKPT119")
+def other_values_by_functional_call() -> SelectiveCkpt:
+    from torch.func import functional_call
+
+    class Perturbed(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            moved = {name: p + 0.01 for name, p in model.named_parameters()}
+            return functional_call(model, moved, (), dict(inputs)).loss
+
+    def call(mlp: Any, x: Any) -> Any:
+        return checkpoint(mlp, x, use_reentrant=False)  # here
+
+    return run(_with_mlp(call), kind=Perturbed)
+
+
+@fault("CKPT114")
+def an_adapter_switched_before_backward() -> SelectiveCkpt:
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(r=2, target_modules=["q_proj"])
+    model = get_peft_model(small_llama(), lora)
+    model.add_adapter("second", lora)
+
+    class Switches(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            model.set_adapter("default")
+            loss = model(**inputs).loss
+            model.set_adapter("second")
+            return loss
+
+    return run(model, kind=Switches)
+
+
+@fault("CKPT112")
+def text_generated_before_backward() -> AsItIs:
+    class Rewards(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            loss = model(**inputs).loss
+            model.generate(inputs["input_ids"][:, :4], max_new_tokens=2, use_cache=True, pad_token_id=2)  # here
+            return loss
+
+    return as_it_is(small_llama(), Rewards, gradient_checkpointing=True)
+
+
+@fault("CKPT110")
+def an_adapter_behind_checkpoint_wrappers() -> AsItIs:
+    from peft import LoraConfig, get_peft_model
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+    model = get_peft_model(small_llama(), LoraConfig(r=2, target_modules=["q_proj"]))
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    return as_it_is(model)
+
+
+@fault("CKPT202")
+def the_model_told_one_thing_and_the_trainer_another() -> SelectiveCkpt:
+    model = small_llama()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    return run(model, policy="full", args=arguments(max_steps=2, gradient_checkpointing=True))
+
+
+@fault("CKPT205")
+def a_flag_instead_of_the_switch() -> SelectiveCkpt:
+    model = small_llama()
+    model.config.gradient_checkpointing = True
     return run(model)

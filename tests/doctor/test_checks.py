@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -20,9 +20,13 @@ from hf_ckpt.doctor.check import checks
 from hf_ckpt.doctor.checkup import Checkup
 
 from ..models import build_encoder
+from .clean_ranks import STRATEGIES, words_of
 from .clean_runs import CLEAN, Clean, words_about
 from .run_faults import FAULTS, RunFault, _with_mlp
 from .runs import arguments, pad, small_llama, texts
+
+if TYPE_CHECKING:
+    from ..forked import Forked
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -59,6 +63,11 @@ def test_clean_runs_are_told_nothing(run: Clean) -> None:
     before = torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator
     assert words_about(run) == []
     assert (torch_checkpoint.CheckpointFunction, torch_checkpoint._checkpoint_without_reentrant_generator) == before
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_clean_ranks_are_told_nothing(strategy: str, forked: Forked) -> None:
+    assert words_of(strategy, forked) == []
 
 
 def test_right_uses_of_torchs_checkpoint_are_told_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A training mode that changed between forward and backward: the recompute is another function."""
+"""A mode or an adapter that changed between forward and backward: the recompute is another function."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ..facts import StepFacts
 
 
-class ModeSwitched(Check):
-    """Seen in the modules' flags before and after the backward."""
+class StateSwitched(Check):
+    """Seen in the modules before and after the backward."""
 
     code = "CKPT114"
     name = "state-change-before-backward"
@@ -25,3 +25,12 @@ class ModeSwitched(Check):
                 f"the training mode of {', '.join(facts.switched)} changed between forward and backward, so the "
                 "recompute is not what the forward was: call `model.eval()` after `loss.backward()`"
             )
+        if facts.readapted:
+            yield self.trouble(
+                f"the active adapters of {facts.readapted[0]}{_others(len(facts.readapted) - 1)} changed between "
+                "forward and backward, so the recompute runs others: call `set_adapter` after `loss.backward()`"
+            )
+
+
+def _others(count: int) -> str:
+    return f" and {count} more" if count else ""

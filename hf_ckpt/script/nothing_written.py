@@ -1,0 +1,83 @@
+"""Keeps a script from writing checkpoints, models and logs: its output folder is one that is thrown away."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel, Trainer, TrainingArguments
+
+from .._undo import AttributeChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What a script is examined without: everything that leaves the process, and an evaluation before the first step.
+_OFF = {"report_to": [], "push_to_hub": False, "eval_on_start": False, "load_best_model_at_end": False}
+_WRITERS = (
+    (Trainer, ("save_model", "save_state", "_save_checkpoint", "push_to_hub", "create_model_card")),
+    (PreTrainedModel, ("save_pretrained", "push_to_hub")),
+)
+
+
+@contextmanager
+def nothing_written() -> Iterator[None]:
+    """Inside, Trainers and models write nothing, and trackers are off."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-ckpt-"))
+        stack.enter_context(_environment("WANDB_MODE", "disabled"))
+        stack.enter_context(replaced(Trainer, "__init__", _elsewhere(Trainer.__init__, folder)))
+        for owner, names in _WRITERS:
+            for name in names:
+                if hasattr(owner, name):
+                    stack.enter_context(replaced(owner, name, _writes_nothing))
+        yield
+
+
+@contextmanager
+def replaced(owner: type, name: str, value: Any) -> Iterator[None]:
+    """``value`` stands as this attribute of a class inside."""
+    before = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
+def _elsewhere(begin: Any, folder: str) -> Any:
+    """``Trainer.__init__`` with arguments that write into ``folder`` and report to nobody."""
+    signature = inspect.signature(begin)
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind_partial(self, *args, **kwargs)
+        arguments = given.arguments.get("args") or TrainingArguments(folder)
+        for name, value in (_OFF | {"output_dir": folder}).items():
+            if hasattr(arguments, name):
+                AttributeChange(arguments, name, value)
+        given.arguments["args"] = arguments
+        begin(*given.args, **given.kwargs)
+
+    return init
+
+
+def _writes_nothing(*_: Any, **__: Any) -> None:
+    """Stands as a method that writes."""
