@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_iter
 
 from ..engine.untraced.saved_counter import storages
 from ..planner.batches.live_forwards import LiveForwards
+from .loss_outside import LossWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,8 +52,7 @@ class Meter:
     running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held. Forwards
     that wait for the same backward hold their bytes together; of several backwards the one with most counts.
 
-    The hook is global to the thread, so it must not outlive the forward: what a loss outside the model's forward saves
-    (``label_smoothing_factor``, a ``compute_loss`` of one's own) is not counted, full logits' softmax included.
+    What a loss outside the model's forward saves is counted when its backward begins (see loss_outside.py).
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Meter:
         self._handles: list[RemovableHandle] = []
         self._context: torch.autograd.graph.saved_tensors_hooks | None = None
         self._weights: set[int] = set()
+        self._losses = LossWatch(self._count_outside)
 
     def start(self) -> None:
         """Register the hooks and reset every region's counters."""
@@ -90,12 +91,14 @@ class Meter:
         for region in self.regions:
             region.start_counting()
             region.observer = self
+        self._losses.start()
 
     def stop(self) -> None:
         """Remove the hooks and read the counters; calling it again does nothing."""
         if not self._handles:
             return
         self._close()
+        self._losses.stop()
         self._begin_group()
         for handle in self._handles:
             handle.remove()
@@ -157,6 +160,9 @@ class Meter:
         self._count(self._layer, tensor)
         # An output packed as itself would be a reference cycle; autograd reattaches history to what unpack returns.
         return tensor if tensor.is_leaf else tensor.detach()
+
+    def _count_outside(self, tensor: torch.Tensor) -> None:
+        self._count(OUTSIDE, tensor)
 
     def _count(self, layer: str, tensor: torch.Tensor) -> None:
         if _is_weight(tensor):

@@ -46,9 +46,9 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A policy on a model. ``outside_bytes`` are held outside every layer: embeddings, head, the model's own loss.
+    """A policy on a model. ``outside_bytes`` are held outside every layer: embeddings, head, loss.
 
-    What a loss outside the model's forward saves (label smoothing, a ``compute_loss`` of one's own) is not counted.
+    A loss outside the model's forward (label smoothing, a ``compute_loss`` of one's own) counts too.
     ``heads`` are the loss heads that should have run in chunks in the measured step.
     """
 

@@ -45,11 +45,16 @@ def saved_beside_layers(model: torch.nn.Module, output: Any, vocabulary: int | N
     there = {_key(tensor) for tensors in (model.parameters(), model.buffers()) for tensor in tensors if _counts(tensor)}
     saved = {
         _key(tensor): tensor.untyped_storage().nbytes()
-        for node in _nodes(output)
-        for tensor in _saved_without_hooks(node)
+        for tensor in saved_without_hooks(output)
         if _counts(tensor) and vocabulary not in tensor.shape
     }
     return sum(nbytes for key, nbytes in saved.items() if key not in there)
+
+
+def saved_without_hooks(output: Any) -> Iterator[torch.Tensor]:
+    """What the graph of ``output`` saves and no hook packed."""
+    for node in _nodes(output):
+        yield from _saved_by(node)
 
 
 def _nodes(output: Any) -> Iterator[Node]:
@@ -63,7 +68,7 @@ def _nodes(output: Any) -> Iterator[Node]:
         waiting += new
 
 
-def _saved_without_hooks(node: Node) -> Iterator[torch.Tensor]:
+def _saved_by(node: Node) -> Iterator[torch.Tensor]:
     # torch/csrc/autograd/python_saved_variable_hooks.cpp: the raw saved tensor can be read without calling its hook.
     raw = (getattr(node, name) for name in dir(node) if name.startswith("_raw_saved_"))
     for saved in tree_iter(list(raw)):
