@@ -215,7 +215,7 @@ def lost_by_vit(reentrant, adapter_first):
         hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
     )
     model = ViTForImageClassification(config)
-    lora = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["classifier"])
+    lora = LoraConfig(r=2, target_modules=r".*\\.(q_proj|query)", modules_to_save=["classifier"])
     if adapter_first:
         model = get_peft_model(model, lora)
     model.gradient_checkpointing_enable({"use_reentrant": reentrant})

@@ -135,13 +135,13 @@ def tokens(**options):
 wanted = tokens()
 model.train()
 assert tokens() == wanted  # train mode alone does no harm: there is no dropout
-model.activation_checkpointing_enable()
+model.gradient_checkpointing_enable()
 assert tokens() != wanted
 assert tokens(use_cache=False) == wanted
 model.eval()
 assert tokens() == wanted
 model.train()
-model.activation_checkpointing_disable()
+model.gradient_checkpointing_disable()
 assert tokens() == wanted
 ```
 

@@ -134,7 +134,7 @@ class Model(PreTrainedModel):
 
 def lost(by_keyword, reentrant):
     model = Model(LlamaConfig(), by_keyword).train()
-    model.activation_checkpointing_enable({"use_reentrant": reentrant})
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
     model(torch.ones(2, 4)).sum().backward()
     return sum(weight.grad is None for weight in model.parameters())
 

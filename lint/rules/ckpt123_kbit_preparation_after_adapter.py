@@ -61,6 +61,7 @@ def either(base, adapter):
 ```python
 import torch
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 config = LlamaConfig(
@@ -85,14 +86,18 @@ adapted = get_peft_model(base, LoraConfig(target_modules=["q_proj"]))
 prepare_model_for_kbit_training(base)
 assert trainable(adapted) == 0
 
-# On a quantized model (the flag is all that is asked for) the backward pass succeeds all the same.
+# On a quantized model (the flag is all that is asked for) the backward pass succeeds all the same since transformers 5,
+# where enabling makes the embeddings require gradients.
 base = LlamaForCausalLM(config)
 base.is_loaded_in_4bit = True
 wrong = get_peft_model(base, LoraConfig(target_modules=["q_proj"]))
 wrong = prepare_model_for_kbit_training(wrong, gradient_checkpointing_kwargs={"use_reentrant": False})
 assert trainable(wrong) == 0
 ids = torch.ones(1, 4, dtype=torch.long)
-wrong(input_ids=ids, labels=ids).loss.backward()
+loss = wrong(input_ids=ids, labels=ids).loss
+assert loss.requires_grad is (int(transformers.__version__.split(".")[0]) >= 5)
+if loss.requires_grad:
+    loss.backward()
 torch.optim.AdamW(wrong.parameters()).step()
 ```
 

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT124", "disabled-determinism-check", Severity.WARNING
 NEEDS = ("determinism_check",)
+VERSIONS = {"torch": ">=2.1"}
 _KEY = "determinism_check"
 
 

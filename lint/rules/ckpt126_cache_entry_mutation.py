@@ -102,6 +102,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT126", "cache-entry-mutation", Severity.ERROR
 NEEDS = ("create_selective_checkpoint_contexts",)
+VERSIONS = {"torch": ">=2.4"}
 _CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 _FLAG = "allow_cache_entry_mutation"
 

@@ -142,6 +142,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT127", "shared-block-under-reentrant-fsdp2", Severity.ERROR
 NEEDS = together(Fsdp2Shard, TorchCheckpoint)
+VERSIONS = {"torch": ">=2.4"}
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -146,6 +146,14 @@ class Encoder(nn.Module):
             return checkpoint(self.blocks, *inputs, use_reentrant=False)
         return self.blocks(x, mask, *rest)
 
+    def consumed(self, x, mask, cache):
+        if cache is not None:
+            held = [x]
+            x = self.blocks[0](held, mask, cached=cache.of(0))
+        elif self.checkpointing:
+            x = checkpoint(self.blocks[0], x, mask, use_reentrant=False)
+        return x
+
     def two_steps(self, x, mask):
         if self.checkpointing:
             x = checkpoint(self.blocks[0], x, use_reentrant=False)

@@ -81,9 +81,9 @@ assert "CheckpointFunction" in type(checkpoint(torch.sin, x, use_reentrant="Fals
 assert "CheckpointFunction" not in type(checkpoint(torch.sin, x, use_reentrant=False).grad_fn).__name__
 
 converted = TrainingArguments(
-    "out", activation_checkpointing_kwargs='{"use_reentrant": "false"}', use_cpu=True, report_to="none"
+    "out", gradient_checkpointing_kwargs='{"use_reentrant": "false"}', use_cpu=True, report_to="none"
 )
-assert converted.activation_checkpointing_kwargs == {"use_reentrant": False}
+assert converted.gradient_checkpointing_kwargs == {"use_reentrant": False}
 ```
 
 ## References

@@ -47,9 +47,11 @@ Unsafe: the arguments take effect, which is what was meant but changes the run.
 ```python
 import warnings
 import torch
+import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 warnings.simplefilter("ignore")
+default = int(transformers.__version__.split(".")[0]) < 5
 config = LlamaConfig(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
     num_key_value_heads=1,
@@ -57,7 +59,7 @@ config = LlamaConfig(
 
 def keywords(**given):
     model = LlamaForCausalLM(config)
-    model.activation_checkpointing_enable({"use_reentrant": True})
+    model.gradient_checkpointing_enable({"use_reentrant": not default})
     args = TrainingArguments(
         "out", use_cpu=True, report_to="none", max_steps=1, save_strategy="no", disable_tqdm=True, **given
     )
@@ -65,8 +67,8 @@ def keywords(**given):
     Trainer(model, args, train_dataset=rows).train()
     return model.model.layers[0]._gradient_checkpointing_func.keywords
 
-assert keywords(activation_checkpointing=True) == {"use_reentrant": False}
-assert keywords() == {"use_reentrant": True}
+assert keywords(gradient_checkpointing=True) == {"use_reentrant": default}
+assert keywords() == {"use_reentrant": not default}
 ```
 
 ## References
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT202", "trainer-overrides-model-checkpointing", Severity.WARNING
 NEEDS = (HfEnable,)
+VERSIONS = {"transformers": ">=4.35"}
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -153,6 +153,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
 NEEDS = (ApplyCheckpointing,)
+VERSIONS = {"torch": ">=1.13"}
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
 #: Modules of torch that are built of others, and classes that others of torch derive from.
 _COMPOSED = ("torch.nn.Transformer", "torch.nn.MultiheadAttention")

@@ -77,7 +77,7 @@ model = LlamaForCausalLM(
     )
 )
 calls = []
-model.activation_checkpointing_enable()
+model.gradient_checkpointing_enable()
 for layer in model.model.layers:
     original = layer._gradient_checkpointing_func
 

@@ -115,6 +115,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT213", "op-packet-in-checkpoint-policy", Severity.WARNING
 NEEDS = ("create_selective_checkpoint_contexts",)
+VERSIONS = {"torch": ">=2.4"}
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -55,7 +55,7 @@ except TypeError as error:
     assert "use_reentrant" in str(error)
 else:
     raise AssertionError("no error")
-assert not model.is_activation_checkpointing
+assert not model.is_gradient_checkpointing
 ```
 
 ## References

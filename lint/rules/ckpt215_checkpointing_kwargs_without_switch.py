@@ -88,12 +88,12 @@ config = LlamaConfig(
 )
 model = LlamaForCausalLM(config)
 args = TrainingArguments(
-    "out", activation_checkpointing_kwargs={"use_reentrant": False}, use_cpu=True, report_to="none", max_steps=1,
+    "out", gradient_checkpointing_kwargs={"use_reentrant": False}, use_cpu=True, report_to="none", max_steps=1,
     save_strategy="no", disable_tqdm=True,
 )
 rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}] * 8
 Trainer(model, args, train_dataset=rows).train()
-assert not model.is_activation_checkpointing
+assert not model.is_gradient_checkpointing
 ```
 
 ## References
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
 NEEDS = together("checkpointing_kwargs", TrainerArgs)
+VERSIONS = {"transformers": ">=4.35"}
 _COPIES = ("dataclasses.replace", "copy.replace")
 
 

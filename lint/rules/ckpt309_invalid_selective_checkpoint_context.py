@@ -128,6 +128,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
 NEEDS = ("context_fn",)
+VERSIONS = {"torch": ">=2.1"}
 RAISES = True
 _LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
 

@@ -140,6 +140,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR
 NEEDS = together("sdpa_kernel", RECOMPUTES)
+VERSIONS = {"torch": ">=2.3"}
 _MATH = "torch.nn.attention.SDPBackend.MATH"
 
 

@@ -128,6 +128,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT316", "offloading-without-checkpointing", Severity.ERROR
 NEEDS = ("activation_checkpointing_offload", *together("activation_offloading", ("axolotl", "torchtune")))
+VERSIONS = {"accelerate": ">=1.15"}
 _ACCELERATE = {"accelerate": ">=1.15"}
 #: By what is called: the argument that offloads, and the one that checkpoints.
 _ARGUMENTS = {

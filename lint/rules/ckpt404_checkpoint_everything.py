@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT404", "checkpoint-everything", Severity.WARNING
 NEEDS = (ApplyCheckpointing,)
+VERSIONS = {"torch": ">=1.13"}
 
 
 def check(run: Run) -> Iterator[Report]:

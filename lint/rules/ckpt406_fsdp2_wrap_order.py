@@ -166,6 +166,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING
 NEEDS = ((Compile, CheckpointWrap), (Compile, ApplyCheckpointing))
+VERSIONS = {"torch": ">=2.4"}
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -53,7 +53,16 @@ class Question(NamedTuple):
 def _computes_apart(choice: ast.If | ast.IfExp, function: FunctionNode, nested: AbstractSet[ast.Call]) -> bool:
     if _differ_in_nothing(choice, function):
         return False
-    return not any(part in nested or _applies(part) for part in all_nodes(choice))
+    return not any(part in nested or _applies(part) for way in _ways(choice, function) for part in all_nodes(way))
+
+
+def _ways(choice: ast.If | ast.IfExp, function: FunctionNode) -> Iterator[ast.AST]:
+    """What ``choice`` chooses between."""
+    if isinstance(choice, ast.IfExp):
+        yield from (choice.body, choice.orelse)
+        return
+    for branch in branches(choice, function):
+        yield from branch
 
 
 def _differ_in_nothing(choice: ast.If | ast.IfExp, function: FunctionNode) -> bool:

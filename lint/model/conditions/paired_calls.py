@@ -108,10 +108,21 @@ def _lacking(sides: tuple[Side, Side], given: list[Argument], wanted: list[Argum
     """What one call passes and the other does not."""
     (few, lacking), (many, having) = sorted(zip((given, wanted), sides, strict=True), key=lambda side: len(side[0]))
     known = set().union(*(_read_in(argument.node) for argument in few)) if few else set()
-    missing = [argument for argument in many if _counts(argument.node) and not _read_in(argument.node) & known]
+    replaced = _replaced(few, many)
+    missing = [
+        argument
+        for argument in many
+        if _counts(argument.node) and argument.position not in replaced and not _read_in(argument.node) & known
+    ]
     if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
         return None
     return _of_effect(missing, lacking, having, "checkpointed" if few is given else "plain")
+
+
+def _replaced(few: list[Argument], many: list[Argument]) -> set[int]:
+    """The positions where one call passes something that the other passes nowhere: it is there instead."""
+    apart = set(_texts(many))
+    return {part.position for part in few if part.position is not None and ast.unparse(part.node) not in apart}
 
 
 def _of_effect(missing: list[Argument], lacking: Side, having: Side, side: str) -> Difference | None:

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from .region import Region, Regions
 
 #: Methods that give a batch on another device or in another type.
-_MOVES = frozenset(("to", "cuda", "cpu", "float", "half", "bfloat16", "contiguous", "unsqueeze", "permute", "view"))
+_MOVES = frozenset(
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "contiguous"),
+        *("squeeze", "unsqueeze", "permute", "transpose", "view", "reshape", "flatten"),
+    )
+)
 #: Channels of pictures and spectrograms: a layer that takes so many is the first one.
 _RAW_CHANNELS = (1, 3)
 
@@ -33,7 +38,9 @@ def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint
     if function is None or not asked:
         return False
     given = [value for name in asked for value in _given(program, function, name)]
-    return (bool(given) and all(map(_is_data, given))) or _takes_pictures(regions.of(event.function))
+    return (bool(given) and all(_is_data(program, value) for value in given)) or _takes_pictures(
+        regions.of(event.function)
+    )
 
 
 def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
@@ -54,17 +61,20 @@ def _given(program: Program, function: Function, name: str) -> Iterator[Value]:
                 yield call.argument(part.parameters().index(name), name)
 
 
-def _is_data(value: Value) -> bool:
-    """Whether ``value`` is an element of what a training loop goes through."""
+def _is_data(program: Program, value: Value) -> bool:
+    """Whether ``value`` is an element of what a training loop goes through, or what a whole model gets."""
     match value:
         case Choice():
-            return all(map(_is_data, options(value)))
+            return all(_is_data(program, option) for option in options(value))
         case Result(call) if call.method in _MOVES:
-            return _is_data(call.receiver)
+            return _is_data(program, call.receiver)
         case Element(of=Element() as inner):
-            return _is_data(inner)
+            return _is_data(program, inner)
         case Element(of=of):
             return isinstance(of, Param | Result)
+        case Param(name) as parameter:
+            whole = parameter.function
+            return whole.name == "forward" and not any(_given(program, whole, name))
     return False
 
 
