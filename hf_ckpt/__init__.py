@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from ._apply import apply
     from .callbacks import SelectiveCkpt
     from .certificate.verify import verify
+    from .doctor.own_loop import Diagnosed
     from .handle import Handle
     from .policy import Policy, parse_policy
 
 __version__ = "0.1.0"
 
-__all__ = ["Handle", "Policy", "SelectiveCkpt", "apply", "parse_policy", "verify"]
+__all__ = ["Diagnosed", "Handle", "Policy", "SelectiveCkpt", "apply", "parse_policy", "verify"]
 
 _HOMES = {
     "SelectiveCkpt": ".callbacks",
+    "Diagnosed": ".doctor.own_loop",
     "apply": "._apply",
     "Handle": ".handle",
     "Policy": ".policy",

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
-from .forecast.pictures import check_picture
+from .forecast.pictures import check_page, check_picture, write_page
 from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw the frontier into this PNG or SVG."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write memory over a step, layer by layer, into this HTML file.",
+)
 def command(
     subject: Subject,
     setup: Callable[[Subject], Setup],
@@ -38,6 +43,7 @@ def command(
     memory: str | None,
     points: int,
     plot: Path | None,
+    html: Path | None,
 ) -> None:
     """Show every saved tensor of the layers: its bytes, in how many layers it is kept or rebuilt, and at what price.
 
@@ -46,6 +52,7 @@ def command(
     """
     parsed = parse_policy(policy)
     check_picture(plot)
+    check_page(html)
 
     from ..measuring.forecast import as_solution, limits_for
     from ..planner.explain.findings import frontier, next_gain, tensor_rows
@@ -65,3 +72,6 @@ def command(
     if plot is not None:
         plot_frontier(found, plot, marked=solution.predicted.held)
         console.print(f"wrote {plot}")
+    if html is not None:
+        write_page(studied, list(dict.fromkeys((parse_policy("none"), parsed))), html)
+        console.print(f"wrote {html}")

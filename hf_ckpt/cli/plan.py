@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from ..policy import parse_policy
-from .forecast.pictures import check_picture, draw_plans
+from .forecast.pictures import check_page, check_picture, draw_plans, write_page
 from .forecast.tables import largest_lines, size_table
 from .progress import progress
 from .setup import setup_options
@@ -46,6 +46,11 @@ LENGTH_STEP, MOST_TOKENS, MOST_SEQUENCES = 128, 1 << 20, 4096
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also draw the first size into this PNG or SVG: the frontier, and memory over a step.",
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write memory over a step, layer by layer, into this HTML file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the forecasts as JSON: sizes in bytes, times in seconds.")
 def command(
     subject: Subject,
@@ -57,6 +62,7 @@ def command(
     setup: Callable[[Subject], Setup],
     largest: str | None,
     plot: Path | None,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
@@ -68,6 +74,7 @@ def command(
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
     check_picture(plot)
+    check_page(html)
     with progress() as say:
         from .forecast.rows import exit_code
         from .study import read_model
@@ -78,6 +85,8 @@ def command(
         if plot is not None:
             say(f"drawing {plot}")
             draw_plans(model.study(rows[0].batch, rows[0].length), parsed, plot)
+        if html is not None:
+            write_page(model.study(rows[0].batch, rows[0].length), parsed, html)
     if as_json:
         click.echo(json.dumps(_as_json(model, rows, largest, sought), indent=2))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from rich.console import Console
 from ..errors import NoEffectError
 from ..policy import parse_policy
 from ..policy.platform import Engine
+from .forecast.pictures import check_page
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -36,8 +38,15 @@ _POLICY = "budget=0.5"
     help="With --model: what recomputes.",
 )
 @click.option("--seed", default=0, show_default=True, help="With --model: seed of the weights, the batch and dropout.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With a script that runs out of memory: write why, and memory over the step, into this HTML file.",
+)
 @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGUMENTS]...]")
-def command(subject: Subject, policy: str | None, engine: str, seed: int, script: tuple[str, ...]) -> None:
+def command(
+    subject: Subject, policy: str | None, engine: str, seed: int, html: Path | None, script: tuple[str, ...]
+) -> None:
     """Compare a micro-batch with and without activation checkpointing, under the same random numbers.
 
     Of a SCRIPT with a Trainer, run as `python SCRIPT ARGUMENTS` would: its own model, data and first two optimizer
@@ -46,17 +55,18 @@ def command(subject: Subject, policy: str | None, engine: str, seed: int, script
 
     Exit code 0: loss and all gradients are bitwise equal, and the doctor found nothing; 1: not so; 2: no verdict.
     """
+    check_page(html)
     parsed = None if policy is None else parse_policy(policy)
     if bool(script) == bool(subject.model):
         raise click.UsageError("give a training script, or --model: one of the two")
     if script:
-        right = _verify_script(script, parsed)
+        right = _verify_script(script, parsed, html)
     else:
         right = _verify_model(subject, parsed or parse_policy(_POLICY), engine, seed)
     sys.exit(0 if right else 1)
 
 
-def _verify_script(script: tuple[str, ...], policy: Policy | None) -> bool:
+def _verify_script(script: tuple[str, ...], policy: Policy | None, html: Path | None) -> bool:
     from ..script.run import examine_script
 
     try:
@@ -68,6 +78,9 @@ def _verify_script(script: tuple[str, ...], policy: Policy | None) -> bool:
         console = Console(soft_wrap=True)
         for part in _told(script[0], found):
             console.print(part, highlight=False, markup=False)
+        if html is not None and found.diagnosis is not None:
+            html.write_text(found.diagnosis.html(), encoding="utf-8")
+            console.print(f"wrote {html}", highlight=False, markup=False)
     return found.is_right
 
 
@@ -77,6 +90,8 @@ def _told(script: str, found: Examination) -> Iterator[object]:
     yield f"{script}: {found.trainer}, {found.ran_under}, stopped after {found.steps} optimizer steps"
     if found.report is not None:
         yield as_table(found.report)
+    if found.diagnosis is not None:
+        yield found.diagnosis.text
     yield str(found.certificate or "not proven: the training ended before its first step")
     yield from map(str, found.findings)
     yield f"the doctor found {len(found.findings) or 'nothing'}"

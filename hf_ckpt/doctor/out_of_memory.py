@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils.memory import should_reduce_batch_size
 
+from ..planner.explain.page import memory_page
 from .cause import Found, find_causes
 from .census.take import take_census
 from .evidence import Evidence, Phase
@@ -23,6 +24,8 @@ from .watch import trainable_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ..planner.explain.page import Chart
+    from .remedies.plan import WouldFit
     from .usage import Usage
     from .watch import Watch
 
@@ -37,11 +40,20 @@ _UNITS = {"B": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "T
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an out-of-memory error came from: the evidence, its causes, and the paragraph that says so."""
+    """What an out-of-memory error came from: the evidence, its causes, and the paragraph that says so.
+
+    ``charts`` are memory over the step by forecast, under the policy that did not fit and under one that does.
+    """
 
     evidence: Evidence
     causes: tuple[Found, ...]
     text: str
+    charts: tuple[Chart, ...] = ()
+
+    def html(self) -> str:
+        """A page of its own with the paragraph and the charts, to be written into a file."""
+        title = f"Out of memory in the {self.evidence.phase}"
+        return memory_page(title, self.charts, self.evidence.usage.total, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,13 @@ def diagnose(patient: Patient, error: BaseException, phase: Phase | None = None)
             return None
         evidence = read_evidence(patient, error, phase)
         causes = tuple(find_causes(evidence))
-        found = Diagnosis(evidence, causes, paragraph(evidence, causes, _remedies(patient, evidence, causes)))
+        fits = _would_fit(patient, evidence) if _is_of_batch(evidence, causes) else None
+        found = Diagnosis(
+            evidence,
+            causes,
+            paragraph(evidence, causes, _remedies(evidence, causes, fits)),
+            () if fits is None else fits.charts,
+        )
         logger.error("%s", found.text)
     except Exception:
         logger.debug("no diagnosis of the out-of-memory error", exc_info=True)
@@ -106,15 +124,20 @@ def read_evidence(patient: Patient, error: BaseException | None, phase: Phase | 
     )
 
 
-def _remedies(patient: Patient, evidence: Evidence, causes: Sequence[Found]) -> list[str]:
+def _is_of_batch(evidence: Evidence, causes: Sequence[Found]) -> bool:
+    """Whether the size of the batch is what matters."""
+    return evidence.phase in (Phase.FORWARD, Phase.BACKWARD) and not (causes and causes[0].remedy)
+
+
+def _remedies(evidence: Evidence, causes: Sequence[Found], fits: WouldFit | None) -> list[str]:
     """What would have fitted, where the size of the batch is what matters."""
-    runs_batch = evidence.phase in (Phase.FORWARD, Phase.BACKWARD)
-    if not runs_batch or (causes and causes[0].remedy):
+    if not _is_of_batch(evidence, causes):
         return []
-    return [line for line in (_plan(patient, evidence), smaller_batch(evidence)) if line is not None]
+    lines = (None if fits is None else fits.line, smaller_batch(evidence))
+    return [line for line in lines if line is not None]
 
 
-def _plan(patient: Patient, evidence: Evidence) -> str | None:
+def _would_fit(patient: Patient, evidence: Evidence) -> WouldFit | None:
     size, step, total = evidence.size, evidence.step, evidence.usage.total
     if size is None or step is None or step.live is None or total is None:
         return None

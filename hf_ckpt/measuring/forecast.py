@@ -12,6 +12,7 @@ from ..head.options import head_option, head_options
 from ..planner.budget import limits_of
 from ..planner.costs.assemble import assemble, under
 from ..planner.costs.assess import assess
+from ..planner.costs.parts import MomentParts, parts_over_step
 from ..planner.costs.problem import HeadOption
 from ..planner.costs.timeline import Moment, timeline
 from ..planner.memory.fragmentation import FIRST_SPARE
@@ -99,6 +100,11 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
 def moments(problem: Problem, solution: Solution) -> tuple[Moment, ...]:
     """The bytes alive at every moment of a step, the model's state aside; the largest is the predicted peak."""
     return timeline(under(problem, solution.layers), solution.layers, solution.head)
+
+
+def parts(problem: Problem, solution: Solution) -> tuple[MomentParts, ...]:
+    """The same moments, with what their bytes are for."""
+    return parts_over_step(under(problem, solution.layers), solution.layers, solution.head)
 
 
 def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem) -> Limits | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._undo import Change
     from ..certificate.certificate import Certificate
     from ..doctor.check import Trouble
+    from ..doctor.out_of_memory import Diagnosis
     from ..measuring.report import Report
 
 
@@ -31,6 +32,7 @@ class AsItIs(TrainerCallback):  # type: ignore[misc]
         self.trainer = trainer
         self.report: Report | None = None
         self.certificate: Certificate | None = None
+        self.diagnosis: Diagnosis | None = None
         self._built = model_settings(trainer.model)
         self._checkup: Checkup | None = None
         self._changes: list[Change] = []

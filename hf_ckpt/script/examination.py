@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..certificate.certificate import Certificate
     from ..doctor.check import Trouble
+    from ..doctor.out_of_memory import Diagnosis
     from ..measuring.report import Report
 
 #: Optimizer steps after which a script is stopped: a ``budget`` policy learns in the first.
@@ -25,6 +26,7 @@ class Examination:
         report: What the policy did in the latest measured step; None without a policy.
         certificate: Whether the first step is bitwise the one without checkpointing; None where it did not come to it.
         findings: What the doctor found.
+        diagnosis: Why the training ran out of memory; None where it did not.
     """
 
     trainer: str
@@ -33,8 +35,9 @@ class Examination:
     report: Report | None = None
     certificate: Certificate | None = None
     findings: list[Trouble] = field(default_factory=list)
+    diagnosis: Diagnosis | None = None
 
     @property
     def is_right(self) -> bool:
         """Whether the step is proven and nothing was found."""
-        return self.certificate is not None and self.certificate.holds and not self.findings
+        return self.diagnosis is None and self.certificate is not None and self.certificate.holds and not self.findings

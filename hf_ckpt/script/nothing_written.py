@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import os
 import tempfile
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, Trainer, TrainingArguments
-
-from .._undo import AttributeChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,16 +63,12 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 def _elsewhere(begin: Any, folder: str) -> Any:
     """``Trainer.__init__`` with arguments that write into ``folder`` and report to nobody."""
-    signature = inspect.signature(begin)
 
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind_partial(self, *args, **kwargs)
-        arguments = given.arguments.get("args") or TrainingArguments(folder)
-        for name, value in (_OFF | {"output_dir": folder}).items():
-            if hasattr(arguments, name):
-                AttributeChange(arguments, name, value)
-        given.arguments["args"] = arguments
-        begin(*given.args, **given.kwargs)
+    @functools.wraps(begin)
+    def init(self: Any, model: Any = None, args: Any = None, *more: Any, **kwargs: Any) -> None:
+        args = args or TrainingArguments(folder)
+        vars(args).update({name: value for name, value in _OFF.items() if hasattr(args, name)}, output_dir=folder)
+        begin(self, model, args, *more, **kwargs)
 
     return init
 

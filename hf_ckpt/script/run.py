@@ -54,14 +54,14 @@ def examine_script(path: str, arguments: Sequence[str], policy: Policy | None) -
         stack.enter_context(_as_main(path, arguments))
         stack.enter_context(nothing_written())
         stack.enter_context(stage.set())
-        left = _left_by(path)
+        left = _left_by(path, stage)
     if stage.examined is not None:
         return stage.examined.read()
     raise ScriptError(_no_trainer(path, stage, left))
 
 
-def _left_by(path: str) -> str:
-    """How the script ended: by us, or by itself."""
+def _left_by(path: str, stage: _Stage) -> str:
+    """How the script ended: by us, or by itself; by an error that is no diagnosis of ours, with that."""
     try:
         runpy.run_path(path, run_name="__main__")
     except _SeenEnough:
@@ -72,6 +72,8 @@ def _left_by(path: str) -> str:
         raise
     except Exception as error:
         traceback.print_exception(error.with_traceback(_in_script(error)))
+        if stage.examined is not None and stage.examined.callback.diagnosis is not None:
+            return "ran out of memory"
         raise ScriptError(f"{path} ended with {type(error).__name__} before its second step") from error
     return "came to its end"
 

@@ -33,7 +33,13 @@ class Examined:
         """What they saw."""
         seen = self.callback
         return Examination(
-            type(self.trainer).__name__, self.policy, self.stops.steps, seen.report, seen.certificate, seen.findings
+            type(self.trainer).__name__,
+            self.policy,
+            self.stops.steps,
+            seen.report,
+            seen.certificate,
+            seen.findings,
+            seen.diagnosis,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ from hf_ckpt.certificate.certificate import Verdict
 
 from ..models import ARCHITECTURES, build, build_encoder, fingerprint
 from .hazards import HAZARDS, IDS, Hazard
+
+if TYPE_CHECKING:
+    from ..forked import Forked
 
 
 @pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.name)
@@ -66,6 +70,12 @@ def test_torchs_engine_on_an_encoder_is_bitwise_equal() -> None:
     model = build_encoder().train()
     found = hf_ckpt.verify(model, lambda: model(input_ids=IDS, labels=IDS).loss, "full", engine="torch")
     assert found.holds, str(found)
+
+
+@pytest.mark.slow
+def test_a_sharded_model_is_told_on_every_rank(forked: Forked) -> None:
+    for rank in forked.run_ranks("-m", "tests.certificate.sharded", folder=Path(__file__).parents[2]):
+        assert "CKPT108 first in `transformer.h.0.attn` at aten.bernoulli_" in rank.stdout, rank.stderr
 
 
 def test_a_step_that_differs_from_itself_is_not_proven() -> None:

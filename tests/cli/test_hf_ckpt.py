@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 (pytest reads the annotation)
@@ -15,6 +17,7 @@ from transformers import GPT2Config, LlamaConfig, MixtralConfig, T5Config, ViTCo
 
 from hf_ckpt.cli import main
 
+SVG = "{http://www.w3.org/2000/svg}"
 SMALL = {
     "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
     "num_hidden_layers": 3, "vocab_size": 256,
@@ -74,12 +77,35 @@ def test_plan_for_another_device_and_lora(models: dict[str, str]) -> None:
 
 def test_explain_shows_the_ledger_and_draws_the_frontier(models: dict[str, str], tmp_path: Path) -> None:
     png = tmp_path / "frontier.png"
-    result = hf_ckpt("explain", "--model", models["llama"], "--length", "64", "--plot", str(png))
+    html = tmp_path / "step.html"
+    result = hf_ckpt("explain", "--model", models["llama"], "--length", "64", "--plot", str(png), "--html", str(html))
     assert result.returncode == 0, result.stderr
     for word in ("rebuild", "keep", "the frontier", "more would save"):
         assert word in result.stdout
     assert "\N{HORIZONTAL ELLIPSIS}" not in result.stdout  # no name is cut short, however narrow the table
     assert png.read_bytes().startswith(b"\x89PNG")
+    assert_is_a_page_of_its_own(html.read_text(), "none", "budget=0.5")
+
+
+def assert_is_a_page_of_its_own(page: str, *charts: str) -> None:
+    """Its pictures are drawn in it, each with its spike, and it loads nothing."""
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert [heading in page for heading in charts] == [True] * len(charts) == [True] * len(pictures)
+    for picture in pictures:
+        words = [text.text or "" for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+        assert sum(word.startswith("spike, ") for word in words) == 1
+        assert len(list(ElementTree.fromstring(picture).iter(f"{SVG}rect"))) > 10
+    assert not re.findall(r"<script|<link|src=|@import|url\(", page)
+
+
+def test_plan_writes_memory_over_the_step(models: dict[str, str], tmp_path: Path) -> None:
+    html = tmp_path / "plan.html"
+    result = hf_ckpt("plan", "--model", models["gpt2"], "--length", "64", "--policy", "none", "--policy", "full",
+                     "--policy", "segments(2)", "--memory", "1GiB", "--html", str(html))  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert_is_a_page_of_its_own(html.read_text(), "none", "full")
+    for part in ("layer inputs", "kept activations", "replayed", "logits and loss", "memory of the device"):
+        assert part in html.read_text()
 
 
 @pytest.mark.parametrize("engine", ["traced", "torch"])
@@ -117,6 +143,7 @@ def test_policies_are_listed() -> None:
         (("plan", "--model", "{vit}"), "trains on something else than token ids"),
         (("plan", "--model", "{llama}", "--attention", "fast"), "transformers cannot build"),
         (("explain", "--model", "{llama}", "--plot", "/does/not/exist.png"), "the folder /does/not does not exist"),
+        (("explain", "--model", "{llama}", "--html", "/does/not/exist.html"), "the folder /does/not does not exist"),
     ],
 )
 def test_bad_input_is_one_sentence(models: dict[str, str], arguments: tuple[str, ...], says: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import Trainer
 
+import hf_ckpt
 from hf_ckpt import SelectiveCkpt
 from hf_ckpt.doctor.cause import find_causes
 from hf_ckpt.doctor.census import holders
@@ -71,8 +72,36 @@ def test_what_would_have_fitted_does() -> None:
     assert policy is not None, text
     assert rows is not None, text
     assert run(2_400_000, small_llama(), texts(lengths), policy=policy[1])[1] is None, text
+    page = callback.diagnosis.html()
+    assert page.count("<svg") == page.count("Spike: ") == 2
+    assert f"<h2>{policy[1]}, by forecast</h2>" in page
     fewer = {"per_device_train_batch_size": int(rows[1])}
     assert run(2_400_000, small_llama(), texts(lengths), arguments_of=fewer)[1] is None, text
+
+
+def test_a_loop_without_a_trainer_is_diagnosed() -> None:
+    model = small_llama().train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    diagnosed = hf_ckpt.Diagnosed(model, optimizer)
+    kept = []
+
+    def train() -> None:
+        for example in texts([32] * 60):
+            ids = example["input_ids"].repeat(2, 1)
+            with diagnosed.step():
+                output = model(input_ids=ids, labels=ids)
+                kept.append(output.logits)
+                output.loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+    with MemoryLimit(ROOM, model), pytest.raises(torch.OutOfMemoryError):
+        train()
+    diagnosed.undo()
+    assert diagnosed.diagnosis is not None
+    assert diagnosed.diagnosis.causes[0].cause == "growing-holder", diagnosed.diagnosis.text
+    assert "`kept` holds" in diagnosed.diagnosis.text
+    assert not model._forward_hooks
 
 
 def test_a_budget_that_nothing_fits_ends_with_the_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -92,20 +93,21 @@ def test_an_error_while_a_trace_is_prepared_is_whole_layer_replay(monkeypatch: p
         assert "IndexError: broken on purpose" in engines[0].report().reason
 
 
-def test_no_memory_for_the_comparison_says_nothing_about_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["CheckedFrame.rebuilt", "same_bits"])
+def test_no_memory_for_the_comparison_says_nothing_about_the_trace(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from hf_ckpt.engine import clear_traces
     from hf_ckpt.engine.running import first_use
 
     clear_traces()
     failures = iter(range(6))
-    rebuilt = first_use.CheckedFrame.rebuilt
+    works = attrgetter(where)(first_use)
 
-    def runs_out(self: first_use.CheckedFrame) -> list[torch.Tensor]:
+    def runs_out(*args: Any) -> Any:
         if next(failures, None) is not None:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return rebuilt(self)
+        return works(*args)
 
-    monkeypatch.setattr(first_use.CheckedFrame, "rebuilt", runs_out)
+    monkeypatch.setattr(f"hf_ckpt.engine.running.first_use.{where}", runs_out)
     expected = gradients(Stack())
     stack = Stack()
     engines = stack.checkpoint()

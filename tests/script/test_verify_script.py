@@ -128,6 +128,28 @@ def test_a_script_that_does_not_train_is_one_sentence(forked: Forked, tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_script_that_runs_out_of_memory_is_diagnosed_on_a_page(forked: Forked, tmp_path: Path) -> None:
+    script = """
+    from hf_ckpt.measuring.memory_limit import MemoryLimit
+
+    long = torch.arange(256) % 64
+    data = data[:2] + [{"input_ids": long, "labels": long} for _ in range(8)]
+    model = AutoModelForCausalLM.from_config(llama)
+    args = TrainingArguments("out", train_sampling_strategy="sequential", **common)
+    trainer = Trainer(model, args, train_dataset=data)
+    with MemoryLimit(1_500_000, model):
+        trainer.train()
+    """
+    result = verify(forked, tmp_path, script, "--policy", "full", "--html", "oom.html")
+    assert result.status == 1, result.stdout + result.stderr
+    said = " ".join(result.stdout.split())
+    assert "Out of memory in the" in said
+    assert "this batch is larger than any that fitted" in said
+    assert "bitwise equal" in said
+    assert "<svg" in (tmp_path / "oom.html").read_text()
+
+
+@pytest.mark.slow
 def test_trls_trainer_with_adapters(forked: Forked, tmp_path: Path) -> None:
     script = """
     from datasets import Dataset

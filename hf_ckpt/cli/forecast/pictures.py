@@ -1,7 +1,8 @@
-"""The picture of `hf-ckpt plan --plot`: which file it may be, and what is drawn."""
+"""The pictures of `hf-ckpt plan` and `explain`: which file each may be, and what is drawn."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ...planner.explain.page import Chart
     from ...planner.explain.plot import DrawnPlan
     from ...policy import Policy
     from ..study import Study
@@ -33,6 +35,37 @@ def check_picture(path: Path | None) -> None:
         raise click.BadParameter(f"{path.name} ends with none of {', '.join(SUFFIXES)}", param_hint="--plot")
     if find_spec("matplotlib") is None:
         raise MissingExtraError("--plot needs matplotlib, which is not installed: run `pip install 'hf-ckpt[plot]'`")
+
+
+def check_page(path: Path | None) -> None:
+    """Refuse a page that cannot be written before anything is traced. Raises BadParameter."""
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"the folder {path.parent} does not exist", param_hint="--html")
+
+
+def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
+    """Write memory over a step, layer by layer, of the policies that have a forecast at the study's size of batch."""
+    from ...errors import CkptError
+    from ...planner.explain.page import memory_page
+
+    charts = []
+    for policy in policies:
+        with suppress(CkptError):  # the table says why
+            charts.append(_chart(study, policy))
+    if not charts:
+        raise CkptError(f"no policy has a forecast, so there is nothing to draw into {path}")
+    title = f"{study.subject}, {study.inputs.rates.device}"
+    path.write_text(memory_page(title, charts, study.inputs.memory.total), encoding="utf-8")
+
+
+def _chart(study: Study, policy: Policy) -> Chart:
+    from ...measuring.forecast import as_solution, parts
+    from ...planner.explain.page import Chart, on_top_of
+    from .rows import optimizer_parts
+
+    problem, solution = as_solution(study.inputs, study.resolve(policy))
+    state = study.inputs.memory.used + study.inputs.to_come
+    return Chart(str(policy), on_top_of(state, (*parts(problem, solution), optimizer_parts(study))))
 
 
 def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BudgetError, CkptError
 from ...measuring.forecast import as_solution, forecast, moments, step_seconds
+from ...planner.costs.parts import MomentParts, Part
 from ...planner.costs.timeline import Moment, Phase, worst
 from ...policy import parse_policy
 
@@ -97,9 +98,15 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
 
 def optimizer_step(study: Study) -> Moment:
     """The optimizer's step: what it takes beside its state, and gradients where they do not stand all along."""
+    return optimizer_parts(study).moment
+
+
+def optimizer_parts(study: Study) -> MomentParts:
+    """The same, taken apart."""
     growing = study.inputs.growing
     gradients = 0 if growing is None else sum(growing.layers) + growing.head + growing.late
-    return Moment(Phase.OPTIMIZER, None, gradients + study.step_copies)
+    moment = Moment(Phase.OPTIMIZER, None, gradients + study.step_copies)
+    return MomentParts(moment, {Part.GRADIENTS: gradients, Part.STEP: study.step_copies})
 
 
 def fastest(rows: Sequence[Row]) -> Row | None:

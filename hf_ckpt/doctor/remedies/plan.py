@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +12,25 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...anatomy import read_anatomy
 from ...devices.cards import card_named
+from ...errors import CkptError
 from ...head.install import obstacle
 from ...head.shape import head_shape
 from ...measuring.dry_run import dry_ledgers
-from ...measuring.forecast import ForecastInputs, Growing, forecast
+from ...measuring.forecast import ForecastInputs, Growing, as_solution, forecast, parts
 from ...planner.budget import MARGIN, DeviceMemory
 from ...planner.calibration import store
 from ...planner.calibration.calibrate import describe
+from ...planner.explain.page import Chart, on_top_of
 from ...planner.memory.state import gradient_bytes, late_gradient_bytes
 from ...policy import parse_policy
 from ...policy.resolve import resolve
 from ...resolving import read_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...anatomy import Anatomy
     from ...planner.batches.per_batch import BatchSize
     from ...planner.costs.roofline import Calibration
+    from ...policy.platform import Platform
 
 #: From the least recomputation to the most.
 _POLICIES = ("full", "full+head(8)", "full+head(32)")
@@ -45,8 +47,21 @@ class Stands:
     to_come: int
 
 
-def fitting_policy(model: torch.nn.Module, size: BatchSize, stands: Stands, policy: str) -> str | None:
-    """A line with another policy than ``policy`` that fits, the one that recomputes least; None where none does.
+@dataclass(frozen=True, slots=True)
+class WouldFit:
+    """By forecast.
+
+    Attributes:
+        line: A line with a policy that fits; None where none does.
+        charts: Memory over the step, under the policy that did not fit and under the one that does.
+    """
+
+    line: str | None
+    charts: tuple[Chart, ...]
+
+
+def fitting_policy(model: torch.nn.Module, size: BatchSize, stands: Stands, policy: str) -> WouldFit | None:
+    """Another policy than ``policy`` that fits, the one that recomputes least; None where nothing can be forecast.
 
     Args:
         model: The model, without a policy.
@@ -60,23 +75,35 @@ def fitting_policy(model: torch.nn.Module, size: BatchSize, stands: Stands, poli
     training = model.training
     try:
         with _disable_current_modes():  # what watches operators has no part in this
-            inputs = _inputs(model, rows, length, stands)
-            for name, peak in _forecasts(model, inputs, policy):
-                if peak + stands.used + stands.to_come <= (1 - MARGIN) * stands.total:
-                    return (
-                        f"By forecast {decimal(peak + stands.used + stands.to_come)} are enough for this batch with "
-                        f'callbacks=[SelectiveCkpt("{name}")].'
-                    )
+            return _would_fit(_inputs(model, rows, length, stands), read_platform(model), stands, policy)
     finally:
         model.train(training)
-    return None
 
 
-def _forecasts(model: torch.nn.Module, inputs: ForecastInputs, policy: str) -> Iterator[tuple[str, int]]:
-    platform = read_platform(model)
+def _would_fit(inputs: ForecastInputs, platform: Platform, stands: Stands, policy: str) -> WouldFit:
+    line, charts = None, _charts(inputs, platform, stands, policy)
     for name in _POLICIES:
-        if name != policy and (inputs.chunkable or "head" not in name):
-            yield name, forecast(inputs, resolve(parse_policy(name), inputs.anatomy.stacks, platform)).peak
+        if name == policy or not (inputs.chunkable or "head" not in name):
+            continue
+        peak = forecast(inputs, resolve(parse_policy(name), inputs.anatomy.stacks, platform)).peak
+        if peak + stands.used + stands.to_come <= (1 - MARGIN) * stands.total:
+            line = (
+                f"By forecast {decimal(peak + stands.used + stands.to_come)} are enough for this batch with "
+                f'callbacks=[SelectiveCkpt("{name}")].'
+            )
+            charts += _charts(inputs, platform, stands, name)
+            break
+    return WouldFit(line, charts)
+
+
+def _charts(inputs: ForecastInputs, platform: Platform, stands: Stands, name: str) -> tuple[Chart, ...]:
+    """The step under one policy; none where it has no forecast (a budget that is too small, segments)."""
+    if not name:
+        return ()
+    with suppress(CkptError):
+        taken = parts(*as_solution(inputs, resolve(parse_policy(name), inputs.anatomy.stacks, platform)))
+        return (Chart(f"{name}, by forecast", on_top_of(stands.used + stands.to_come, taken)),)
+    return ()
 
 
 def _inputs(model: torch.nn.Module, rows: int, length: int, stands: Stands) -> ForecastInputs:

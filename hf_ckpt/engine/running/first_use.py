@@ -107,15 +107,17 @@ class CheckedFrame(Frame):
 
     def _compare(self) -> None:
         with random_state_kept(self._devices):
-            self.problem = self._rebuild_problem()
+            try:
+                self.problem = self._rebuild_problem()
+            except torch.OutOfMemoryError:  # says nothing about the trace
+                self.is_undecided = True
 
     def _rebuild_problem(self) -> str:
         before = self._random_states()
         try:
             tensors = self.rebuilt()
-        except torch.OutOfMemoryError:  # says nothing about the trace
-            self.is_undecided = True
-            return ""
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:
             return f"its rebuild failed ({in_words(error)})"
         if any(not torch.equal(a, b) for a, b in zip(before, self._random_states(), strict=True)):

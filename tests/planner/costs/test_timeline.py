@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.parts import parts_over_step
 from hf_ckpt.planner.costs.timeline import Phase, timeline, worst
 
 from ..planner_ledgers import problems
@@ -20,6 +21,7 @@ def test_the_worst_moment_is_the_predicted_peak(problem, data):
     head = problem.heads[0]
     moments = timeline(problem, plans, head)
     assert worst(moments).nbytes == assess(problem, plans, head).peak
+    assert tuple(taken.moment for taken in parts_over_step(problem, plans, head)) == moments
     phases = [moment.phase for moment in moments]
     layers = len(problem.order)
     assert phases == [*[Phase.FORWARD] * layers, Phase.LOSS, *[Phase.BACKWARD] * layers, Phase.END]
