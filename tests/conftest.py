@@ -27,7 +27,7 @@ def forked() -> Iterator[Forked]:
     """Runs scripts, alone or as ranks, with torch, transformers, peft and accelerate loaded already."""
     for library in ("torch", "transformers", "peft", "accelerate"):
         pytest.importorskip(library)
-    forked = Forked()
+    forked = Forked("training")
     yield forked
     forked.close()
 

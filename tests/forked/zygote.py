@@ -1,13 +1,14 @@
-"""Imports torch, transformers and peft once, then runs each script it is told about in a fork of itself.
+"""Imports the modules it is started with once, then runs each script it is told about in a fork of itself.
 
-Reads one request a line: ``{"argv": [str], "folder": str, "ranks": [{name: value}]}``, where ``argv`` begins with a path
-or with ``-m`` and a module, and ``ranks`` has the environment of each fork. Writes one answer a line, a list with
-``{"status": int, "stdout": str, "stderr": str}`` for each fork.
+Reads one request a line: ``{"argv": [str], "folder": str, "stdin": str, "ranks": [{name: value}]}``, where ``argv``
+begins with a path or with ``-m`` and a module, and ``ranks`` has the environment of each fork. Writes one answer a
+line, a list with ``{"status": int, "stdout": str, "stderr": str}`` for each fork.
 """
 
 from __future__ import annotations
 
-import functools
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -15,28 +16,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-import accelerate  # noqa: F401
-import peft  # noqa: F401
-import torch
-import torch.distributed.fsdp
-import torch.multiprocessing
-import transformers
 
-
-def _warm() -> None:
-    """Load what every fork would load again."""
-    torch.set_num_threads(1)
-    # A rank that a script spawns would load everything again.
-    torch.multiprocessing.spawn = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
-    for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "Trainer", "TrainingArguments"):
-        getattr(transformers, name)
-
-
-def run(argv: list[str], folder: str, ranks: list[dict[str, str]]) -> list[dict[str, object]]:
+def run(argv: list[str], folder: str, stdin: str, ranks: list[dict[str, str]]) -> list[dict[str, object]]:
     """Run ``argv`` as the main program, in one child process for each of ``ranks``, all at the same time."""
     with tempfile.TemporaryDirectory() as texts:
+        given = Path(texts, "stdin")
+        given.write_text(stdin)
         streams = [[Path(texts, f"{name}{rank}") for name in ("stdout", "stderr")] for rank in range(len(ranks))]
-        children = [_fork(argv, folder, environment, files) for environment, files in zip(ranks, streams, strict=True)]
+        children = [
+            _fork(argv, folder, environment, [given, *files]) for environment, files in zip(ranks, streams, strict=True)
+        ]
         statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         return [
             {"status": status, "stdout": out.read_text(), "stderr": err.read_text()}
@@ -54,10 +43,12 @@ def _fork(argv: list[str], folder: str, environment: dict[str, str], streams: li
 def _become(argv: list[str], folder: str, environment: dict[str, str], streams: list[Path]) -> None:
     status = 1
     try:
-        for descriptor, stream in enumerate(streams, 1):
-            os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), descriptor)
+        for descriptor, stream in enumerate(streams):
+            os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT if descriptor else os.O_RDONLY), descriptor)
+        sys.stdin = os.fdopen(0)
         sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1) for descriptor in (1, 2))
         os.chdir(folder)
+        os.environ.clear()
         os.environ.update(environment)
         _main(argv)
         status = 0
@@ -88,6 +79,8 @@ def _main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _warm()
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    gc.freeze()
     for line in sys.stdin:
         print(json.dumps(run(**json.loads(line))), flush=True)

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from command import ckpt_lint as lint
 
 MISTAKE = """\
 from torch.utils.checkpoint import checkpoint
@@ -21,17 +22,10 @@ CLEAN = MISTAKE.replace("x)\n", "x, use_reentrant=False)\n", 2).replace("block, 
 BROKEN = "from torch.utils.checkpoint import checkpoint\ndef f(:\n"
 
 
-def lint(*arguments, cwd, stdin=None, **environment):
-    process = subprocess.run(
-        [sys.executable, "-m", "hf_ckpt.lint", *map(str, arguments)],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert "Traceback" not in process.stderr
-    return process
+def started(*arguments, cwd, **environment):
+    """The command as `ckpt_lint` runs it, but with Python's own start under variables that only this reads."""
+    command, env = [sys.executable, "-m", "hf_ckpt.lint", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
 
 
 def records(process):
@@ -324,14 +318,14 @@ def test_a_reader_that_leaves_early_is_no_error(project):
 
 def test_output_that_the_terminal_cannot_show(project):
     (project / "bad.py").write_text(MISTAKE.replace("x)\n", "x)  # größe\n"), encoding="utf-8")
-    process = lint("bad.py", cwd=project, PYTHONIOENCODING="ascii", LC_ALL="C")
+    process = started("bad.py", cwd=project, PYTHONIOENCODING="ascii", LC_ALL="C")
     assert process.returncode == 1
     assert "gr\\xf6\\xdfe" in process.stdout
 
 
 def test_pythons_remarks_on_the_code_are_not_printed(project):
     (project / "good.py").write_text(CLEAN + 'pattern = "\\d"\n')
-    assert lint("good.py", cwd=project, PYTHONWARNINGS="default").stderr == ""
+    assert started("good.py", cwd=project, PYTHONWARNINGS="default").stderr == ""
 
 
 def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from test_cli import lint, records
+from command import ckpt_lint as lint
+from test_cli import records
 from test_notebook import notebook
 
 IMPORT = "%pip install torch\nfrom torch.utils.checkpoint import checkpoint"

@@ -1,13 +1,11 @@
 """Configurations by themselves: what kind a file is, what is found in it and where, and what stays silent."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
+from command import ckpt_lint
 from hf_ckpt.lint import check_paths, check_source
 from hf_ckpt.lint.configs.check import check_in_runs
 from hf_ckpt.lint.configs.reading import parses, read_config
@@ -322,10 +320,7 @@ def test_selectors_and_the_analysis_agree():
 
 
 def lint(*arguments, cwd):
-    command = [sys.executable, "-m", "hf_ckpt.lint", *arguments]
-    process = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, "CI": ""})
-    assert "Traceback" not in process.stderr
-    return process
+    return ckpt_lint(*arguments, cwd=cwd, CI="")
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """What `explain` says about a script is what the script does: each one is explained, then run on a tiny model."""
 
 import json
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from command import ckpt_lint
 from hf_ckpt.lint.explain.files import as_text, explain_files
 from hf_ckpt.lint.explain.run import explain
 from test_notebook import notebook
@@ -123,15 +122,13 @@ def test_another_file_may_decide(tmp_path):
         "from factory import build\nfrom transformers import Trainer, TrainingArguments\n\nmodel = build()\n"
         'args = TrainingArguments("out", gradient_checkpointing=True)\nTrainer(model, args)\n'
     )
-    command = [sys.executable, "-m", "hf_ckpt.lint", "explain", "train.py"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    said = ckpt_lint("explain", "train.py", cwd=tmp_path).stdout
     assert "model: on, non-reentrant; decided by train.py:5, overwrites factory.py:6" in said
 
 
 def test_the_command(tmp_path):
     def run(*arguments):
-        command = [sys.executable, "-m", "hf_ckpt.lint", "explain", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return ckpt_lint("explain", *arguments, cwd=tmp_path)
 
     (tmp_path / "train.py").write_text(PREAMBLE + SCRIPTS["enable"])
     (tmp_path / "broken.py").write_text("def f(:")

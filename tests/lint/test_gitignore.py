@@ -100,7 +100,8 @@ def test_lists_that_cannot_be_read_ignore_nothing(tmp_path, monkeypatch):
 
 
 def test_the_option(repository):
-    from test_cli import MISTAKE, lint
+    from command import ckpt_lint as lint
+    from test_cli import MISTAKE
 
     (repository / "generated.py").write_text(MISTAKE)
     assert lint(".", cwd=repository).returncode == 0

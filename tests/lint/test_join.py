@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+from command import ckpt_lint
 from hf_ckpt.lint.analysis import check_files
 from hf_ckpt.lint.analysis.check_files import check_paths
 from hf_ckpt.lint.analysis.job import Job
@@ -193,8 +193,7 @@ def test_what_runs_only_as_a_script_does_not_run_when_it_is_imported(project):
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "hf_ckpt.lint", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+    return ckpt_lint(*arguments, cwd=Path.cwd())
 
 
 def test_fixes_are_made_where_the_finding_lies(project):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from command import ckpt_lint as lint
 from hf_ckpt.lint.analysis.check_file import check_bytes
 from hf_ckpt.lint.analysis.job import Job
 from hf_ckpt.lint.fix.files import rewrite_bytes
 from hf_ckpt.lint.fix.transforms import fixing
 from hf_ckpt.lint.project.settings import Settings
 from hf_ckpt.lint.sources.markdown import read_markdown
-from test_cli import lint
 
 CODE = "from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(f, x)\n"
 DOCUMENT = f"# Title\n\nText with `checkpoint(f, x)`.\n\n```python\n{CODE}```\n\nThe end.\n"

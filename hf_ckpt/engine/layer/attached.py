@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import types
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +33,10 @@ def is_plain_storage(tensor: torch.Tensor) -> bool:
 
 def has_state(value: Any) -> bool:
     """Whether the attributes of ``value`` are state of the layer that holds it."""
-    if isinstance(value, _NOT_STATE) or not isinstance(getattr(value, "__dict__", None), dict):
+    # Every module has a dozen tables of hooks, which have a place for attributes and none in it.
+    if type(value) is OrderedDict or isinstance(value, _NOT_STATE):
+        return False
+    if not isinstance(getattr(value, "__dict__", None), dict):
         return False
     return not any(vars(kind).get("__slots__") for kind in type(value).__mro__)
 

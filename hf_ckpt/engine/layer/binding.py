@@ -31,7 +31,7 @@ _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_index", "layer_numb
 _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
 #: Modules whose hooks only look; our meter notes which layer is running.
 _OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
-_FUNCTION_TYPES = (types.FunctionType, types.BuiltinFunctionType)
+_PLAIN = (*PLAIN_TYPES, types.FunctionType, types.BuiltinFunctionType)
 _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled,
@@ -48,6 +48,22 @@ class Hooked:
     what: str
 
 
+class _Owner:
+    """A module of the layer, or an object behind an attribute, and the attributes of it that are plain data."""
+
+    __slots__ = ("kind", "names", "path", "table")
+
+    def __init__(self, path: str, owner: Any) -> None:
+        self.path = path
+        self.kind = type(owner)
+        self.table: dict[str, Any] = owner.__dict__
+        self.names = tuple(sorted(n for n, v in self.table.items() if n not in _POSITION_NAMES and _is_plain(v)))
+
+    def items(self) -> tuple[tuple[str, Hashable], ...]:
+        """Its attributes, to compare."""
+        return tuple((name, _hashable(self.table[name])) for name in self.names)
+
+
 class Binding:
     """One layer, its slots, and its state when it was bound."""
 
@@ -57,10 +73,10 @@ class Binding:
         self.slots: tuple[Slot, ...] = slots_of(call.layer)
         modules = list(call.layer.named_modules())
         hooked = modules if call.runs_hooks else modules[1:]
-        self._objects = dict(_objects(modules, self.slots))
-        self._state = self._reader(modules, hooked)
+        owners = [_Owner(*named) for named in (*modules, *_objects(modules, self.slots))]
+        self._state = self._reader(owners, modules, hooked)
         self.state = copy.deepcopy(self._state())
-        self.key = self._key(modules)
+        self.key = self._key(owners)
         #: Why this layer cannot be traced at all, or "".
         self.obstacle = "a global module hook may change what it computes" if _global_hooks() else ""
         #: Modules whose hooks are watched while the layer runs.
@@ -87,7 +103,7 @@ class Binding:
         return "its state"
 
     def _reader(
-        self, modules: list[tuple[str, nn.Module]], hooked: list[tuple[str, nn.Module]]
+        self, owners: list[_Owner], modules: list[tuple[str, nn.Module]], hooked: list[tuple[str, nn.Module]]
     ) -> Callable[[], tuple[Any, ...]]:
         """A function that reads everything a trace depends on: one expression, because it runs on every call."""
         objects: dict[str, Any] = {}
@@ -98,9 +114,10 @@ class Binding:
             objects[name] = value
             parts.extend(expression.format(name) for expression in expressions)
 
+        for owner in owners:
+            watch(owner.table, *(f"{{}}[{name!r}]" for name in owner.names))
         for _, module in modules:
             table = module.__dict__
-            watch(table, *(f"{{}}[{name!r}]" for name in _names(table)))
             watch(table, "len({})")
             watch(module, "{}.__class__.forward")
             for kind in ("_parameters", "_buffers"):
@@ -116,15 +133,12 @@ class Binding:
                 watch(slot.table, f"id({{}}[{slot.attribute!r}].{'.'.join(slot.within)})")
                 continue
             watch(slot.table, *(f"{{}}[{slot.attribute!r}].{what}" for what in ("requires_grad", "dtype")))
-        for held in self._objects.values():
-            watch(held.__dict__, *(f"{{}}[{name!r}]" for name in _names(held.__dict__)))
         return eval(_compiled(f"lambda: ({', '.join(parts)},)"), objects)  # type: ignore[no-any-return]
 
-    def _key(self, modules: list[tuple[str, nn.Module]]) -> tuple[Any, ...]:
+    def _key(self, owners: list[_Owner]) -> tuple[Any, ...]:
         """Equal for layers that may share a trace."""
         state = tuple(
-            (path, (type(owner), getattr(type(owner), "forward", None)), _items(owner.__dict__))
-            for path, owner in (*modules, *self._objects.items())
+            (owner.path, (owner.kind, getattr(owner.kind, "forward", None)), owner.items()) for owner in owners
         )
         tensors = tuple(
             (slot.path, slot.kind, t.shape, t.stride(), t.dtype, t.device, t.requires_grad)
@@ -146,16 +160,8 @@ def _foreign_hooks(hooked: list[tuple[str, nn.Module]]) -> Iterator[Hooked]:
                     break
 
 
-def _items(table: dict[str, Any]) -> tuple[tuple[str, Hashable], ...]:
-    return tuple((name, _hashable(table[name])) for name in _names(table))
-
-
 def _global_hooks() -> bool:
     return bool(nn_module._global_forward_hooks or nn_module._global_forward_pre_hooks)
-
-
-def _names(table: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(sorted(n for n, v in table.items() if n not in _POSITION_NAMES and _is_plain(v)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -164,7 +170,7 @@ def _compiled(source: str) -> types.CodeType:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, (*PLAIN_TYPES, *_FUNCTION_TYPES)):
+    if isinstance(value, _PLAIN):
         return True
     if type(value) in (tuple, list, set, frozenset, torch.Size):
         return all(_is_plain(item) for item in value)
