@@ -20,6 +20,7 @@ from hf_ckpt.doctor.outlook import Outlook
 from hf_ckpt.doctor.start_facts import model_settings
 from hf_ckpt.doctor.watch import Watch
 from hf_ckpt.errors import PolicyError
+from hf_ckpt.head.options import SMOOTHED_BYTES_PER_LOGIT
 from hf_ckpt.measuring.clock import StepClock
 from hf_ckpt.planner.budget import parse_budget
 from hf_ckpt.policies.budget import BudgetPolicy
@@ -270,7 +271,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         compiled = is_compiled(args)
         engine = Engine.TORCH if compiled else self.engine  # a trace cannot be replayed inside a compiled graph
         anatomy, resolved = resolve_on(model, self.policy, engine=engine, compiled=compiled)
-        return put_on(
+        handle = put_on(
             model,
             anatomy,
             resolved,
@@ -278,6 +279,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             optimizer=best_known(optimizer, args.optim),
             accumulates_gradients=args.gradient_accumulation_steps > 1,
         )
+        if handle.planner is not None and args.label_smoothing_factor:
+            handle.planner.head.outside_bytes_per_logit = SMOOTHED_BYTES_PER_LOGIT
+        return handle
 
     def _check(self, handle: Handle, args: TrainingArguments) -> None:
         self._checkup = Checkup(handle.model, handle.anatomy, self.findings)

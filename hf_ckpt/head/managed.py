@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_iter
 
 from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
-from .options import final_norm_bytes, head_option, head_options
+from .options import BYTES_PER_LOGIT, final_norm_bytes, head_option, head_options
 from .shape import head_shape
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class ManagedHead:
         self.rows_per_token = 1.0
         #: Whether the model computes the loss: a head whose logits go to another loss cannot be chunked.
         self.computes_loss = True
+        #: What a loss outside the model takes for each logit.
+        self.outside_bytes_per_logit = BYTES_PER_LOGIT
         #: The head that was put on here, paused or not.
         self.own: HeadHandle | None = None
 
@@ -54,6 +56,8 @@ class ManagedHead:
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
+        if not self.computes_loss:
+            shape = replace(shape, bytes_per_logit=self.outside_bytes_per_logit)
         if self.rows_per_token < 1:
             return (head_option(replace(shape, rows=ceil(self.rows_per_token * tokens)), 1, self.rates.stream),)
         if self.own is not None and self.computes_loss:

@@ -9,6 +9,8 @@ from ..planner.costs.problem import HeadOption
 #: Bytes a logit at the worst moment, in the backward of the cross-entropy: log-probabilities, their gradient and the
 #: logits' gradient, all float32. Counted on float32 and bfloat16 models: the same.
 BYTES_PER_LOGIT = 12
+#: The same of transformers' ``LabelSmoother``: its two terms give log-probabilities a gradient each. Counted likewise.
+SMOOTHED_BYTES_PER_LOGIT = 16
 #: Numbers of chunks worth considering.
 CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -18,7 +20,7 @@ class HeadShape:
     """A loss head for one batch: logits are ``tokens x vocabulary``, weights ``vocabulary x width``.
 
     ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients. ``rows`` are the tokens for
-    which there are logits, where these are not all.
+    which there are logits, where these are not all; ``bytes_per_logit`` are those of its loss at the worst moment.
     """
 
     tokens: int
@@ -27,6 +29,7 @@ class HeadShape:
     itemsize: int
     trained: bool
     rows: int | None = None
+    bytes_per_logit: int = BYTES_PER_LOGIT
 
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
@@ -35,7 +38,7 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     What the final norm before it saves counts as the head's.
     """
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
-    logits = rows * shape.vocabulary * BYTES_PER_LOGIT + final_norm_bytes(shape)
+    logits = rows * shape.vocabulary * shape.bytes_per_logit + final_norm_bytes(shape)
     weights = shape.vocabulary * shape.width
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
         return HeadOption(chunks, logits + weights * shape.itemsize)

@@ -96,9 +96,15 @@ def _requests(policy: Policy) -> Requests:
         for name, value in _set_fields(part.requests()):
             if name in asked:
                 count = sum(other.name == part.name for other in parts_of(policy))
-                raise PolicyError(f"`{policy}` names `{part.name}` {count} times: name it once")
+                raise PolicyError(f"`{policy}` names `{part.name}` {count} times: name it once{_together(policy)}")
             asked[name] = value
     return Requests(**asked)
+
+
+def _together(policy: Policy) -> str:
+    """How one part serves all the places of a policy, where it has several."""
+    places = dict.fromkeys(str(s) for term in _terms(policy) if isinstance(term, Scoped) for s in term.selectors)
+    return f", for all places together: `@({'+'.join(places)})`" if len(places) > 1 else ""
 
 
 def _set_fields(requests: Requests) -> Iterator[tuple[str, Any]]:

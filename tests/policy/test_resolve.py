@@ -35,6 +35,10 @@ def test_everything_a_policy_asks_for_is_in_the_value() -> None:
         ("budget=0.5+offload", "they are in host memory already"),
         ("full+head(2)+head(4)", "names `head` 2 times: name it once"),
         ("budget=0.5@first(2)+budget=0.7@layers(2-)", "names `budget` 2 times"),
+        (
+            "budget=0.5@language+budget=0.5@vision",
+            "names `budget` 2 times: name it once, for all places together: `@(language+vision)`",
+        ),
         ("budget=0.5+budget=0.7", "names `budget` 2 times"),
         ("full@vision", "`full@vision` names no layer of this model: name some of language.layers (language, 4 layers"),
         ("mlp@vision", "with attention, mlp, norm)"),

@@ -13,7 +13,7 @@ from transformers import Cache
 from transformers.modeling_outputs import ModelOutput
 
 from hf_ckpt import apply
-from hf_ckpt.errors import CkptError
+from hf_ckpt.errors import BudgetError, CkptError
 from hf_ckpt.measuring.verdict import check_effect
 
 from .build import Built, CannotBuildError, build
@@ -162,6 +162,8 @@ def _judge_policy(built: Built, policy: str, plain: Plain) -> PolicyResult:
         result = _under(handle, built, plain)
         if list(model.state_dict()) != keys:
             result = PolicyResult("wrong", "state-dict keys changed")
+    except BudgetError as error:
+        result = PolicyResult("refused", str(error))
     except CkptError as error:
         result = PolicyResult("no effect", str(error))
     except Exception as error:

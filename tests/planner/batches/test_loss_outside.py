@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers.trainer_pt_utils import LabelSmoother
 
 from hf_ckpt.measuring.peak import PeakMeter
 
 from ..planner_models import conduct, nothing_used
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VOCABULARY = 4096
 IDS = torch.arange(4 * 48).reshape(4, 48)
@@ -61,6 +66,40 @@ def with_gradients() -> torch.nn.Module:
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return model
+
+
+def own_loss(model: Any) -> torch.Tensor:
+    loss: torch.Tensor = model(input_ids=IDS, labels=IDS).loss
+    return loss
+
+
+def computed_outside(model: Any) -> torch.Tensor:
+    logits = model(input_ids=IDS).logits[:, :-1]
+    return cross_entropy(logits.flatten(0, 1), IDS[:, 1:].flatten())
+
+
+def smoothed(model: Any) -> torch.Tensor:
+    return LabelSmoother(0.1)(model(input_ids=IDS), IDS, shift_labels=True)
+
+
+@pytest.mark.parametrize(("loss", "per_logit"), [(own_loss, 12), (computed_outside, 12), (smoothed, 16)])
+def test_the_planned_head_is_what_the_loss_takes(loss: Callable[[Any], torch.Tensor], per_logit: int) -> None:
+    """The peak of a plain step, less what layers and embeddings hold then, within 5 %."""
+    model = AutoModelForCausalLM.from_config(CONFIG).train()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    with PeakMeter(torch.device("cpu")) as meter:
+        loss(model).backward()
+    planner = conduct(model, f"{3 * meter.peak_bytes}B", memory=nothing_used())
+    planner.head.outside_bytes_per_logit = per_logit
+    for _ in range(2):
+        model.zero_grad(set_to_none=False)
+        loss(model).backward()
+    assert planner.current is not None
+    solution = planner.current.solution
+    assert solution.head.chunks == 1
+    counted = meter.peak_bytes - solution.predicted.held - planner.surroundings.beside.nbytes
+    assert abs(solution.head.nbytes - counted) <= 0.05 * counted
 
 
 def test_a_fused_loss_leaves_its_room_to_the_layers() -> None:
