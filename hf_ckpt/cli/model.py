@@ -58,8 +58,13 @@ def token_ids(subject: Subject, model: nn.Module, device: torch.device | str) ->
 
 def _config(model: str) -> Any:
     try:
-        return AutoConfig.from_pretrained(model)
+        return AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise CkptError(
+                f"`{model}` brings code of its own, which hf-ckpt does not run: load the model yourself, with "
+                "trust_remote_code=True where you trust it, and use `hf_ckpt.apply` and `handle.measure()`"
+            ) from error
         raise CkptError(
             f"`{model}` is neither a model on the hub nor a folder with a config.json: {_first_line(error)}"
         ) from error

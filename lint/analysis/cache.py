@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
 from ..project.library_versions import project_ranges
 from ..project.local_modules import unchanged
+from ..whole_file import write_whole
 from .result import FileResult
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ class Cache:
         kept = self._entries if len(self._entries) + len(self._new) <= _MOST_ENTRIES else {}
         try:
             os.makedirs(self._folder, exist_ok=True)
-            _write(os.path.join(self._folder, ".gitignore"), "*\n")
+            write_whole(os.path.join(self._folder, ".gitignore"), b"*\n")
             text = json.dumps({"format": _FORMAT, "tool": self._tool, "results": {**kept, **self._new}})
-            _write(os.path.join(self._folder, _FILE), text)
+            write_whole(os.path.join(self._folder, _FILE), text.encode())
         except OSError:
             return
 
@@ -82,7 +83,7 @@ class Cache:
                 document = json.load(file)
             if document["format"] == _FORMAT and document["tool"] == self._tool:
                 return dict(document["results"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         return {}
 
@@ -93,13 +94,6 @@ def _among(consulted: dict[str, str | None], reported: Collection[str]) -> list[
 
 def _unchanged(consulted: dict[str, str | None]) -> bool:
     return unchanged(consulted)
-
-
-def _write(path: str, text: str) -> None:
-    temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
 
 
 def _fingerprint() -> str:

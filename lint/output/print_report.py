@@ -61,9 +61,10 @@ def _put(text: str, options: Options, stream: TextIO) -> None:
     if options.output_file is None:
         write(text, stream)
         return
+    from ..whole_file import write_whole  # start-up: only --output-file needs it
+
     try:
-        with open(options.output_file, "w", encoding="utf-8") as file:
-            file.write(text)
+        write_whole(options.output_file, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise SettingsError(f"{options.output_file}: cannot be written: {error.strerror}") from error
 

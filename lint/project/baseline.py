@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..output.report import Excerpts, build_report
+from ..whole_file import write_whole
 from .settings import SettingsError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read_baseline(path: str) -> Baseline:
         raise SettingsError(f"{path}: no such baseline; `--write-baseline` writes it") from error
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{path}: not a baseline of ckpt-lint; `--write-baseline` writes one") from error
     return Baseline(path, files)
 
@@ -86,10 +87,9 @@ def write_baseline(baseline: Baseline) -> None:
         for name, entries in sorted(baseline.files.items())
         if entries
     }
+    text = json.dumps({"version": _VERSION, "files": files}, indent=1, ensure_ascii=False)
     try:
-        with open(baseline.path, "w", encoding="utf-8") as file:
-            json.dump({"version": _VERSION, "files": files}, file, indent=1, ensure_ascii=False)
-            file.write("\n")
+        write_whole(baseline.path, f"{text}\n".encode(errors="backslashreplace"))
     except OSError as error:
         raise SettingsError(f"{baseline.path}: cannot be written: {error.strerror}") from error
 

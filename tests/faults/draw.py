@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import loops, trainers
+from . import files, loops, signals, trainers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,12 @@ SCENARIOS: dict[Callable[[random.Random], Outcome], int] = {
     trainers.in_the_trainers_ops: 3,
     trainers.in_a_function_of_the_user: 6,
     trainers.under_a_jumping_clock: 2,
+    signals.interrupted: 2,
+    files.while_writing: 6,
+    files.a_corrupt_calibration: 3,
+    files.a_corrupt_cache_of_the_linter: 3,
+    files.a_corrupt_baseline: 2,
+    files.standard_output_is_full: 1,
 }
 
 

@@ -86,7 +86,7 @@ def test_the_same_content_elsewhere_is_another_file(project):
     assert len(moved) == len(first)
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 1}', "\0"])
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 1}', "\0", "[" * 100_000])
 def test_a_damaged_cache_is_no_cache(project, damage):
     cold = check(project, "cache")
     (project / "cache" / "results.json").write_text(damage)

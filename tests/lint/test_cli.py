@@ -265,7 +265,9 @@ def test_baseline_reports_only_what_is_new_and_shrinks(project):
     assert json.loads((project / "known.json").read_text())["files"] == {}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 1, "files": []}', '{"version": 9, "files": {}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"version": 1, "files": []}', '{"version": 9, "files": {}}', "[" * 100_000]
+)
 def test_a_bad_baseline_is_one_sentence(project, content):
     (project / "known.json").write_text(content)
     process = lint(".", "--baseline", "known.json", cwd=project)

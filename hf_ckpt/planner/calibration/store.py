@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...whole_file import written_whole
 from ..costs.roofline import Calibration
 
 if TYPE_CHECKING:
@@ -17,12 +18,21 @@ if TYPE_CHECKING:
 
 #: Raised whenever the benchmark or the fields change, so that older files are measured again.
 VERSION = 6
+_LARGEST = sys.float_info.max
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """``$XDG_CACHE_HOME/hf-ckpt``, or ``~/.cache/hf-ckpt`` where that variable is unset, empty or relative."""
+    """``$XDG_CACHE_HOME/hf-ckpt``, or ``~/.cache/hf-ckpt`` where that variable is unset, empty or relative.
+
+    A user without a home (any number in a container may be one) has a folder that nothing can be stored in.
+    """
     base = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "hf-ckpt"
+    if not base.is_absolute():
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            base = Path(os.devnull)
+    return base / "hf-ckpt"
 
 
 def file_name(device: str) -> str:
@@ -39,7 +49,7 @@ def parse(text: str) -> Calibration | None:
     """The calibration in this text, or None when it is damaged, foreign or of another version."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     names = {f.name for f in fields(Calibration)}
     if not isinstance(found, dict) or found.pop("version", None) != VERSION or set(found) != names:
@@ -48,7 +58,7 @@ def parse(text: str) -> Calibration | None:
 
 
 def _plausible(found: Mapping[str, Any]) -> bool:
-    """Whether every rate is a positive number."""
+    """Whether every rate is a positive number that a float can hold."""
     rates: list[object] = [found[name] for name in ("stream", "gather", "random", "per_op", "per_layer")]
     for table in (found["matmul"], found["attention"], found["special"]):
         if not isinstance(table, dict) or not {"half", "single"} <= set(table):
@@ -56,7 +66,7 @@ def _plausible(found: Mapping[str, Any]) -> bool:
         rates += table.values()
     if found["host_link"] is not None:
         rates.append(found["host_link"])
-    numbers = all(isinstance(r, int | float) and not isinstance(r, bool) and r > 0 for r in rates)
+    numbers = all(isinstance(r, int | float) and not isinstance(r, bool) and 0 < r <= _LARGEST for r in rates)
     return numbers and isinstance(found["device"], str) and isinstance(found["asynchronous"], bool)
 
 
@@ -77,12 +87,7 @@ def store(calibration: Calibration, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".calibration-")
-    except OSError:
+        with written_whole(folder / file_name(calibration.device)) as file:
+            file.write_text(dumps(calibration), encoding="utf-8")
+    except (OSError, RuntimeError):  # pathlib raises RuntimeError at a loop of symbolic links
         return
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(dumps(calibration))
-        os.replace(temporary, folder / file_name(calibration.device))
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)

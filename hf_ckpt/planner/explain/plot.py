@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MissingExtraError
+from ...errors import CkptError, MissingExtraError
+from ...whole_file import written_whole
 from ..costs.timeline import Phase
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class DrawnPlan:
 def plot_frontier(points: Sequence[FrontierPoint], path: Path, *, marked: float | None = None) -> None:
     """Draw added milliseconds a step over held GiB; ``marked`` is the held bytes of the plan in force.
 
-    Raises MissingExtraError without matplotlib.
+    Raises MissingExtraError without matplotlib, and CkptError where the file cannot be written.
     """
     figure = _figure(7, 4)
     axes = figure.subplots()
@@ -41,7 +42,7 @@ def plot_frontier(points: Sequence[FrontierPoint], path: Path, *, marked: float 
     if marked is not None:
         axes.axvline(marked / _GIB, linestyle="--", color="gray", label="this plan")
         axes.legend()
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
 
 
 def plot_plans(
@@ -58,6 +59,7 @@ def plot_plans(
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        CkptError: The file cannot be written.
     """
     figure = _figure(9, 9)
     figure.suptitle(title)
@@ -74,7 +76,15 @@ def plot_plans(
     below.set_ylim(bottom=0)
     below.grid(visible=True, alpha=0.3)
     below.legend()
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    try:
+        with written_whole(path) as file:
+            figure.savefig(file, dpi=150)
+    except OSError as error:
+        raise CkptError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _figure(width: float, height: float) -> Any:

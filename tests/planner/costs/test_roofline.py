@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 import torch
@@ -79,6 +80,8 @@ def test_a_calibration_survives_the_file(tmp_path):
         lambda d: d.update(version=0),
         lambda d: d.update(more=1),
         lambda d: d.update(per_op=True),
+        lambda d: d.update(per_op=float("inf")),
+        lambda d: d.update(gather=10**400),
     ],
 )
 def test_a_damaged_file_is_no_calibration(damage):
@@ -87,7 +90,7 @@ def test_a_damaged_file_is_no_calibration(damage):
     assert calibration_store.parse(json.dumps(content)) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "[" * 100_000])
 def test_a_foreign_file_is_no_calibration(text):
     assert calibration_store.parse(text) is None
 
@@ -103,6 +106,22 @@ def test_the_cache_folder_respects_xdg(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert calibration_store.cache_folder({"XDG_CACHE_HOME": "relative"}) == tmp_path / ".cache" / "hf-ckpt"
     assert calibration_store.cache_folder({}) == tmp_path / ".cache" / "hf-ckpt"
+
+
+def test_a_user_without_a_home_measures_every_time(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    folder = calibration_store.cache_folder({})
+    calibration_store.store(RATES, folder)
+    assert calibration_store.load("test", folder) is None
+
+
+def test_a_loop_of_links_is_no_calibration(tmp_path):
+    path = tmp_path / calibration_store.file_name("test")
+    path.symlink_to(path)
+    calibration_store.store(RATES, tmp_path)
+    assert calibration_store.load("test", tmp_path) is None
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_measuring_this_machine_once(tmp_path, monkeypatch):

@@ -1,0 +1,29 @@
+"""A file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A file of the same suffix to write to, renamed to ``path`` at the end and removed after any exception.
+
+    Raises:
+        OSError: ``path`` cannot be written.
+    """
+    target = path.resolve()  # a symbolic link stays one
+    temporary = target.with_name(f".{target.stem}-{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
