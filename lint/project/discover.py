@@ -119,8 +119,16 @@ def _walk(top: str, settings_for: Callable[[str], Settings], ignored: Ignored | 
         if is_folder:
             inner = ignored.within(os.path.abspath(path)) if ignored is not None else None
             yield from _walk(path, settings_for, inner)
-        elif entry.is_file() and not (is_settings(name) and entry.stat().st_size > LARGEST_CONFIG):
+        elif _is_checked(entry):
             yield path
+
+
+def _is_checked(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file, no device, and no configuration too large to be one; a link to itself is none of them."""
+    try:
+        return entry.is_file() and not (is_settings(entry.name) and entry.stat().st_size > LARGEST_CONFIG)
+    except OSError:
+        return False
 
 
 def excluded(relative: str, patterns: Iterable[str]) -> bool:
