@@ -9,6 +9,7 @@ import torch
 from torch import distributed as dist
 from torch.utils.checkpoint import CheckpointError
 
+from ..doctor.harmless import harmless
 from ..errors import ModelStructureError
 from ..planner.ranks import Ranks
 from .bypass import without_checkpointing
@@ -129,7 +130,7 @@ def _culprit(runs: _Runs, reference: Outcome, result: Outcome, report: Report | 
     if not runs.ranks.any(not _is_equal(reference, result)):
         return None
     log = RecomputeLog(runs.model)
-    with log.taken():
+    with harmless("culprit of this step"), log.taken():
         runs.run()
     found, changed = differences(reference, result), changed_buffers(reference, result)
     same = same_loss(reference, result)

@@ -203,6 +203,7 @@ def contents(tensor: torch.Tensor) -> str:
     told = f"{tuple(tensor.shape)} {tensor.dtype}"
     if tensor.device.type == "meta" or tensor.layout is not torch.strided:
         return told
-    part = local_shard(tensor.detach()).cpu().contiguous().reshape(-1)
+    # A copy: NumPy makes the storage that it looks into one that FSDP cannot resize.
+    part = local_shard(tensor.detach()).to("cpu", copy=True).contiguous().reshape(-1)
     bits = part.view(torch.uint8).numpy().tobytes()
     return f"{told} {hashlib.blake2b(bits, digest_size=16).hexdigest()}"

@@ -90,6 +90,8 @@ def _told(script: str, found: Examination) -> Iterator[object]:
     yield f"{script}: {found.trainer}, {found.ran_under}, stopped after {found.steps} optimizer steps"
     if found.report is not None:
         yield as_table(found.report)
+    if found.checkpoints is not None:
+        yield f"{found.checkpoints or 'no'} checkpointed calls in a forward"
     if found.diagnosis is not None:
         yield found.diagnosis.text
     yield str(found.certificate or "not proven: the training ended before its first step")

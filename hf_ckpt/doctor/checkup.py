@@ -36,12 +36,14 @@ class Checkup:
 
     Attributes:
         found: What was found so far, what was ``known`` before it looked among it.
+        checkpoints: The most calls of torch's checkpoint that a forward made, a policy's own not counted.
     """
 
     def __init__(self, model: torch.nn.Module, anatomy: Anatomy, known: Iterable[Trouble] = ()) -> None:
         self.model = model
         self.anatomy = anatomy
         self.found: list[Trouble] = [*known]
+        self.checkpoints = 0
         self._calls = CheckpointCalls()
         self._generations = Generations()
         self._steps = 0
@@ -78,6 +80,7 @@ class Checkup:
         if self._hook is None or not self._modes:
             return
         with harmless("check of this step"):
+            self.checkpoints = max(self.checkpoints, len(self._calls.found))
             facts = StepFacts(
                 self._calls.facts(),
                 self._sleeping,

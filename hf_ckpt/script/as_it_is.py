@@ -42,6 +42,11 @@ class AsItIs(TrainerCallback):  # type: ignore[misc]
         """What the doctor found."""
         return [] if self._checkup is None else self._checkup.found
 
+    @property
+    def checkpoints(self) -> int:
+        """How many calls of torch's checkpoint a forward made."""
+        return 0 if self._checkup is None else self._checkup.checkpoints
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to look."""
         model = kwargs["model"]

@@ -33,13 +33,14 @@ class Examined:
         """What they saw."""
         seen = self.callback
         return Examination(
-            type(self.trainer).__name__,
-            self.policy,
-            self.stops.steps,
-            seen.report,
-            seen.certificate,
-            seen.findings,
-            seen.diagnosis,
+            trainer=type(self.trainer).__name__,
+            ran_under=self.policy,
+            steps=self.stops.steps,
+            report=seen.report,
+            checkpoints=seen.checkpoints if isinstance(seen, AsItIs) else None,
+            certificate=seen.certificate,
+            findings=seen.findings,
+            diagnosis=seen.diagnosis,
         )
 
 

@@ -71,10 +71,26 @@ def test_checkpointing_of_its_own_is_judged_as_it_is(forked: Forked, tmp_path: P
     assert result.status == 1, result.stdout + result.stderr
     said = " ".join(result.stdout.split())
     assert "the script's own activation checkpointing" in said
+    assert "3 checkpointed calls in a forward" in said
     assert "gradients differ (loss equal)" in said
     assert "CKPT108 first in `transformer.h.0" in said
     assert f"train.py:{line_of(tmp_path, '# trains')}: CKPT108 this checkpoint has preserve_rng_state=False" in said
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.slow
+def test_checkpointing_of_its_own_without_effect_is_told(forked: Forked, tmp_path: Path) -> None:
+    script = """
+    model = AutoModelForCausalLM.from_config(llama)
+    for layer in model.model.layers:
+        layer.train = lambda mode=True, layer=layer: torch.nn.Module.train(layer, False)
+    args = TrainingArguments("out", gradient_checkpointing=True, **common)
+    Trainer(model, args, train_dataset=data).train()
+    """
+    result = verify(forked, tmp_path, script)
+    assert result.status == 1, result.stdout + result.stderr
+    assert "no checkpointed calls in a forward" in result.stdout
+    assert "CKPT203 model.layers.0" in result.stdout
 
 
 def test_a_callback_of_its_own_is_kept(forked: Forked, tmp_path: Path) -> None:
