@@ -75,6 +75,13 @@ class Checkup:
         if self._hook is None:
             self._hook = self.model.register_forward_hook(self._after_forward)
 
+    def begin_step_again(self) -> None:
+        """Forget what ran in this step so far: it was no part of the training."""
+        if self._hook is not None:
+            self._modes = {}
+            self._calls.start(self.model)
+            self._generations.start(self.model)
+
     def backward_done(self) -> None:
         """The backward of the latest forward is over, and no optimizer has stepped since."""
         if self._hook is None or not self._modes:

@@ -78,3 +78,5 @@ class AsItIs(TrainerCallback):  # type: ignore[misc]
     def _certify(self, model: torch.nn.Module, step: Callable[[], torch.Tensor]) -> None:
         self._changes.pop().undo()
         self.certificate = certificate_of(self.trainer, model, step, None)
+        if self._checkup is not None:
+            self._checkup.begin_step_again()
