@@ -59,6 +59,16 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: one that begins last leaves the other worker idle."""
+
+    def minutes(item: pytest.Item) -> int:
+        slow = item.get_closest_marker("slow")
+        return 0 if slow is None else slow.kwargs.get("minutes", 1)
+
+    items.sort(key=minutes, reverse=True)
+
+
 def pytest_collection_finish() -> None:
     """Leave what the libraries made at import out of every later collection: the Trainer collects after each training,
     and with torch, transformers and peft loaded one collection takes half a second."""

@@ -17,7 +17,7 @@ TESTS = ("tests/apply/test_gradients.py", "tests/apply/test_apply.py", "tests/ca
 CHOSEN = "not bf16 and not lora"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_older_transformers(version: str, tmp_path: Path) -> None:
     environ = _environment(_overlay(version, tmp_path))

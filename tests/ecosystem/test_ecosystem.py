@@ -31,7 +31,7 @@ def test_reviewed_precision():
     assert true / reviewed >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=10)
 def test_findings_are_those_that_were_reviewed():
     try:
         corpus = collect(default_cache())

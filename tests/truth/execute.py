@@ -8,6 +8,7 @@ The libraries are imported once; each run is a fork of that process. Reads one J
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import io
 import json
@@ -238,6 +239,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "AutoModelForCausalLM", "Trainer", "TrainingArguments"):
         getattr(transformers, name)
+    # A collection in a fork would otherwise look at all that the libraries made, and copy its memory.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         program = json.loads(line)
         written, plain = (run(program["text"], program["arguments"], how) for how in (_count_requests, _take_out))

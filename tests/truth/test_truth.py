@@ -54,7 +54,7 @@ def test_every_program_is_python(seed):
     compile(write_program(seed).text, "program.py", "exec")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=20)
 def test_findings_agree_with_what_programs_do():
     first = random.randrange(10**9)
     judged = list(judge(write_program(first + number) for number in range(2000)))

@@ -7,6 +7,7 @@ loss head is left out: the planner has its own bytes for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +71,15 @@ def _nodes(output: Any) -> Iterator[Node]:
 
 def _saved_by(node: Node) -> Iterator[torch.Tensor]:
     # torch/csrc/autograd/python_saved_variable_hooks.cpp: the raw saved tensor can be read without calling its hook.
-    raw = (getattr(node, name) for name in dir(node) if name.startswith("_raw_saved_"))
-    for saved in tree_iter(list(raw)):
+    for saved in tree_iter([getattr(node, name) for name in _raw_names(type(node))]):
         if saved is not None and saved.unpack_hook is None and isinstance(saved.data, torch.Tensor):
             yield saved.data
+
+
+# Listing the attributes of a node takes longer than reading them, and a graph has thousands of a few types.
+@lru_cache(maxsize=256)
+def _raw_names(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
 def _counts(tensor: torch.Tensor) -> bool:
