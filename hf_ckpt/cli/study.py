@@ -125,11 +125,15 @@ class Model:
             head=head_shape(self.module, subject.batch * subject.length),
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
-            memory=DeviceMemory(self.total, stands.weights),
+            memory=DeviceMemory(self.total, stands.weights, self._given(stands)),
             to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.in_backward),
             growing=growing,
         )
         return Study(subject, self.anatomy.stacks, self._platform, inputs, stands.step_copies)
+
+    def _given(self, stands: Standing) -> int | None:
+        """What the allocator of a card has taken for the weights: plans leave it room for more than is alive."""
+        return stands.weights if self.device.type == "cuda" else None
 
     def _ledgers(self, subject: Subject, anatomy: Anatomy) -> list[LayerLedger | None]:
         ids = token_ids(subject, self.module, "meta")

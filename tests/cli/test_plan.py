@@ -20,6 +20,8 @@ from hf_ckpt.cli.model import build_model
 from hf_ckpt.cli.study import read_model
 from hf_ckpt.cli.subject import Subject
 from hf_ckpt.errors import CkptError
+from hf_ckpt.planner.budget import DEVICE_MARGIN
+from hf_ckpt.planner.memory.fragmentation import UNKNOWN
 from hf_ckpt.planner.memory.setup import Setup
 from hf_ckpt.policy import parse_policy
 
@@ -124,6 +126,17 @@ def test_nothing_fits(folder: str) -> None:
     assert code == 1
     assert [row["fits"] for row in found["forecasts"]] == [False, False]
     assert plan("--model", folder, "--length", "64", "--policy", "full@vision")[0] == 2
+
+
+def test_a_budget_on_a_card_leaves_its_allocator_what_a_run_leaves(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "128", "--gpu", "h100", "--policy")
+    whole = plan(*at, "none")[1]["forecasts"][0]
+    memory = int(1.05 * whole["total_bytes"])
+    _, found = plan(*at, "none", "--policy", "budget=auto", "--memory", f"{memory}B")
+    none, auto = found["forecasts"]
+    assert none["fits"]
+    room = (1 - DEVICE_MARGIN) * memory - (none["total_bytes"] - none["peak_bytes"])
+    assert auto["peak_bytes"] <= (1 - UNKNOWN) * room < none["peak_bytes"]
 
 
 @pytest.mark.parametrize("dimension", ["batch", "length"])
