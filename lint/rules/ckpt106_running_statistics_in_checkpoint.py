@@ -198,6 +198,18 @@ class Prior(nn.Module):
             return cp.checkpoint(self.stem, x, use_reentrant=False)
         return self.stem(x)
 
+class Colours(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, dim, 3), nn.BatchNorm2d(dim), nn.ReLU())
+        self.out = nn.Conv2d(dim, dim, 1)
+
+    def forward(self, x):
+        def run(x):
+            return self.out(self.stem(x))
+
+        return cp.checkpoint(run, x, use_reentrant=False) if x.requires_grad else run(x)
+
 class Adapter(nn.Module):
     def __init__(self, channels, dim):
         super().__init__()

@@ -226,7 +226,7 @@ NEEDS = together(Backward, (TorchCheckpoint, ApplyCheckpointing, HfEnable))
 def check(run: Run) -> Iterator[Report]:
     """Report changes that the recomputation sees and the forward pass did not."""
     backwards = [event.call for event in run.of(Backward)]
-    for forward, model in _forwards(run):
+    for forward, model in _forwards(run) if backwards else ():
         ends = [call for call in backwards if _follows(call, forward) and feeds(run.program.tree, forward, call)]
         for change in _changes(run, model, forward, ends[0]) if ends else ():
             yield Report(

@@ -27,8 +27,8 @@ _MOVES = frozenset(
         *("squeeze", "unsqueeze", "permute", "transpose", "view", "reshape", "flatten"),
     )
 )
-#: Channels of pictures and spectrograms: a layer that takes so many is the first one.
-_RAW_CHANNELS = (1, 3)
+#: Channels of pictures and of spectrograms: a layer that takes so many is the first one.
+_COLOURS, _GREY = 3, 1
 
 
 def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint) -> bool:
@@ -79,12 +79,17 @@ def _is_data(program: Program, value: Value) -> bool:
 
 
 def _takes_pictures(region: Region) -> bool:
-    """Whether the first layer of the region takes as many channels as a picture has."""
+    """Whether a layer of the region takes the colours of a picture, or the first one as many channels as raw data."""
     layers = [module.call for module in region.modules if isinstance(module, Result)]
-    first = next((call for call in layers if "Conv" in canonical(call.name)), None)
-    return first is not None and first is layers[0] and _channels(first) in _RAW_CHANNELS
+    convolutions = [call for call in layers if "Conv" in canonical(call.name)]
+    if any(_channels(call) == _COLOURS for call in convolutions):
+        return True
+    return bool(convolutions) and convolutions[0] is layers[0] and _channels(layers[0]) == _GREY
 
 
 def _channels(call: Call) -> object:
+    """How many channels a layer takes; for a parameter, unless somebody gives another number."""
     channels = call.argument(0, "in_channels")
+    if isinstance(channels, Param):
+        channels = channels.default or channels
     return channels.value if isinstance(channels, Const) else None
