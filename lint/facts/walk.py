@@ -115,7 +115,7 @@ class Program:
         self.yields: dict[str | None, list[int]] = {}
         #: What the walk from the first line shows once it is over; None before, and for what is no script.
         self.script: Script | None = None
-        #: How many turns each loop takes, where the file decides it.
+        #: How many iterations each loop takes, where the file decides it.
         self.turns: dict[ast.AST, int | None] = {}
         self.order = 0
         self.walks = 0

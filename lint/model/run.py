@@ -79,12 +79,12 @@ class Run(History):
         return (event for event in self.of(kind) if event.node not in self._idle)
 
     def _is_cut_off(self, event: Checkpointing) -> bool:
-        """Whether no gradient comes to the region in any turn of a loop."""
+        """Whether no gradient comes to the region in any iteration of a loop."""
         lost = self.loses_gradients(event) and not depends_on_turn(event.place)
         return lost or needs_no_gradients(self, event)
 
     def loses_gradients(self, event: Checkpointing) -> bool:
-        """Whether no input of the reentrant region ``event``, or of its first turn in a loop, needs a gradient."""
+        """Whether no input of the reentrant region ``event``, or of its first iteration in a loop, needs a gradient."""
         if event not in self._lost:
             self._lost[event] = loses_gradients(self, event)
         return self._lost[event]

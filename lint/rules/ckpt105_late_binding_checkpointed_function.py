@@ -2,15 +2,16 @@
 
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
-anew in every turn, unless the name is bound as a default argument. Silent where the backward pass of a turn is over
-before the next one begins, where the turn is the last one, and under `torch.no_grad()`. Also a function that reads a
-name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives), and one
-that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it checkpoints.
+anew in every iteration, unless the name is bound as a default argument. Silent where the backward pass of an iteration
+is over before the next one begins, where the iteration is the last one, and under `torch.no_grad()`. Also a function
+that reads a name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives),
+and one that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it
+checkpoints.
 
 ## Why is this bad?
 The function runs a second time in the backward pass, after the loop has ended, and then the name means what the last
-turn left in it. The forward pass is right, the loss is right, and every gradient is computed with the last layer: in
-the reentrant variant all other layers get none at all.
+iteration left in it. The forward pass is right, the loss is right, and every gradient is computed with the last layer:
+in the reentrant variant all other layers get none at all.
 
 ## Bad
 ```python
@@ -26,7 +27,7 @@ from torch.utils.checkpoint import checkpoint
 
 def forward(layers, x, mask):
     for i in range(len(layers)):
-        block = layers[i]  # bound in every turn
+        block = layers[i]  # bound in every iteration
         def run(h):
             return block(h, mask)
         x = checkpoint(run, x, use_reentrant=False)  # error
@@ -143,7 +144,7 @@ def forward(layers, x):
 
 def accumulate(layers, batches):
     for layer, batch in zip(layers, batches):
-        # The backward pass of each turn is over before the name changes.
+        # The backward pass of each iteration is over before the name changes.
         checkpoint(lambda h: layer(h), batch, use_reentrant=False).sum().backward()
 ```
 ```python
@@ -184,8 +185,8 @@ def last(layers, x):
 
 ## Fix safety
 Safe for a lambda, and for a local function that is only checkpointed: `name=name` keeps what the name means at this
-turn, which is what the forward pass computed with. Unsafe for a function that is also called or handed on, with its
-present signature. Not offered when the name is bound between the function and the call.
+iteration, which is what the forward pass computed with. Unsafe for a function that is also called or handed on, with
+its present signature. Not offered when the name is bound between the function and the call.
 
 ## Evidence
 ```python

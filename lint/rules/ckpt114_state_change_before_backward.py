@@ -252,7 +252,7 @@ def _forwards(run: Run) -> Iterator[tuple[Call, Value]]:
 
 
 def _follows(later: Call, earlier: Call) -> bool:
-    """Whether both are in the same turn of the same loops, one after the other."""
+    """Whether both are in the same iteration of the same loops, one after the other."""
     places = later.place, earlier.place
     same_turn = places[0].walk == places[1].walk and places[0].loops == places[1].loops
     return same_turn and later.order > earlier.order and not places[0].excludes(places[1])

@@ -161,7 +161,7 @@ def _ends_in_backward(run: Run, cut: Detach) -> bool:
 
 
 def _feeds(cut: Detach, stored: frozenset[str], event: Checkpoint) -> bool:
-    """Whether ``event`` reads a variable of ``stored``, which holds the detached tensor, later or in the next turn."""
+    """Whether ``event`` reads a variable of ``stored``, the detached tensor, later or in the next iteration."""
     if event.place.function is not cut.place.function or event.place.excludes(cut.place):
         return False
     again = any(loop in event.place.loops for loop in cut.place.loops)

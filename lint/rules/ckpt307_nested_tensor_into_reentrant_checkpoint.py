@@ -166,7 +166,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _hidden(event: Checkpoint) -> Iterator[Result]:
-    """The tensors the segment gets other than as arguments of its own, those of this turn of the loop left out."""
+    """The tensors the segment gets other than as arguments of its own, those of this iteration of the loop left out."""
     found: list[Value] = []
     for node, value in zip(event.node.args[1:], event.inputs, strict=False):
         found += [] if changes_by_turn(node, event.place) else _held(value)

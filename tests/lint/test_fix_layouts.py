@@ -9,6 +9,7 @@ import codecs
 import io
 import textwrap
 import tokenize
+from functools import cache
 
 import libcst as cst
 import pytest
@@ -116,13 +117,17 @@ def dump(text, blocks=0):
     return ast.dump(ast.parse(text.replace("\r\n", "\n")))
 
 
+@cache
+def fixes_of(text):
+    return [finding.fix for finding in check_source(text) if finding.fix]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("plain", BAD_EXAMPLES)
 def test_a_fix_means_the_same_in_every_layout(plain, layout):
     plain = tidy(plain)
     text = LAYOUTS[layout](plain)
-    expected = [finding.fix for finding in check_source(plain) if finding.fix]
-    fixes = [finding.fix for finding in check_source(text) if finding.fix]
+    expected, fixes = fixes_of(plain), fixes_of(text)
     if len(fixes) != len(expected):
         pytest.skip("the block changes what the rule can know, or the layout leaves no room for a fix")
     for fix, other in zip(fixes, expected, strict=True):

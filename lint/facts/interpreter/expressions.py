@@ -225,7 +225,7 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
 
 
 def _has_own_entries(node: ast.expr, passed: Value) -> bool:
-    """Whether each turn of a comprehension adds an entry: in a dict, one whose key has a number of a range in it."""
+    """Whether each iteration of a comprehension adds an entry: in a dict, one whose key has a number of a range."""
     if not isinstance(node, ast.DictComp):
         return True
     counts = isinstance(passed, Result) and passed.call.name == "builtins.range"

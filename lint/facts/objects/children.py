@@ -66,6 +66,6 @@ def _fill(walk: Walk, base: Value, call: Call) -> bool:
 
 
 def _in_all(walk: Walk, held: Result, each: int | None) -> int | None:
-    """How many modules the statement adds to ``held`` when each of its turns adds ``each``."""
+    """How many modules the statement adds to ``held`` when each of its iterations adds ``each``."""
     times = walk.times_since(held.call.place)
     return None if times is None or each is None else times * each

@@ -217,7 +217,7 @@ def text_of(value: Value) -> str | None:
 
 
 def iterate(value: Value, node: ast.AST | None) -> Value:
-    """What a loop over ``value`` binds in each turn."""
+    """What a loop over ``value`` binds in each iteration."""
     match value:
         case Seq(_, items):
             return _one_of(items, value, node)
@@ -248,7 +248,7 @@ def _iterate_result(value: Result, node: ast.AST | None) -> Value:
 
 
 def _iterate_children(value: Result, node: ast.AST | None) -> Value:
-    """A turn through ``module.children()``, ``modules.values()`` and their like with names."""
+    """An iteration through ``module.children()``, ``modules.values()`` and their like with names."""
     call = value.call
     held = children_of(_module_behind(call.receiver)) if call.method in _CHILDREN | _NAMED_CHILDREN else []
     if not held:

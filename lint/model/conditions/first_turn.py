@@ -1,4 +1,4 @@
-"""What the index of a loop decides in its first turn: `if i % 2 == 0` holds there, `if i >= 2` does not."""
+"""What the index of a loop decides in its first iteration: `if i % 2 == 0` holds there, `if i >= 2` does not."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 
 def depends_on_turn(place: Place) -> bool:
-    """Whether a condition around ``place`` reads what a loop around it binds: only some turns come there."""
+    """Whether a condition around ``place`` reads what a loop around it binds: only some iterations come there."""
     return any(True for _ in _conditions_of_turns(place))
 
 
 def runs_in_first_turn(place: Place) -> bool:
-    """Whether the loops around ``place`` certainly come there in their first turn, other conditions left out."""
+    """Whether the loops around ``place`` certainly come there in their first iteration, other conditions left out."""
     indices = {name for loop in place.loops for name in _indices(loop)}
     return all(_is_taken(test, taken, indices) for test, taken in _conditions_of_turns(place))
 
@@ -55,7 +55,7 @@ def _conjuncts(test: ast.AST) -> Iterator[ast.AST]:
 
 
 def _indices(loop: Loop) -> Iterator[str]:
-    """The names that are 0 in the first turn of ``loop``."""
+    """The names that are 0 in the first iteration of ``loop``."""
     if not isinstance(loop, ast.For | ast.AsyncFor | ast.comprehension):
         return
     match loop.target, loop.iter:

@@ -85,7 +85,7 @@ def _alternatives(remark: Remark, facts: Iterable[Call | Write], inside: frozens
 
 
 def _decided_once(place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
-    """Those of ``guards``, conditions of ``place``, that come out the same in every turn of the loops around it."""
+    """Those of ``guards``, conditions of ``place``, which come out alike in every iteration of the loops around it."""
     turning = {name for loop in place.loops for name in names_bound_by(loop)}
     for guard in guards:
         if turning.isdisjoint(node.id for node in ast.walk(guard.test) if isinstance(node, ast.Name)):

@@ -1,4 +1,4 @@
-"""Names that hold a square root, and conditions that pick every k-th turn of a loop."""
+"""Names that hold a square root, and conditions that pick every k-th iteration of a loop."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
 
 
 def _is_part(run: Run, wrap: Fsdp1Wrap, wraps: list[Fsdp1Wrap]) -> bool:
-    """Whether what is wrapped is taken out of another module: `FSDP(net.layers[i])`, one turn of a loop a layer."""
+    """Whether what is wrapped is taken out of another module: `FSDP(net.layers[i])`, one iteration a layer."""
     if wrap.place.loops or any(root(option) is not unwrapped(option) for option in options(wrap.module)):
         return True
     others = (run.bodies.of(unwrapped(other.module)) for other in wraps if other.node is not wrap.node)

@@ -31,7 +31,7 @@ def free_names(function: FunctionNode) -> frozenset[str]:
 
 
 def names_bound_by(loop: Loop) -> frozenset[str]:
-    """The names each turn of ``loop`` binds anew."""
+    """The names each iteration of ``loop`` binds anew."""
     if isinstance(loop, ast.comprehension):
         return names_in(loop.target)
     return frozenset(bound_names(loop))

@@ -148,7 +148,7 @@ def names_of_last_turn(run: Run, event: Checkpoint) -> tuple[str, ...]:
     """The names in what is checkpointed that a loop binds anew around the function that the checkpoint stands in.
 
     That function is kept, as the `forward` of a module or in a list, and runs when the loop is over. Empty when it
-    is bound to its turn or called in it, and where the turn is the last one or runs its own backward pass.
+    is bound to its iteration or called in it, and where the iteration is the last one or runs its own backward pass.
     """
     around = event.place.function
     if around is None or not around.place.loops or not event.node.args:
@@ -162,7 +162,7 @@ def names_of_last_turn(run: Run, event: Checkpoint) -> tuple[str, ...]:
 
 
 def _is_kept(function: Function, loop: Loop) -> bool:
-    """Whether each turn of ``loop`` stores ``function`` in an attribute or in a container."""
+    """Whether each iteration of ``loop`` stores ``function`` in an attribute or in a container."""
 
     def means(node: ast.AST) -> bool:
         return node is function.node or (isinstance(node, ast.Name) and node.id == function.name)
@@ -191,7 +191,7 @@ def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:
 
 
 def _has_backward(run: Run, loop: Loop) -> bool:
-    """Whether each turn of ``loop`` runs its own backward pass."""
+    """Whether each iteration of ``loop`` runs its own backward pass."""
     return any(happens_in_turn(run, backward, loop) for backward in run.of(Backward, AutogradGrad))
 
 

@@ -44,7 +44,7 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
 
 
 def _is_block_of_loop(outer: Checkpoint) -> bool:
-    """Whether each turn of a loop checkpoints another block: one checkpoint around a whole model is another matter."""
+    """Whether each iteration of a loop checkpoints another block: one around a whole model is another matter."""
     first = outer.node.args[0] if outer.node.args else None
     read = {node.id for node in ast.walk(first) if isinstance(node, ast.Name)} if first is not None else set()
     return any(not read.isdisjoint(names_bound_by(loop)) for loop in outer.place.loops)

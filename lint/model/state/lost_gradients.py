@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def loses_gradients(run: History, event: Checkpointing) -> bool:
-    """Whether no input of the reentrant region ``event``, or of its first turn in a loop, needs a gradient."""
+    """Whether no input of the reentrant region ``event``, or of its first iteration in a loop, needs a gradient."""
     if not event.reentrant:
         return False
     match event:
@@ -45,7 +45,7 @@ def needs_no_gradients(run: History, event: Checkpointing) -> bool:
     if not isinstance(event, Checkpoint) or event.function_kwargs or event.call.open_args:
         return False
     if any(own_loops(event.place)) or not all(_is_all_frozen(run, module) for module in options(event.function)):
-        return False  # In the next turn of a loop, something that trains may be in front of it.
+        return False  # In the next iteration of a loop, something that trains may be in front of it.
     return bool(event.inputs) and all(is_gradless(run, value) for value in event.inputs)
 
 

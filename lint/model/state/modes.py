@@ -91,7 +91,7 @@ class Modes:
         return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
 
     def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
-        """The ``eval()`` in a turn of ``loop`` that still holds when the next turn comes to ``forward``."""
+        """The ``eval()`` in an iteration of ``loop`` that still holds when the next iteration comes to ``forward``."""
         turn = [
             call.order
             for call in self._run.program.calls
