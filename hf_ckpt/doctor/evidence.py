@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ class Evidence:
         waiting: How many forwards of it wait for a backward, the one that runs among them.
         trained: Numbers of the model that are trained now, and when training began.
         place: The innermost line of the user's code that ran; None where none did.
+        card: The device, where it is not the one whose memory was watched; "" where it is.
     """
 
     phase: Phase
@@ -57,6 +58,13 @@ class Evidence:
     waiting: int
     trained: tuple[int, int]
     place: Place | None
+    card: str = ""
+
+    def on_another_card(self, card: str) -> Evidence:
+        """The same where a card of several ran out on which no step was watched: what it held before is not known."""
+        fitted = tuple(replace(step, live=None, peak=None) for step in self.fitted)
+        step = None if self.step is None else replace(self.step, live=None, peak=None)
+        return replace(self, start=self.usage, fitted=fitted, step=step, card=card)
 
     @property
     def size(self) -> BatchSize | None:

@@ -35,6 +35,7 @@ _SIZE = r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?i?B|bytes)"
 # The words of c10/cuda/CUDACachingAllocator.cpp, and of every allocator that was written after it.
 _ASKED = re.compile(rf"[Tt]ried to allocate {_SIZE}")
 _LIVE = re.compile(rf"{_SIZE} is allocated by PyTorch")
+_CARD = re.compile(r"\bGPU (?P<index>\d+) has a total")
 _UNITS = {"B": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -107,13 +108,14 @@ def diagnose(patient: Patient, error: BaseException, phase: Phase | None = None)
 def read_evidence(patient: Patient, error: BaseException | None, phase: Phase | None = None) -> Evidence:
     """Look at the run as it is now; without an error, before one comes."""
     watch = patient.watch
-    usage = _usage_at(error, read_usage(watch.device))
-    return Evidence(
+    device = exhausted_device(error, watch.device)
+    usage = _usage_at(error, read_usage(device))
+    evidence = Evidence(
         phase=phase or (Phase.FORWARD if watch.in_forward else Phase.BACKWARD),
         asked=None if error is None else bytes_in(_ASKED, str(error)),
         usage=usage,
         start=watch.start,
-        census=take_census(watch, patient.optimizer(), patient.owners(), usage, error),
+        census=take_census(watch, patient.optimizer(), patient.owners(), usage, error, device),
         fitted=tuple(watch.history.fitted),
         most=dict(watch.history.most),
         first=watch.history.first,
@@ -122,6 +124,15 @@ def read_evidence(patient: Patient, error: BaseException | None, phase: Phase | 
         trained=(trainable_numbers(watch.model), watch.trainable),
         place=innermost_place(error),
     )
+    return evidence if device == watch.device else evidence.on_another_card(str(device))
+
+
+def exhausted_device(error: BaseException | None, watched: torch.device) -> torch.device:
+    """The device that had no more memory: with ``device_map`` over several cards the error names it."""
+    found = _CARD.search(str(error)) if watched.type == "cuda" else None
+    if found is None or int(found["index"]) == (watched.index or 0):
+        return watched
+    return torch.device("cuda", int(found["index"]))
 
 
 def _is_of_batch(evidence: Evidence, causes: Sequence[Found]) -> bool:

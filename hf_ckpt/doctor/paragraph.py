@@ -31,8 +31,9 @@ def paragraph(evidence: Evidence, found: Sequence[Found], remedies: Sequence[str
 
 def _where(evidence: Evidence) -> str:
     step = "" if evidence.step is None else f" of step {evidence.step.number}"
+    card = f" on {evidence.card}" if evidence.card else ""
     asked = "" if evidence.asked is None else f", which asked for {decimal(evidence.asked)}"
-    return f"Out of memory in the {evidence.phase}{step}{asked}."
+    return f"Out of memory in the {evidence.phase}{step}{card}{asked}."
 
 
 def _held(evidence: Evidence) -> str:

@@ -20,7 +20,8 @@ from hf_ckpt.doctor.census.census import Census, Kind
 from hf_ckpt.doctor.census.take import take_census
 from hf_ckpt.doctor.evidence import Evidence, Phase
 from hf_ckpt.doctor.history import Step
-from hf_ckpt.doctor.out_of_memory import _ASKED, _LIVE, bytes_in
+from hf_ckpt.doctor.out_of_memory import _ASKED, _LIVE, bytes_in, exhausted_device
+from hf_ckpt.doctor.paragraph import paragraph
 from hf_ckpt.doctor.remedies.batch import smaller_batch
 from hf_ckpt.doctor.usage import Usage
 from hf_ckpt.doctor.watch import Watch
@@ -146,6 +147,23 @@ CUDA = (
 def test_reads_what_cuda_says() -> None:
     assert bytes_in(_ASKED, CUDA) == int(2.5 * 2**30)
     assert bytes_in(_LIVE, CUDA) == 70 * 2**30
+    error = torch.OutOfMemoryError(CUDA)
+    assert exhausted_device(error, torch.device("cuda", 0)) == torch.device("cuda", 0)
+    assert exhausted_device(error, torch.device("cuda", 1)) == torch.device("cuda", 0)
+    assert exhausted_device(error, torch.device("cpu")) == torch.device("cpu")
+
+
+def test_of_a_card_that_was_not_watched_only_what_it_holds_is_told() -> None:
+    """The figures are those that two cards would give, in GiB: the first was watched, the second ran out."""
+    size = BatchSize(1000, 100)
+    steps = [Step(n, live=10, sizes=[size], peak=60) for n in range(1, 5)]
+    evidence = Evidence(
+        Phase.FORWARD, 3, Usage(80, 79, others=1), Usage(80, 10), Census({Kind.WEIGHTS: 60, Kind.KEPT: 19}),
+        fitted=tuple(steps[:3]), most=dict(size.measures), first=1, step=steps[3], waiting=1, trained=(1, 1), place=None,
+    ).on_another_card("cuda:1")  # fmt: skip
+    assert find_causes(evidence) == []
+    assert smaller_batch(evidence) is None
+    assert paragraph(evidence, []).startswith("Out of memory in the forward of step 4 on cuda:1, which asked for")
 
 
 @pytest.mark.parametrize(

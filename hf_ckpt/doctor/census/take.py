@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def take_census(
-    watch: Watch, optimizer: Any, owners: Iterable[object], usage: Usage, error: BaseException | None = None
+    watch: Watch,
+    optimizer: Any,
+    owners: Iterable[object],
+    usage: Usage,
+    error: BaseException | None = None,
+    device: torch.device | None = None,
 ) -> Census:
     """Look at all memory of the device once; nothing on it is allocated, nothing is unpacked.
 
@@ -35,13 +40,14 @@ def take_census(
         owners: Objects whose attributes may hold tensors (a Trainer, its callbacks).
         usage: What the device says it is used for.
         error: What ended the run; its frames hold the tensors in use.
+        device: The device; None: the one that is watched.
 
     Returns:
         The census.
     """
     inner = getattr(optimizer, "optimizer", optimizer)
     inner = inner if isinstance(inner, torch.optim.Optimizer) else None
-    claims = Claims(watch.device)
+    claims = Claims(device or watch.device)
     _claim_state(claims, watch.model, inner)
     tensors = list(_all_tensors())
     claims.claim(Kind.OTHER_MODELS, (t for t in tensors if isinstance(t, torch.nn.Parameter)))
