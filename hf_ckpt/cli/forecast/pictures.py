@@ -11,6 +11,7 @@ import click
 
 from ...errors import MissingExtraError
 from ...planner.explain.plot import SUFFIXES
+from ...whole_file import written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,8 @@ def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
     if not charts:
         raise CkptError(f"no policy has a forecast, so there is nothing to draw into {path}")
     title = f"{study.subject}, {study.inputs.rates.device}"
-    path.write_text(memory_page(title, charts, study.inputs.memory.total), encoding="utf-8")
+    with written_whole(path) as file:
+        file.write_text(memory_page(title, charts, study.inputs.memory.total), encoding="utf-8")
 
 
 def _chart(study: Study, policy: Policy) -> Chart:
