@@ -1,0 +1,116 @@
+"""One long training under policies beside the same one without: what grows, and whether the weights are equal."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import random
+from dataclasses import dataclass
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import hf_ckpt
+from hf_ckpt.engine import TRACES, clear_traces
+from hf_ckpt.measuring.memory_limit import MemoryLimit
+
+from ..models import VOCABULARY
+from ..state_machine.machine import adapted_llama
+
+if TYPE_CHECKING:
+    from torch import nn
+
+POLICIES = ("budget=0.5", "balanced", "full", "budget=100MiB", "dots_saveable", "segments(2)")
+LENGTHS = (4, 7, 11, 12, 16)
+#: Bytes that tensors may take; a step of the untouched twin takes a few MB.
+LIMIT = 48 * 2**20
+#: Steps under one policy.
+PHASE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What there is of everything at one moment, with no policy on the model."""
+
+    objects: int
+    storages: int
+    traces: int
+    hooks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """What a run of so many steps showed."""
+
+    steps: int
+    counts: tuple[Counts, ...]
+    evaluations: int
+    generations: int
+    equal_weights: bool
+
+    def growth(self, what: str) -> float:
+        """How many more there are a step, from the second quarter of the run to the last."""
+        values = [getattr(found, what) for found in self.counts]
+        quarter = max(1, len(values) // 4)
+        return (mean(values[-quarter:]) - mean(values[quarter : 2 * quarter])) / (self.steps / 2)
+
+
+def soak(steps: int, seed: int = 0) -> Soak:
+    """Train both models for so many steps, in phases of one policy each."""
+    rng = random.Random(seed)
+    ours, twin = (copy.deepcopy(adapted_llama()).train() for _ in range(2))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9) for model in (ours, twin)]
+    clear_traces()
+    counts, uses = [], {"evaluate": 0, "generate": 0}
+    with MemoryLimit(LIMIT, ours, twin):
+        for start in range(0, steps, PHASE):
+            handle = hf_ckpt.apply(ours, POLICIES[start // PHASE % len(POLICIES)], optimizer=optimizers[0])
+            for _ in range(min(PHASE, steps - start)):
+                _turn(rng, (ours, twin), optimizers, uses)
+            handle.restore()
+            del handle
+            counts.append(_counts(ours))
+    equal = all(torch.equal(a, b) for a, b in zip(ours.parameters(), twin.parameters(), strict=True))
+    return Soak(steps, tuple(counts), uses["evaluate"], uses["generate"], equal)
+
+
+def _turn(rng: random.Random, models: tuple[Any, Any], optimizers: list[Any], uses: dict[str, int]) -> None:
+    """One step of both models, and now and then an evaluation, a generation, another adapter."""
+    size, length, seed = rng.randint(1, 2), rng.choice(LENGTHS), rng.randrange(1 << 30)
+    event = rng.choices(("", "evaluate", "generate", "a", "b"), (20, 2, 1, 1, 1))[0]
+    ids = torch.randint(3, VOCABULARY, (size, length), generator=torch.Generator().manual_seed(seed))
+    for model, optimizer in zip(models, optimizers, strict=True):
+        if event in ("a", "b"):
+            model.set_adapter(event)
+        torch.manual_seed(seed)
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if event in uses:
+            _use(model, ids, event)
+    if event in uses:
+        uses[event] += 1
+
+
+@torch.no_grad()
+def _use(model: Any, ids: torch.Tensor, event: str) -> None:
+    model.eval()
+    if event == "generate":
+        model.generate(input_ids=ids, max_new_tokens=2, do_sample=False)
+    else:
+        model(input_ids=ids)
+    model.train()
+
+
+def _counts(model: nn.Module) -> Counts:
+    gc.collect()
+    objects = gc.get_objects()
+    storages = {t.untyped_storage()._cdata for t in objects if issubclass(type(t), torch.Tensor) and not _is_fake(t)}
+    tables = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
+    hooks = sum(len(vars(module)[table]) for module in model.modules() for table in tables)
+    return Counts(len(objects), len(storages), len(TRACES._entries), hooks)
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    return type(tensor).__name__ == "FakeTensor"
