@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 
 def diagnose_with(trainer: Trainer, handle: Handle, watch: Watch, tell: Callable[[Diagnosis], None]) -> Patient:
-    """Diagnose what training steps, the optimizer's steps and evaluations of this training raise, until restored."""
+    """Diagnose what training steps, the optimizer's steps and evaluations of this training raise, until restored.
+
+    Args:
+        trainer: The Trainer, changed in place until `handle` is restored.
+        handle: The policy on its model.
+        watch: What is noted of every step.
+        tell: Called with each diagnosis.
+    """
     patient = Patient(watch, lambda: trainer.optimizer, lambda: _owners(trainer), str(handle.resolved.policy))
     changes = handle.installation.changes
     for owner, name, phase in _calls(trainer):

@@ -65,7 +65,12 @@ def install(
 ) -> None:
     """Install every decision of a resolved policy; nothing else on the model changes.
 
-    What was put on is in ``into`` at every moment, so that whatever ends this early can be followed by an undo.
+    Args:
+        model: The model, changed in place.
+        anatomy: Its layers.
+        decisions: What to do, by the name of the layer.
+        engine: Who recomputes: traced replay or torch.
+        into: Gets what is put on, at every moment, so that whatever ends this early can be followed by an undo.
     """
     for layer in anatomy.layers:
         decision = decisions[layer.info.name]

@@ -85,6 +85,11 @@ def diagnose(patient: Patient, error: BaseException, phase: Phase | None = None)
     """Say what held the memory and why, in the log, whatever happens; None when ``error`` is another one.
 
     Nothing is raised here: an error that a diagnosis meets itself is only logged for debugging.
+
+    Args:
+        patient: The training that is diagnosed.
+        error: What it raised.
+        phase: Where in the step; read off the run when it is None.
     """
     try:
         if not is_out_of_memory(error):
@@ -106,7 +111,13 @@ def diagnose(patient: Patient, error: BaseException, phase: Phase | None = None)
 
 
 def read_evidence(patient: Patient, error: BaseException | None, phase: Phase | None = None) -> Evidence:
-    """Look at the run as it is now; without an error, before one comes."""
+    """Look at the run as it is now; without an error, before one comes.
+
+    Args:
+        patient: The training that is diagnosed.
+        error: What it raised, if anything.
+        phase: Where in the step; read off the run when it is None.
+    """
     watch = patient.watch
     device = exhausted_device(error, watch.device)
     usage = _usage_at(error, read_usage(device))

@@ -36,6 +36,11 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     """Bytes at the peak of this head in so many chunks, and the added seconds: adding up the weight gradients.
 
     What the final norm before it saves counts as the head's.
+
+    Args:
+        shape: Sizes of the head and of the batch.
+        chunks: How many parts of the tokens go through the head one after the other.
+        bytes_per_second: Memory bandwidth of the device.
     """
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
     logits = rows * shape.vocabulary * shape.bytes_per_logit + final_norm_bytes(shape)

@@ -108,7 +108,13 @@ def parts(problem: Problem, solution: Solution) -> tuple[MomentParts, ...]:
 
 
 def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem) -> Limits | None:
-    """The byte limits of a ``budget`` policy; None for any other."""
+    """The byte limits of a ``budget`` policy; None for any other.
+
+    Args:
+        inputs: The traced layers and the memory of the device.
+        policy: The resolved policy.
+        problem: The stack of layers and its costs.
+    """
     budget = policy.requests.budget
     return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come, FIRST_SPARE)
 

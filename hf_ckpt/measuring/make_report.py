@@ -33,7 +33,14 @@ def make_report(
     regions: Sequence[Region],
     meter: Meter | None,
 ) -> Report:
-    """Join what was decided with what was measured."""
+    """Join what was decided with what was measured.
+
+    Args:
+        resolved: The policy and its decisions.
+        anatomy: The layers of the model.
+        regions: What was put on the layers.
+        meter: What was counted; None where nothing is measured.
+    """
     engines = {engine.layer: engine for region in regions if (engine := region.engine_report()) is not None}
     held = meter.most.by_layer if meter is not None and meter.forwards else None
     layers = tuple(

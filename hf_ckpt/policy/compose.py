@@ -108,7 +108,13 @@ def parts_of(policy: Policy) -> tuple[Policy, ...]:
 
 
 def merge(a: Decision, b: Decision, *, where: str) -> Decision:
-    """The decision that rebuilds what ``a`` or ``b`` rebuilds. Raises PolicyError when no single region does both."""
+    """The decision that rebuilds what ``a`` or ``b`` rebuilds. Raises PolicyError when no single region does both.
+
+    Args:
+        a: A decision on a layer.
+        b: Another one on the same layer.
+        where: Name of the layer, for the message.
+    """
     match a, b:
         case (Keep(), other) | (other, Keep()):
             return other

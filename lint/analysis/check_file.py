@@ -84,7 +84,13 @@ def check_loaded(
 
 
 def with_more(checked: Checked, job: Job, more: Iterable[Finding]) -> Checked:
-    """``checked`` with what only the runs of other files show in it; nothing is analysed again."""
+    """``checked`` with what only the runs of other files show in it; nothing is analysed again.
+
+    Args:
+        checked: What its own run shows.
+        job: Path and settings of the file.
+        more: Findings in it from the runs of other files.
+    """
     if checked.source is None:
         return checked
     # What one run makes certain is no note because another one leaves it open.

@@ -39,7 +39,13 @@ class _UnknownFileError(Exception):
 
 
 def explain_files(paths: Iterable[str], output_format: str, configs: tuple[str, ...] = ()) -> int:
-    """Print the explanation of each file, run with ``configs``, and return the exit status."""
+    """Print the explanation of each file, run with ``configs``, and return the exit status.
+
+    Args:
+        paths: Files to explain.
+        output_format: `json`, or anything else for text.
+        configs: Configuration files that every script is run with.
+    """
     explained: list[_Explained] = []
     status = CLEAN
     for path in paths:

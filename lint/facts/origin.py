@@ -28,7 +28,14 @@ def origin(node: ast.AST) -> str | None:
 
 
 def mark_setting(node: ast.AST, filename: str, span: Span, line: str) -> None:
-    """Put ``node``, which stands for a setting, where a configuration file has that; ``line`` is what the line says."""
+    """Put ``node``, which stands for a setting, where a configuration file has that.
+
+    Args:
+        node: The node, changed in place.
+        filename: The configuration file.
+        span: Place of the setting there.
+        line: What the line says.
+    """
     setattr(node, _FIELD, filename)
     setattr(node, _SETTING, span)
     setattr(node, _LINE, line)

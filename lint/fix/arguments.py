@@ -11,7 +11,13 @@ _TIGHT = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def set_keyword(call: cst.Call, name: str, text: str) -> cst.Call | None:
-    """``call`` with ``name=text``. None when a ``**`` might hold the keyword as well."""
+    """``call`` with ``name=text``. None when a ``**`` might hold the keyword as well.
+
+    Args:
+        call: The call, left as it is.
+        name: The keyword.
+        text: Python source of its value.
+    """
     value = cst.parse_expression(text)
     for index, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == name:

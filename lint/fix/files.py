@@ -63,7 +63,14 @@ def rewrite_all(jobs: list[Job], transform: Transform, store: bool) -> list[Rewr
 
 
 def rewrite_bytes(job: Job, data: bytes, transform: Transform, reported: Collection[str] = ()) -> Rewritten:
-    """The rewritten content of the file of ``job`` and the findings that are left in it. Touches no disk."""
+    """The rewritten content of the file of ``job`` and the findings that are left in it. Touches no disk.
+
+    Args:
+        job: Path and settings of the file.
+        data: Its content.
+        transform: Chooses the edits.
+        reported: Names of files that it imports whose findings are wanted with it.
+    """
     return _rewritten(check_bytes(job, data, reported), data, transform, _recheck(job, reported))
 
 
@@ -151,7 +158,13 @@ class _Project:
 
 
 def unified_diff(filename: str, before: bytes, after: bytes) -> str:
-    """The change as a unified diff, empty when there is none."""
+    """The change as a unified diff, empty when there is none.
+
+    Args:
+        filename: Name in the header.
+        before: Content on disk.
+        after: Content after the fixes.
+    """
 
     def lines(data: bytes) -> list[str]:
         return data.decode("utf-8", "replace").splitlines(keepends=True)

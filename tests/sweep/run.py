@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import resource
@@ -30,6 +31,9 @@ def sweep(subjects: Iterable[Subject], policies: tuple[str, ...] = POLICIES) -> 
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     _warm_up()
+    # A collection in a fork would otherwise look at all that the libraries made, and copy its memory.
+    gc.collect()
+    gc.freeze()
     context = multiprocessing.get_context("fork")
     for subject in subjects:
         receiver, sender = context.Pipe(duplex=False)

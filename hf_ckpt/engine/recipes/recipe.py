@@ -84,7 +84,14 @@ def recipe_for(
     sublayers: Mapping[Role, tuple[str, ...]],
     sizes: Mapping[str, int],
 ) -> Recipe:
-    """The recipe of ``trace`` under ``plan``, made at its first use. What is kept does not depend on ``sizes``."""
+    """The recipe of ``trace`` under ``plan``, made at its first use.
+
+    Args:
+        trace: What the layer does.
+        plan: What to keep, rebuild and offload. What it keeps does not depend on `sizes`.
+        sublayers: Module names by role, relative to the layer.
+        sizes: Value of each symbol of the trace.
+    """
     key = plan, tuple(sorted(sublayers.items()))
     known: Recipe | None = trace.recipes.get(key)
     if known is None:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 
 def flops_of(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """FLOPs (an int or an expression): counted for contractions, 0 for what only moves or maps memory."""
+    """FLOPs (an int or an expression): counted for contractions, 0 for what only moves or maps memory.
+
+    Args:
+        func: The op.
+        args: Its positional arguments, fake tensors among them.
+        kwargs: Its keyword arguments.
+        output: What it returned.
+    """
     if traits_of(str(func)).attention:  # the formulas of torch 2.11 refuse fewer key and value heads than query heads
         square = _attention(args[0].shape, args[1].shape, args[2].shape)
         return plain_size(square // 2 if _is_causal(func, args, kwargs) else square)

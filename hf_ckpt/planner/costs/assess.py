@@ -48,7 +48,13 @@ def layer_held(kind: Kind, plan: Assignment[int]) -> int:
 
 
 def assess(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption) -> Assessment:
-    """The model's exact prediction for these plans, one a layer in forward order."""
+    """The model's exact prediction for these plans, one a layer in forward order.
+
+    Args:
+        problem: The stack of layers and its costs.
+        plans: What happens to the saved tensors, one assignment a layer in forward order.
+        head: Bytes and seconds of the loss head.
+    """
     held_by = {(k, plan): layer_held(problem.kinds[k], plan) for k, plan in set(zip(problem.order, plans, strict=True))}
     seconds_of = {
         (k, plan): sum(verb.layer_seconds(problem, problem.kinds[k], plan) for verb in verbs()) for k, plan in held_by

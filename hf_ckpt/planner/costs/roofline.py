@@ -51,7 +51,13 @@ def dtype_class(dtype: str) -> str:
 
 
 def op_seconds(op: Op, dtype: str, rates: Calibration) -> float:
-    """Seconds to run ``op`` once; ``dtype`` is that of its first output."""
+    """Seconds to run ``op`` once.
+
+    Args:
+        op: The op, with its FLOPs and the bytes it reads and writes.
+        dtype: Dtype of its first output.
+        rates: Measured rates of the device.
+    """
     if op.seconds is not None:
         return op.seconds
     by_class = rates.attention if traits_of(op.name).attention else rates.matmul
@@ -88,7 +94,13 @@ def backward_seconds(op: Op, seconds: float) -> float:
 
 
 def kind_of(ledger: LayerLedger, rates: Calibration, *, gradients: int = 0) -> Kind:
-    """The planner's view of layers with this ledger; ``gradients``: bytes of parameter gradients of one backward."""
+    """The planner's view of layers with this ledger.
+
+    Args:
+        ledger: Buffers and ops of one layer.
+        rates: Measured rates of the device.
+        gradients: Bytes of parameter gradients of one backward.
+    """
     seconds = tuple(
         op_seconds(op, ledger.buffers[op.outputs[0]].dtype if op.outputs else "", rates) for op in ledger.ops
     )

@@ -44,7 +44,13 @@ class Moment:
 
 
 def timeline(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption) -> tuple[Moment, ...]:
-    """All moments of a step in order; the largest is what :func:`~.assess.assess` calls the peak."""
+    """All moments of a step in order; the largest is what :func:`~.assess.assess` calls the peak.
+
+    Args:
+        problem: The stack of layers and its costs.
+        plans: One assignment a layer in forward order.
+        head: Bytes and seconds of the loss head.
+    """
     held = [layer_held(problem.kind(layer), plan) for layer, plan in enumerate(plans)]
     room = problem.always + sum(verb.ready_bytes(problem, plans) for verb in verbs())
     room += ceil((problem.forwards - 1) * (sum(held) + head.nbytes))

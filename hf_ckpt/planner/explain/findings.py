@@ -139,7 +139,14 @@ class Gain:
 
 
 def next_gain(problem: Problem, limits: Limits, solution: Solution, nbytes: int = GIB) -> Gain:
-    """What ``nbytes`` (1 GiB) on top of every bound in ``limits`` would buy."""
+    """What ``nbytes`` (1 GiB) on top of every bound in ``limits`` would buy.
+
+    Args:
+        problem: The stack of layers and its costs.
+        limits: The bounds in force, in bytes.
+        solution: The plan found under them.
+        nbytes: Bytes added to every bound, 1 GiB by default.
+    """
     more = Limits(
         peak=None if limits.peak is None else limits.peak + nbytes,
         held=None if limits.held is None else limits.held + nbytes,

@@ -67,7 +67,13 @@ def rule_for(name: str) -> StateRule:
 
 
 def state_bytes(rule: StateRule, shape: Sequence[int], itemsize: int) -> int:
-    """State bytes for one parameter of this shape and element size."""
+    """State bytes for one parameter of this shape and element size.
+
+    Args:
+        rule: What the optimizer keeps for a parameter.
+        shape: Shape of the parameter.
+        itemsize: Bytes an element.
+    """
     elements = prod(shape)
     if rule.factored:
         width = elements if len(shape) < 2 else elements // shape[-1] + elements // shape[-2]

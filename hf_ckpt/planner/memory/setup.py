@@ -110,7 +110,13 @@ class Standing:
 
 
 def standing(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: Setup) -> Standing:
-    """Count a whole model on the meta device, as one card of ``setup`` will hold it."""
+    """Count a whole model on the meta device, as one card of ``setup`` will hold it.
+
+    Args:
+        model: The model, on the meta device.
+        layers: Its decoder layers, in forward order.
+        setup: Optimizer, precision and sharding of the run.
+    """
     packed = quantised_weights(model) if setup.four_bit else {}
     spread, gpus = setup.spread, setup.gpus
     parts = 1 if spread is None or not spread.gathers else gpus

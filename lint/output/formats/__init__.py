@@ -19,7 +19,13 @@ def formats() -> tuple[str, ...]:
 
 
 def render(report: Report, output_format: str, color: bool = False) -> str:
-    """``report`` in the format of that name, without a final newline. Only ``full`` and ``concise`` use ``color``."""
+    """``report`` in the format of that name, without a final newline.
+
+    Args:
+        report: The findings and what failed.
+        output_format: Name of the format.
+        color: Whether to color it; only `full` and `concise` do.
+    """
     module = import_module(f".{output_format.replace('-', '_')}", __name__)
     rendered = module.render(report, color) if getattr(module, "COLORED", False) else module.render(report)
     return str(rendered)
