@@ -226,7 +226,9 @@ NEEDS = together(Backward, (TorchCheckpoint, ApplyCheckpointing, HfEnable))
 def check(run: Run) -> Iterator[Report]:
     """Report changes that the recomputation sees and the forward pass did not."""
     backwards = [event.call for event in run.of(Backward)]
-    for forward, model in _forwards(run) if backwards else ():
+    if not backwards:
+        return
+    for forward, model in _forwards(run, backwards):
         ends = [call for call in backwards if _follows(call, forward) and feeds(run.program.tree, forward, call)]
         for change in _changes(run, model, forward, ends[0]) if ends else ():
             yield Report(
@@ -238,12 +240,14 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _forwards(run: Run) -> Iterator[tuple[Call, Value]]:
-    """The calls that run a checkpointed model, or checkpoint a module themselves, with what they run."""
+def _forwards(run: Run, backwards: list[Call]) -> Iterator[tuple[Call, Value]]:
+    """The calls before a backward pass that run a checkpointed model, or checkpoint a module, with what they run."""
     for forward in run.program.calls:
         model = unwrapped(forward.func)
         known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
-        if known and not is_gradient_free(forward) and is_checkpointed(run, model, forward):
+        if not known or not any(_follows(call, forward) for call in backwards):
+            continue
+        if not is_gradient_free(forward) and is_checkpointed(run, model, forward):
             yield forward, model
     for event in run.replayed(Checkpoint):
         module = unwrapped(event.function)
