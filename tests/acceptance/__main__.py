@@ -7,6 +7,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -21,6 +22,8 @@ from .page import write_page
 
 _MARK = "CELLS "
 _LIMIT_SECONDS = 900
+#: ``ValueError: ...``, as a traceback ends, with the rank that a launcher may put before it.
+_ERROR = re.compile(r"(\[rank\d+\]: *)?[\w.]+(Error|Exception)\b")
 
 
 def main() -> None:
@@ -63,7 +66,14 @@ def _run_apart(number: int, case: Case) -> list[dict[str, object]] | str:
         if line.startswith(_MARK):
             found: list[dict[str, object]] = json.loads(line.removeprefix(_MARK))
             return found
-    return "it ended with " + ([*filter(None, done.stderr.splitlines())] or ["no message"])[-1][:200]
+    return "it ended with " + _error_in(done.stderr)
+
+
+def _error_in(stderr: str) -> str:
+    """The first error that a process told, not the launcher's last word on it; else the last lines."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    told = [line for line in lines if _ERROR.match(line)]
+    return (told[0] if told else " / ".join(lines[-3:]) or "no message")[:400]
 
 
 def _run_here(case: Case) -> None:

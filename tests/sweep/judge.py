@@ -13,7 +13,7 @@ from transformers import Cache
 from transformers.modeling_outputs import ModelOutput
 
 from hf_ckpt import apply
-from hf_ckpt.errors import BudgetError, CkptError
+from hf_ckpt.errors import BudgetError, CkptError, ModelStructureError
 from hf_ckpt.measuring.verdict import check_effect
 
 from .build import Built, CannotBuildError, build
@@ -109,7 +109,11 @@ def _plain(built: Built) -> Plain:
     if not any(gradient is not None and gradient.any() for step in gradients for gradient in step):
         raise CannotBuildError("no parameter gets a gradient")
     buffers = [buffer.clone() for buffer in model.buffers()]
-    return Plain(gradients, buffers, _held(model, built.batches[-1]), _changed(before, _attributes(model)))
+    try:
+        held = _held(model, built.batches[-1])
+    except ModelStructureError as error:
+        raise CannotBuildError(f"is refused under every policy: {_short(error)}") from error
+    return Plain(gradients, buffers, held, _changed(before, _attributes(model)))
 
 
 def _step(model: nn.Module, batch: dict[str, Any]) -> Gradients:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: CPU time that a class may take, and the time by the clock after which it hangs, on however busy a machine.
-_CPU_SECONDS = 150
+_CPU_SECONDS = 60
 _SECONDS = 1800
 
 
@@ -63,11 +63,16 @@ def _result_of(receiver: Any, subject: Subject, process: Any) -> dict[str, Any]:
     except EOFError:
         process.join()
         slow = process.exitcode == -signal.SIGXCPU
-        reason = f"took more than {_CPU_SECONDS} s of CPU time" if slow else "its process died"
+        reason = f"took more than {_CPU_SECONDS} s of CPU time" if slow else _death(process.exitcode)
     finally:
         process.kill()
         process.join()
     return ClassResult(subject.model_class, subject.kind, built=False, reason=reason).as_dict()
+
+
+def _death(exit_code: int) -> str:
+    """How a process ended that sent no result."""
+    return f"its process died of {signal.Signals(-exit_code).name}" if exit_code < 0 else f"it ended with {exit_code}"
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:

@@ -132,6 +132,8 @@ def _needed(config_class: type[PretrainedConfig]) -> dict[str, Any]:
             return {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101, "IMGIMGBZ": 102}}
         case "DbrxConfig":
             return {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}}
+        case "ReformerConfig":
+            return {"is_decoder": True}
         case "SpeechEncoderDecoderConfig":
             from transformers import Wav2Vec2Config
 

@@ -58,6 +58,7 @@ class UntracedLayer:
         once = functools.partial(self._once, layer, counter, again or frozenset(), call)
         output = self._checkpointed(call, args, once, layer) if again is None else once(*args)
         if counter is not None:
+            counter.settle()
             note_seconds(self._class_name, counter)
         return output
 

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -20,7 +21,7 @@ from torch.utils._pytree import tree_iter
 from ...compat.wrappers import local_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: The name under which the layer itself is counted: what it saves outside its sublayers.
 LAYER = ""
@@ -42,7 +43,8 @@ class SavedCounter:
     """One forward of ``layer`` with the tensors in ``inputs``: which storages autograd saves, and where.
 
     ``bytes_of`` and ``savers`` are by storage key; a saver is a sublayer's name, or :data:`LAYER`. Storages of
-    parameters and module buffers are left out.
+    parameters and module buffers are left out. What only a graph saved that is gone when the forward ends
+    (``x.max().item()``) is left out by :meth:`settle`.
     """
 
     def __init__(self, layer: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
@@ -57,6 +59,8 @@ class SavedCounter:
         weights = (*layer.parameters(), *layer.buffers())
         self._weights = {key for weight in weights for key in self.keys(weight)}
         self.inputs = [self.keys(tensor) for tensor in inputs]
+        #: For each saved tensor its storage, who saved it, and whether the graph still has it.
+        self._saved: list[tuple[int, str, Callable[[], Any]]] = []
         self._running = LAYER
 
     def keys(self, tensor: torch.Tensor) -> list[int]:
@@ -78,8 +82,9 @@ class SavedCounter:
         keep, give_back = below if below is not None else (_kept, _itself)
 
         def pack(tensor: torch.Tensor) -> Any:
-            self._count(tensor)
-            return keep(tensor)
+            handle = keep(tensor)
+            self._count(tensor, handle)
+            return handle
 
         with torch.autograd.graph.saved_tensors_hooks(pack, give_back):
             yield
@@ -99,12 +104,20 @@ class SavedCounter:
             count.clocks.append((start, _now(self.device)))
             self._running = around
 
-    def _count(self, tensor: torch.Tensor) -> None:
+    def settle(self) -> None:
+        """The forward is over: forget what was saved by graphs that nobody can call backward on."""
+        self.savers = {}
+        for key, saver, handle in self._saved:
+            if handle() is not None:
+                self.savers.setdefault(key, set()).add(saver)
+
+    def _count(self, tensor: torch.Tensor, handle: Any) -> None:
         if isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter):
             return  # FSDP gathers parameters into storages of their own
         for key in self.keys(tensor):
             if key not in self._weights:
                 self.savers.setdefault(key, set()).add(self._running)
+                self._saved.append((key, self._running, _life_of(handle)))
 
 
 def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
@@ -115,6 +128,14 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
             yield from storages(getattr(tensor, name))
     elif tensor.layout is torch.strided:
         yield tensor.untyped_storage()
+
+
+def _life_of(handle: Any) -> Callable[[], Any]:
+    """Asked later: None when the graph's node, which owns what a pack hook returned, is gone."""
+    try:
+        return ref(handle)
+    except TypeError:  # a tuple, say: nobody can know
+        return lambda: True
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:
