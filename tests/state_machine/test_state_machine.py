@@ -39,7 +39,7 @@ def run(examples: int, steps: int, tell: Callable[..., None]) -> None:
 
 
 def test_a_few_orders(tell: Callable[..., None]) -> None:
-    run(3, 10, tell)
+    run(6, 12, tell)
 
 
 @pytest.mark.slow
