@@ -223,7 +223,7 @@ def large(norm):
 
 
 def test_a_norm_that_is_built_in_every_call_has_no_statistics_however_often_its_function_is_evaluated():
-    script = "from blocks import small, large  # checkpoint\n" + "".join(
+    script = "from blocks import small, large  # checkpointing_enable\n" + "".join(
         f"def build{number}(name, norm):\n    return small(norm) if name == 'small' else large(norm)\n"
         for number in range(2)
     )
