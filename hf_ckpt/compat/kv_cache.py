@@ -83,12 +83,20 @@ def replay_of(forward: Callable[..., Any], values: Iterable[Any]) -> Callable[..
     return OnCopies(forward, caches) if caches else forward
 
 
-def on_snapshots(call: partial[Any], args: tuple[Any, ...]) -> partial[Any]:
+def on_snapshots(call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
     """``call`` with its caches made replayable; itself when neither it nor ``args`` has any."""
+    if not isinstance(call, partial):  # somebody wrapped the layer's checkpointing function
+        replay = replay_of(call, args)
+        return call if replay is call else ForwardThenReplay(call, replay)
     replay = replay_of(call.func, (*call.args, *call.keywords.values(), *args))
     if replay is call.func:
         return call
     return partial(ForwardThenReplay(call.func, replay), *call.args, **call.keywords)
+
+
+def bound_to(call: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword arguments that a layer bound to its call."""
+    return call.keywords if isinstance(call, partial) else {}
 
 
 def snapshot(cache: Cache) -> Cache:

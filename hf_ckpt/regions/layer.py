@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.checkpoint import noop_context_fn
 
-from ..compat.kv_cache import on_snapshots
+from ..compat.kv_cache import bound_to, on_snapshots
 from .region import Region, recompute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from functools import partial
 
     from torch import nn
 
@@ -26,8 +25,8 @@ class LayerRegion(Region):
         self.module = module
         self.context_fn = context_fn
 
-    def __call__(self, call: partial[Any], *args: Any) -> Any:
+    def __call__(self, call: Callable[..., Any], *args: Any) -> Any:
         """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
         if self.observer is not None:
-            self.observer.hold(self.layers[0], [call.keywords])
+            self.observer.hold(self.layers[0], [bound_to(call)])
         return recompute(self, self.module, on_snapshots(call, args), args, self.context_fn)

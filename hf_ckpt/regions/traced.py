@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..compat.kv_cache import on_snapshots
+from ..compat.kv_cache import bound_to, on_snapshots
 from ..engine import Mode, TracedReplay
 from .region import Region
 
@@ -27,7 +27,7 @@ class TracedRegion(Region):
         super().__init__((layer,))
         self.replay = TracedReplay(layer, plan, sublayers)
 
-    def __call__(self, call: partial[Any], *args: Any) -> Any:
+    def __call__(self, call: Callable[..., Any], *args: Any) -> Any:
         """``call`` is the layer's forward with its keyword arguments bound; ``args`` are its positional tensors."""
         call = on_snapshots(call, args)
         if self.observer is None:
@@ -38,7 +38,7 @@ class TracedRegion(Region):
         finally:
             self.replay.witness = None
         if self.replay.mode is Mode.WHOLE:
-            self.observer.hold(self.layers[0], [call.keywords])
+            self.observer.hold(self.layers[0], [bound_to(call)])
         return output
 
     def start_counting(self) -> None:
