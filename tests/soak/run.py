@@ -25,7 +25,9 @@ POLICIES = ("budget=0.5", "balanced", "full", "budget=100MiB", "dots_saveable", 
 LENGTHS = (4, 7, 11, 12, 16)
 #: Bytes that tensors may take; a step of the untouched twin takes a few MB.
 LIMIT = 48 * 2**20
-#: Steps under one policy.
+#: Phases of one policy each: a quarter of them, the unit of :meth:`Soak.growth`, goes twice through the policies.
+PHASES = 48
+#: Steps under one policy, at least.
 PHASE = 20
 
 
@@ -63,10 +65,11 @@ def soak(steps: int, seed: int = 0) -> Soak:
     optimizers = [torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9) for model in (ours, twin)]
     clear_traces()
     counts, uses = [], {"evaluate": 0, "generate": 0}
+    phase = max(PHASE, steps // PHASES)
     with MemoryLimit(LIMIT, ours, twin):
-        for start in range(0, steps, PHASE):
-            handle = hf_ckpt.apply(ours, POLICIES[start // PHASE % len(POLICIES)], optimizer=optimizers[0])
-            for _ in range(min(PHASE, steps - start)):
+        for start in range(0, steps, phase):
+            handle = hf_ckpt.apply(ours, POLICIES[start // phase % len(POLICIES)], optimizer=optimizers[0])
+            for _ in range(min(phase, steps - start)):
                 _turn(rng, (ours, twin), optimizers, uses)
             handle.restore()
             del handle

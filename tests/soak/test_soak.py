@@ -12,6 +12,8 @@ from .run import soak
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .run import Soak
+
 STEPS = 5000
 
 
@@ -20,9 +22,15 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="hf_ckpt")
 
 
+def figures(found: Soak) -> str:
+    growth = {what: found.growth(what) for what in ("objects", "storages", "traces")}
+    return ", ".join([f"{value:+.4f} {what} a step" for what, value in growth.items()])
+
+
 @pytest.mark.slow
-def test_the_weights_are_the_twins_after_two_rounds_of_policies() -> None:
-    found = soak(240)
+def test_the_weights_are_the_twins_after_some_rounds_of_policies(tell: Callable[..., None]) -> None:
+    found = soak(480)
+    tell("steps of a short soak", found.steps, figures(found))
     assert found.equal_weights
     assert found.counts[-1].hooks == found.counts[0].hooks
 
@@ -30,10 +38,11 @@ def test_the_weights_are_the_twins_after_two_rounds_of_policies() -> None:
 @pytest.mark.slow
 def test_nothing_grows_and_the_weights_are_the_twins(tell: Callable[..., None]) -> None:
     found = soak(STEPS)
-    growth = {what: found.growth(what) for what in ("objects", "storages", "traces")}
-    tell("soak steps", found.steps, f"{found.evaluations} evaluations, {found.generations} generations")
+    tell("soak steps", found.steps, figures(found))
+    assert found.evaluations
+    assert found.generations
     assert found.equal_weights
     assert found.counts[-1].hooks == found.counts[0].hooks
-    assert growth["objects"] < 0.05, (growth, found.counts)
-    assert growth["storages"] < 0.002, (growth, found.counts)
-    assert growth["traces"] < 0.002, (growth, found.counts)
+    assert found.growth("objects") < 0.05, found.counts
+    assert found.growth("storages") < 0.002, found.counts
+    assert found.growth("traces") < 0.002, found.counts
