@@ -35,7 +35,7 @@ def main() -> None:
         memory = [_memory(fault) for fault in memory_faults.FAULTS]
         running = [_running(fault) for fault in run_faults.FAULTS]
         clean = [(run.name, words_about(run)) for run in CLEAN]
-    forked = Forked()
+    forked = Forked("training")
     clean += [(f"{name}, two ranks", words_of(strategy, forked)) for name, strategy in STRATEGIES.items()]
     forked.close()
     arguments.page.write_text("\n".join([_HEAD, *_table(memory), "", *_table(running), "", *_clean(clean), ""]))
