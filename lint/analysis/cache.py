@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
 from ..project.library_versions import project_ranges
 from ..project.local_modules import unchanged
-from ..whole_file import write_whole
+from ..output.whole_file import write_whole
 from .result import FileResult
 
 if TYPE_CHECKING:

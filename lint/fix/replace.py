@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..whole_file import write_whole
+from ..output.whole_file import write_whole
 
 
 def replace_file(path: str, before: bytes, after: bytes) -> None:

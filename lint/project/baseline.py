@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..output.report import Excerpts, build_report
-from ..whole_file import write_whole
+from ..output.whole_file import write_whole
 from .settings import SettingsError
 
 if TYPE_CHECKING:

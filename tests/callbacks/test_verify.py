@@ -51,7 +51,7 @@ class LateBinding(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for part in self.parts:
-            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # noqa: B023
+            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # noqa: B023, CKPT105
         return self.mlp(x)
 
 

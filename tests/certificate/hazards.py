@@ -113,7 +113,7 @@ def batch_norm() -> Any:
 def a_closure_over_the_variable_of_a_loop() -> Any:
     def call(own: Any, x: torch.Tensor) -> torch.Tensor:
         for part in own.parts:
-            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # here # noqa: B023
+            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # here # noqa: B023, CKPT105
         return x
 
     model, loss = _with(call)
@@ -125,7 +125,7 @@ def a_closure_over_the_variable_of_a_loop() -> Any:
 def a_closure_over_a_number_that_moves_on() -> Any:
     def call(own: Any, x: torch.Tensor) -> torch.Tensor:
         scale = 1.0
-        out = checkpoint(lambda h: own.mlp(h * scale), x, use_reentrant=False)  # here
+        out = checkpoint(lambda h: own.mlp(h * scale), x, use_reentrant=False)  # here # noqa: CKPT105
         scale = 2.0
         return out
 
@@ -174,7 +174,7 @@ def a_branch_on_pythons_random_numbers() -> Any:
     def drawn(own: Any, x: torch.Tensor) -> torch.Tensor:
         return own.mlp(x) if random.random() == draws[0] else own.mlp(torch.tanh(x))
 
-    model, _ = _with(lambda own, x: checkpoint(drawn, own, x, use_reentrant=False))
+    model, _ = _with(lambda own, x: checkpoint(drawn, own, x, use_reentrant=False))  # noqa: CKPT115
 
     def loss() -> torch.Tensor:
         random.seed(0)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hf_ckpt.lint.whole_file import write_whole
+from hf_ckpt.lint.output.whole_file import write_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_to_files(tmp_path):
