@@ -13,9 +13,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
+from ..output.whole_file import write_whole
 from ..project.library_versions import project_ranges
 from ..project.local_modules import unchanged
-from ..output.whole_file import write_whole
 from .result import FileResult
 
 if TYPE_CHECKING:
