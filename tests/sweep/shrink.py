@@ -151,6 +151,7 @@ def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
         values = {name: value for name, value in values.items() if name not in _COUNTS}
     values |= _filled(defaults, style) if style.fill else {}
     values |= _layer_lists(defaults, values, style)
+    values |= _one_a_layer(defaults, values, style)
     values |= _layer_indices(defaults, values)
     values |= _token_ids(defaults)
     values |= _consistent(defaults, values, style)
@@ -351,6 +352,18 @@ def _layer_lists(defaults: PretrainedConfig, values: Mapping[str, Any], style: S
     lists: dict[str, Any] = {name: list(islice(cycle(dict.fromkeys(v)), count)) for name, v in found.items()}
     numbers = {name: count for name in ("num_hidden_layers", "n_layer", "num_layers") if name in values}
     return lists | numbers
+
+
+def _one_a_layer(defaults: PretrainedConfig, values: Mapping[str, Any], style: Style) -> dict[str, Any]:
+    """Lists of numbers with one entry a layer (widths, shares), cut to the layers that are left."""
+    before, count = vars(defaults).get("num_hidden_layers"), values.get("num_hidden_layers")
+    if type(before) is not int or type(count) is not int or before <= count:
+        return {}
+    return {
+        name: [_small(name, item, style) or item for item in value[:count]]
+        for name, value in vars(defaults).items()
+        if isinstance(value, list | tuple) and len(value) == before and not isinstance(value[0], str)
+    }
 
 
 def _token_ids(defaults: PretrainedConfig) -> dict[str, Any]:
