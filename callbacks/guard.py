@@ -6,6 +6,8 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transformers import Trainer
+
 from hf_ckpt._undo import AttributeChange
 from hf_ckpt.planner.batches.out_of_memory import TighteningStep
 
@@ -14,27 +16,33 @@ from .trainer_frame import Run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from transformers import Trainer
-
     from hf_ckpt.handle import Handle
 
 
-def restore_after(trainer: Trainer, restore: Callable[[], None]) -> None:
-    """Call ``restore`` when ``trainer.train()`` ends by an exception, wherever that comes from.
+#: What a guarded ``train`` has, and no other.
+_GUARD = "_hf_ckpt_guard"
 
-    No event of a callback follows one. The guard stays on the Trainer: it must stand there before a training begins.
+
+def restore_after_trainings(restore: Callable[[Trainer], None]) -> None:
+    """From now on, call ``restore`` with every Trainer whose ``train()`` ends by an exception, wherever it comes from.
+
+    No event of a callback follows one. The class is changed, once for all Trainers: a method set on a Trainer would
+    keep it alive, and a copy of the Trainer would train the original.
     """
-    train: Callable[..., Any] = trainer.train
+    if hasattr(Trainer.train, _GUARD):
+        return
+    train: Callable[..., Any] = Trainer.train
 
     @functools.wraps(train)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guarded(self: Trainer, *args: Any, **kwargs: Any) -> Any:
         try:
-            return train(*args, **kwargs)
+            return train(self, *args, **kwargs)
         except BaseException:
-            restore()
+            restore(self)
             raise
 
-    vars(trainer)["train"] = guarded
+    setattr(guarded, _GUARD, True)
+    Trainer.train = guarded
 
 
 def restore_with(trainer: Trainer, handle: Handle) -> None:

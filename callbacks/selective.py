@@ -31,7 +31,7 @@ from hf_ckpt.resolving import resolve_on
 from .arguments import check_fsdp_plugin, check_one_gpu_a_process, is_compiled
 from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
-from .guard import restore_after, restore_with
+from .guard import restore_after_trainings, restore_with
 from .logged import is_logged
 from .metrics import step_metrics
 from .optimizer import best_known
@@ -62,11 +62,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Selective activation checkpointing for ``Trainer(callbacks=[SelectiveCkpt()])``.
 
     It replaces ``activation_checkpointing`` (or ``gradient_checkpointing``) of the TrainingArguments where that is on.
-    It goes on when training begins and comes off when training ends, also by an exception or an interrupt. (Added to a
-    Trainer that exists, by ``add_callback``, it comes off by one out of a training step only; after one elsewhere the
-    next SelectiveCkpt or ``hf_ckpt.apply`` on the model takes it off, or :meth:`restore`.) After the first step the run
-    itself must show that every chosen layer that ran was replayed, else NoEffectError stops the run with the cause and
-    the model is restored; chosen layers that did not run are waited for, a few steps.
+    It goes on when training begins and comes off when training ends, also by an exception or an interrupt. After the
+    first step the run itself must show that every chosen layer that ran was replayed, else NoEffectError stops the run
+    with the cause and the model is restored; chosen layers that did not run are waited for, a few steps.
 
     Logs get, of the logged step, ``ckpt/held_bytes`` (before backward, of all forwards that wait for it) and
     ``ckpt/recomputed_share`` (of the layers' forwards), under a budget ``ckpt/learning_steps`` (steps since the last
@@ -124,10 +122,15 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.diagnosis: Diagnosis | None = None
         #: Whether the first step is bitwise the one without checkpointing; None where ``verify`` does not ask.
         self.certificate: Certificate | None = None
+        restore_after_trainings(_restore_all)
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled or copied callback is a fresh one with the same policy: the model it sits on does not travel along.
         return self.__dict__ | dict.fromkeys(_OF_ONE_RUN)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        restore_after_trainings(_restore_all)  # it may be unpickled in another process
 
     @property
     def report(self) -> Report | None:
@@ -156,9 +159,6 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         check_alone(self, inspect.currentframe())
         move_to_front(self, inspect.currentframe())
         self._built = model_settings(kwargs.get("model"))
-        trainer = calling(Trainer, inspect.currentframe())
-        if trainer is not None:
-            restore_after(trainer, self.restore)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -260,7 +260,7 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
     def restore(self) -> None:
         """Take the policy off and bring the model back as it was; without a policy on, do nothing.
 
-        A Trainer that was given the callback does so at the end, also by an exception.
+        A Trainer that has the callback does so at the end, also by an exception.
         """
         self._clock = self._watch = self._outlook = None
         handle, self._handle = self._handle, None
@@ -308,6 +308,12 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
             self._clock.backward_done()
         if self._checkup is not None:
             self._checkup.backward_done()
+
+
+def _restore_all(trainer: Trainer) -> None:
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, SelectiveCkpt):
+            callback.restore()
 
 
 def _chosen_policy(policy: str | Mapping[str, Any] | Policy | None, budget: str | float | None) -> Policy:

@@ -15,9 +15,10 @@ from torch.utils._pytree import tree_iter
 
 from ..compat.wrappers import clean_name, local_shard
 from ..doctor.place import waiting_place
+from ..engine.random_state import foreign_random_state, have_drawn
 from .bypass import stand_in_for_checkpoint
 from .divergence import Op, Outside
-from .standing import foreign_random_state, plain_attributes
+from .standing import plain_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,7 +120,7 @@ class RecomputeLog:
         drawn, state = foreign_random_state(), self._state()
         with _Notes(self, call.forward):
             yield
-        call.draws_elsewhere = foreign_random_state() != drawn
+        call.draws_elsewhere = have_drawn(drawn)
         call.moves_itself = self._state() != state
 
     def _recompute(self, call: LoggedCall, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import random
-import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from ..engine.random_state import foreign_random_state, set_foreign_random_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,24 +131,14 @@ def _is_plain(value: object) -> bool:
 
 
 def _random_states() -> dict[str, Any]:
-    states: dict[str, Any] = {"cpu": torch.get_rng_state(), "python": random.getstate()}
+    states: dict[str, Any] = {"cpu": torch.get_rng_state(), "foreign": foreign_random_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()
-    if "numpy" in sys.modules:
-        states["numpy"] = sys.modules["numpy"].random.get_state()
     return states
 
 
 def _set_random_states(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["cpu"])
-    random.setstate(states["python"])
+    set_foreign_random_state(states["foreign"])
     if "cuda" in states:
         torch.cuda.set_rng_state_all(states["cuda"])
-    if "numpy" in states:
-        sys.modules["numpy"].random.set_state(states["numpy"])
-
-
-def foreign_random_state() -> tuple[object, ...]:
-    """The state of the generators that torch does not own, to be compared."""
-    numpy = sys.modules.get("numpy")
-    return random.getstate(), "" if numpy is None else str(numpy.random.get_state())

@@ -68,12 +68,16 @@ def test_an_interrupt_closes_the_hooks_of_the_measured_forward(policy: str, tmp_
     train(model, arguments(tmp_path, max_steps=1), SelectiveCkpt(policy))
 
 
-def late(model: Any, tmp_path: Path, callback: SelectiveCkpt) -> Trainer:
-    """A Trainer that fails and that is given the callback late: nothing of ours stands around its training."""
-    trainer = Trainer(model, arguments(tmp_path), train_dataset=dataset())
-    trainer.add_callback(callback)
-    trainer.add_callback(Raise())
-    return trainer
+class OwnTrain(Trainer):
+    """Its ``train`` is not the Trainer's: nothing of ours stands around it."""
+
+    def train(self) -> Any:  # type: ignore[override]
+        return self._inner_training_loop(self.args.train_batch_size, self.args)
+
+
+def unguarded(model: Any, tmp_path: Path, callback: SelectiveCkpt) -> Trainer:
+    """A Trainer that fails outside of every ``train`` that could be guarded."""
+    return OwnTrain(model, arguments(tmp_path), train_dataset=dataset(), callbacks=[callback, Raise()])
 
 
 @pytest.mark.parametrize("event", ["train_begin", "step_begin", "optimizer_step", "step_end", "log", "epoch_end"])
@@ -97,10 +101,42 @@ def test_what_fails_outside_the_step_leaves_the_model_as_it_was(
     assert "call" not in dir(trainer.optimizer.step)
 
 
+def test_a_callback_that_is_added_late_is_taken_off_too(tmp_path: Path) -> None:
+    model = settled(tmp_path)
+    before = fingerprint(model)
+    trainer = Trainer(model, arguments(tmp_path), train_dataset=dataset())
+    trainer.add_callback(SelectiveCkpt("full"))
+    trainer.add_callback(Raise())
+    with pytest.raises(OSError, match="no space"):
+        trainer.train()
+    assert fingerprint(model) == before
+
+
+def test_a_copied_trainer_trains_itself(tmp_path: Path) -> None:
+    trainer = Trainer(
+        build("llama"), arguments(tmp_path, max_steps=1), train_dataset=dataset(), callbacks=[SelectiveCkpt("full")]
+    )  # fmt: skip
+    for twin in (copy.copy(trainer), copy.deepcopy(trainer)):
+        twin.train()
+        assert (twin.state.global_step, trainer.state.global_step) == (1, 0)
+
+
+def test_a_trainer_is_gone_with_its_last_reference(tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()  # a model on a card must not wait for the garbage collector
+    try:
+        trainer = train(build("llama"), arguments(tmp_path, max_steps=1), SelectiveCkpt("full"))
+        alive = weakref.ref(trainer)
+        del trainer
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
 def test_what_fails_outside_the_step_is_taken_off_by_the_next_policy(tmp_path: Path) -> None:
     model = settled(tmp_path)
     before = fingerprint(model)
-    trainer = late(model, tmp_path, SelectiveCkpt("full"))
+    trainer = unguarded(model, tmp_path, SelectiveCkpt("full"))
     with pytest.raises(OSError, match="no space"):
         trainer.train()
     assert fingerprint(model) != before
@@ -115,7 +151,7 @@ def test_restore_of_the_callback_after_a_failure(tmp_path: Path) -> None:
     model, callback = settled(tmp_path), SelectiveCkpt("full")
     before = fingerprint(model)
     with pytest.raises(OSError, match="no space"):
-        late(model, tmp_path, callback).train()
+        unguarded(model, tmp_path, callback).train()
     assert fingerprint(model) != before
     callback.restore()
     callback.restore()

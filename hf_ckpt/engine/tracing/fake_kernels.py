@@ -29,12 +29,12 @@ def run_fake(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return func(*args, **kwargs)
     except Exception as error:
         try:
-            return _run_once(func, args, kwargs)
+            return _run_on_made_up(func, args, kwargs)
         except UntraceableError as refusal:
             raise UntraceableError(f"{func} cannot run on fake tensors, and {refusal.reason}") from error
 
 
-def _run_once(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_on_made_up(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a custom op without a fake kernel makes, seen by running it on made-up tensors."""
     if any(argument.alias_info is not None for argument in (*func._schema.arguments, *func._schema.returns)):
         raise UntraceableError("it writes or returns a tensor that it is given")
@@ -45,7 +45,7 @@ def _run_once(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     def call(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         real = iter(given)
         positional, named = tree_unflatten([next(real) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
-        returned.append(func(*positional, **named))
+        returned[:] = [func(*positional, **named)]
         return list(instances_in(torch.Tensor, returned[0]))
 
     outcome = outcome_of(call, tensors)

@@ -10,7 +10,7 @@ import inspect
 import threading
 import types
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,18 +18,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, _is_setup_context_defined
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 
 from ..layer.stand_in import fake_like
 from ..untraceable import UntraceableError
-from .made_up import fresh_of, outcome_of
+from .made_up import anew, fresh_of, outcome_of, windows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
-    from .made_up import Outcome
+    from .made_up import Outcome, Window
     from .recorder import Recorder
 
 #: Arguments that mean the same in every call.
@@ -67,28 +67,24 @@ def _subclasses(function: FunctionClass) -> Iterator[FunctionClass]:
 @contextmanager
 def as_one_op(functions: Sequence[FunctionClass], recorder: Recorder) -> Iterator[None]:
     """Inside, on this thread, each of these Functions is one op of the trace that ``recorder`` makes."""
+    forwards = {function: function.forward for function in functions}  # some may inherit the forward of others
     with ExitStack() as stack:
-        for function in functions:
-            stack.enter_context(_replaced(function, recorder))
+        for function, forward in forwards.items():
+            stack.enter_context(_replaced(function, forward, recorder))
         yield
 
 
 @contextmanager
-def _replaced(function: FunctionClass, recorder: Recorder) -> Iterator[None]:
+def _replaced(function: FunctionClass, original: Callable[..., Any], recorder: Recorder) -> Iterator[None]:
     # THPFunction_apply looks ``forward`` up on the class at every call (torch/csrc/autograd/python_function.cpp).
-    thread, own, original = threading.get_ident(), function.__dict__.get("forward"), function.forward
-    running = False
+    thread, own = threading.get_ident(), function.__dict__.get("forward")
 
     def forward(*args: Any) -> Any:
-        nonlocal running
-        if running or threading.get_ident() != thread:
+        ctx, *rest = (None, *args) if _has_own_setup(function) else args
+        traced = any(isinstance(leaf, FakeTensor) for leaf in tree_iter(rest))
+        if not traced or threading.get_ident() != thread:  # a run of this op, or of one that it is part of
             return original(*args)
-        running = True
-        try:
-            ctx, *rest = (None, *args) if _has_own_setup(function) else args
-            return _one_op(function, ctx, tuple(rest), recorder)
-        finally:
-            running = False
+        return _one_op(function, ctx, tuple(rest), recorder)
 
     function.forward = staticmethod(forward)  # type: ignore[method-assign]
     try:
@@ -118,7 +114,7 @@ def _one_op(function: FunctionClass, ctx: FunctionCtx | None, args: tuple[Any, .
     def call(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         real = iter(given)
         arguments = [next(real) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        results.append(again.run(*tree_unflatten(arguments, spec)))
+        results[:] = [again.run(*tree_unflatten(arguments, spec))]
         return results[0].tensors
 
     try:
@@ -127,6 +123,7 @@ def _one_op(function: FunctionClass, ctx: FunctionCtx | None, args: tuple[Any, .
         raise UntraceableError(f"{function.__name__} cannot run again: {error.reason}") from error
     fresh = _fakes(outcome, tensors)
     if fresh:
+        again = replace(again, made=anew(outcome.windows, len(tensors)))
         recorder.note(again, args, fresh, outcome.flops, outcome.drawn)
     return results[0].repeat(ctx, _on_bases(outcome, tensors, fresh))
 
@@ -191,11 +188,15 @@ def _results_of(ctx: FunctionCtx, returned: Any) -> _Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunAgain:
-    """The op: runs the Function's forward and returns, for each storage that it makes, a tensor on it."""
+    """The op: runs the Function's forward and returns, for each storage that it makes, a tensor on it.
+
+    ``made`` says which tensors that is when it was traced; what else is made is an error.
+    """
 
     function: FunctionClass
     needs_input_grad: tuple[bool, ...]
     autocast: tuple[str, torch.dtype] | None
+    made: tuple[Window | None, ...] = ()
 
     def __str__(self) -> str:
         return self.function.__qualname__
@@ -203,7 +204,14 @@ class RunAgain:
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         """What the rebuild calls."""
         given = [leaf for leaf in tree_flatten(args)[0] if isinstance(leaf, torch.Tensor)]
-        return fresh_of(self.run(*args).tensors, given)
+        results = self.run(*args).tensors
+        fresh = fresh_of(results, given)
+        if anew(windows_of(results, given, fresh), len(given)) != self.made:
+            raise RuntimeError(
+                f"{self} makes other tensors than when it was traced, so its forward depends on what its tensors hold: "
+                "leave this layer out of the policy"
+            )
+        return fresh
 
     def run(self, *args: Any) -> _Results:
         """The forward, on a context of its own, under the autocast that it was traced under."""

@@ -15,7 +15,7 @@ from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
 from .made_up import COLLECTIVE_NAMESPACES
-from .nested import instances_in
+from .nested import instances_in, tensors_written
 from .randomness import draws_random_numbers, uses_own_generator
 from .split_ops import split
 from .symbols import plain_size
@@ -235,18 +235,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._buffer_of[storage] = new.index
 
     def _written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-        written = []
-        for position, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = kwargs.get(argument.name, args[position] if position < len(args) else None)
-            for tensor in instances_in(torch.Tensor, value):
-                origin = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]].origin
-                if origin.kind == "parameter":
-                    raise UntraceableError(f"{func} writes {self._slots[origin.index]} in place")
-                if origin.kind != "op":
-                    raise UntraceableError(f"{func} writes an input of the layer in place")
-                written.append(tensor)
+        written = list(tensors_written(func, args, kwargs))
+        for tensor in written:
+            origin = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]].origin
+            if origin.kind == "parameter":
+                raise UntraceableError(f"{func} writes {self._slots[origin.index]} in place")
+            if origin.kind != "op":
+                raise UntraceableError(f"{func} writes an input of the layer in place")
         return written
 
     def _adopt_constants(self, args: tuple[Any, ...]) -> None:
