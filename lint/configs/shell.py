@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _TOKEN = re.compile(
     r"""
@@ -43,6 +43,8 @@ class _Raw(NamedTuple):
     end: int
 
 
+#: What may stand before the first command of a branch or a loop.
+_OPENERS = frozenset(("then", "else", "do", "{"))
 #: Stands for words that only some runs of the script have.
 _OPEN = "$?"
 
@@ -61,13 +63,43 @@ def read_commands(text: str) -> list[list[Word]]:
 def exported(commands: list[list[Word]], number: int) -> dict[str, Word]:
     """The variables of the environment that command ``number`` runs in, as far as the script sets them."""
     found: dict[str, Word] = {}
-    for command in commands[:number]:
+    branches = _branches(commands)
+    for command, branch in zip(commands[:number], branches, strict=False):
         words = [word.text for word in command]
-        if words[:1] == ["export"]:
-            found |= dict(_set_by(command[1:]))
-        elif words[:1] == ["unset"]:
-            found = {name: word for name, word in found.items() if name not in words}
+        keywords = next((index for index, word in enumerate(words) if not _is_opener(word or "")), len(words))
+        changed = dict(_set_by(command[keywords + 1 :])) if words[keywords : keywords + 1] == ["export"] else {}
+        gone = words if words[keywords : keywords + 1] == ["unset"] else changed
+        found = {name: word for name, word in found.items() if name not in gone}
+        if branches[number][: len(branch)] == branch:
+            found |= changed
     return found | dict(_set_by(commands[number]))
+
+
+def _branches(commands: Sequence[Sequence[Word | _Raw]]) -> list[tuple[int, ...]]:
+    """For each command the branches of `if`, `case` and `[ ... ] &&` that it is in, each by a number of its own."""
+    found: list[tuple[int, ...]] = []
+    around: list[int] = []
+    after_test = False
+    for number, command in enumerate(commands):
+        first = (command[0].text if command else None) or ""
+        if first in ("fi", "esac"):
+            around = around[:-1]
+        elif first in ("elif", "else") or _is_pattern(first):
+            around = [*around[:-1], number]
+        found.append((*around, number) if after_test else tuple(around))
+        if first in ("if", "case"):
+            around.append(number)
+        after_test = first in ("[", "[[", "test")
+    return found
+
+
+def _is_opener(word: str) -> bool:
+    return word in _OPENERS or _is_pattern(word)
+
+
+def _is_pattern(word: str) -> bool:
+    """Whether it is the pattern of a case: `fsdp)`."""
+    return word.endswith(")") and "(" not in word
 
 
 def _set_by(words: list[Word]) -> Iterator[tuple[str, Word]]:
@@ -135,14 +167,14 @@ def command_lines(text: str) -> Iterator[tuple[int, int]]:
 
 def _variables(commands: list[list[_Raw]]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
-    for command in commands:
-        words = [raw.text for raw in command if raw.text != "export"]
+    for command, branch in zip(commands, _branches(commands), strict=True):
+        words = [raw.text for raw in command if raw.text != "export" and not _is_opener(raw.text)]
         for raw in words:
             match = _ASSIGNMENT.match(raw)
             if match is None:
                 break
-            # Set twice, it depends on the way the shell took.
-            known = match[1] not in found and len(words) == 1
+            # Set twice, or in a branch, it depends on the way the shell took.
+            known = match[1] not in found and len(words) == 1 and not branch
             found[match[1]] = _unquoted(match[2], found) if known else None
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from contextlib import suppress
 
 
@@ -54,4 +54,4 @@ def _take_owner(target: str, temporary: str) -> None:
     status = os.stat(target)
     with suppress(OSError, AttributeError):  # only root may give files away, and Windows has no owners
         os.chown(temporary, status.st_uid, status.st_gid)
-    shutil.copymode(target, temporary)
+    os.chmod(temporary, stat.S_IMODE(status.st_mode))

@@ -2,11 +2,13 @@
 
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
-`InstanceNorm*` layer that updates running statistics. Layers with `track_running_stats=False`, with `momentum=None`
-(a plain average, which counts every batch twice and stays right) or `momentum=0.0`, that the region builds anew each
-time, or that may be frozen (`.eval()` on them, on a module
-around them or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed
-and a checkpoint that runs outside training only.
+`InstanceNorm*` layer that updates running statistics, or a model of torchvision, or a part of one, that has such a
+layer; a densenet of torchvision that is `memory_efficient`, which is a checkpoint of its own; and a model of
+transformers whose checkpointed layers have one, as Wav2Vec2's and SeamlessM4T's conformers do. Layers with
+`track_running_stats=False`, with `momentum=None` (a plain average, which counts every batch twice and stays right) or
+`momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around them
+or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and a
+checkpoint that runs outside training only.
 
 ## Why is this bad?
 The layer runs twice a step, in the forward pass and in the recomputation, and updates its statistics both times: the
@@ -45,6 +47,32 @@ net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 
 
 def forward(x):
     return checkpoint_sequential(net, 2, x, use_reentrant=False)  # error
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        resnet = models.resnet50(weights="DEFAULT")
+        self.stem = nn.Sequential(resnet.conv1, resnet.bn1, resnet.relu, resnet.maxpool)
+        self.stages = nn.ModuleList([resnet.layer1, resnet.layer2])
+        self.densenet = models.densenet121(memory_efficient=True)  # error
+
+    def forward(self, x):
+        x = self.stem(x)
+        for stage in self.stages:
+            x = checkpoint(stage, x, use_reentrant=False)  # error
+        return x
+```
+```python
+from transformers import Trainer, TrainingArguments, Wav2Vec2ConformerForCTC
+
+model = Wav2Vec2ConformerForCTC.from_pretrained("facebook/wav2vec2-conformer-rel-pos-large")
+args = TrainingArguments("out", gradient_checkpointing=True)  # error
+trainer = Trainer(model=model, args=args)
 ```
 
 ## Good
@@ -219,6 +247,35 @@ class Adapter(nn.Module):
         return self.prior(x.squeeze(2))  # the pictures, which need no gradient
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+from torchvision.ops import Conv2dNormActivation
+from transformers import Wav2Vec2ConformerForCTC, Wav2Vec2ForCTC
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        resnet, vgg = models.resnet50(norm_layer=nn.InstanceNorm2d), models.vgg16()
+        frozen = models.resnet18().eval()
+        self.stages = nn.ModuleList([resnet.layer1, resnet.relu, vgg.features])
+        self.frozen = frozen.layer1
+        self.conv = Conv2dNormActivation(8, 8, norm_layer=None)
+        self.densenet = models.densenet121()
+        self.resnet = models.resnet18()
+
+    def forward(self, x):
+        for stage in self.stages:
+            x = checkpoint(stage, x, use_reentrant=False)
+        x = checkpoint(self.frozen, checkpoint(self.conv, x, use_reentrant=False), use_reentrant=False)
+        return checkpoint(self.resnet.avgpool, x, use_reentrant=False)
+
+Wav2Vec2ForCTC.from_pretrained("facebook/wav2vec2-base").gradient_checkpointing_enable({"use_reentrant": False})
+conformer = Wav2Vec2ConformerForCTC.from_pretrained("facebook/wav2vec2-conformer-rel-pos-large")
+conformer.gradient_checkpointing_disable()
+```
+
 ## Evidence
 ```python
 import torch
@@ -242,6 +299,26 @@ for reentrant in (True, False):
     average, _ = statistics(reentrant, None)
     assert torch.allclose(average, statistics(None, None)[0])
 ```
+```python
+import torch
+from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
+
+def updates(checkpointing):
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, conv_dim=(8,),
+        conv_stride=(2,), conv_kernel=(3,), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, layerdrop=0.0,
+        apply_spec_augment=False, conv_depthwise_kernel_size=3,
+    )
+    model = Wav2Vec2ConformerModel(config).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    model(torch.randn(2, 64)).last_hidden_state.sum().backward()
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm1d)]
+    return [int(norm.num_batches_tracked) for norm in norms]
+
+assert updates(False) == [1, 1]
+assert updates(True) == [2, 2]
+```
 
 ## References
 pytorch/pytorch#96136, #62471; fairscale `patch_batchnorm`.
@@ -251,24 +328,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, equals
+from ..facts.values import Absent, Const, Result, Value, equals, options, truth
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
-from ..model.events import Checkpointing, Compile, TorchCheckpoint
+from ..model.events import Checkpointing, Compile, HfEnable, TorchCheckpoint, TrainerBuild
+from ..model.libraries.batch_norms import FAMILIES
+from ..model.libraries.held_norms import built_with_batch_norm, layer_with_batch_norm
+from ..model.libraries.trainer import args_of, is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.frozen_statistics import may_keep_statistics
-from ..model.state.modes import is_gradient_free
+from ..model.state.modes import is_gradient_free, trained_in_eval
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Result
-    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
-NEEDS = together(("BatchNorm", "InstanceNorm"), Checkpointing)
+NEEDS = (
+    *together(("BatchNorm", "InstanceNorm", "torchvision"), Checkpointing),
+    *together(FAMILIES, (HfEnable, ("TrainingArguments", "checkpointing"))),
+    ("densenet", "memory_efficient"),
+)
 
 _BATCH_NORMS = (
     *(f"torch.nn.{lazy}BatchNorm{size}d" for lazy in ("", "Lazy") for size in (1, 2, 3)),
@@ -281,6 +365,12 @@ def check(run: Run) -> Iterator[Report]:
     """Report regions that hold a layer which updates its statistics on every run."""
     if any(run.of(Compile)):
         return  # A compiled region updates them once.
+    yield from _in_regions(run)
+    yield from _in_layers_of_transformers(run)
+    yield from _in_densenets(run)
+
+
+def _in_regions(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
@@ -288,16 +378,59 @@ def check(run: Run) -> Iterator[Report]:
             continue
         for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
             if _updates(run, norm) and not region.makes(norm):
-                yield _report(event, region, norm)
+                kind = _last(norm)
+                remark = Remark(norm.call.node, f"the `{kind}` that runs twice", region.conditions_of(norm))
+                yield _report(event.node, f"`{kind}` in this region", remark)
+        for part in region.modules:
+            built = built_with_batch_norm(part)
+            if built is not None and not _may_keep(run, part, built) and not region.makes(built):
+                remark = Remark(built.call.node, f"`{_last(built)}` has it", region.conditions_of(part))
+                yield _report(event.node, "a BatchNorm in this region", remark)
 
 
-def _report(event: Checkpointing, region: Region, norm: Result) -> Report:
-    kind = norm.call.name.rpartition(".")[2]
+def _in_layers_of_transformers(run: Run) -> Iterator[Report]:
+    for node, model in _checkpointed_models(run):
+        layer, loaded = layer_with_batch_norm(model), unwrapped(model)
+        if layer is not None and not may_keep_statistics(run, loaded):
+            remark = Remark(loaded.node or node, f"`{layer}` has it")
+            yield _report(node, f"the BatchNorm in every `{layer}`", remark)
+
+
+def _checkpointed_models(run: Run) -> Iterator[tuple[ast.AST, Value]]:
+    """The models that transformers certainly checkpoints in training, with what makes it do so."""
+    for enable in run.of(HfEnable):
+        if overriding_trainer(run, enable) is None and trained_in_eval(run, enable) is None:
+            yield enable.node, enable.model
+    for trainer in run.of(TrainerBuild):
+        for value in options(trainer.args):
+            args = args_of(value)
+            if args is not None and is_enabled(run, args, value):
+                yield args.node, trainer.model
+
+
+def _in_densenets(run: Run) -> Iterator[Report]:
+    """Those of torchvision checkpoint a part of each layer themselves when they are to be memory efficient."""
+    for call in run.program.calls:
+        built = Result(call)
+        is_densenet = _last(built).startswith("densenet") and built_with_batch_norm(built) is not None
+        if is_densenet and truth(call.keyword("memory_efficient")) and not may_keep_statistics(run, built):
+            yield _report(call.node, "the first BatchNorm in every layer", Remark(call.node, "checkpoints it"))
+
+
+def _last(module: Result) -> str:
+    return module.call.name.rpartition(".")[2]
+
+
+def _may_keep(run: Run, part: Value, whole: Result) -> bool:
+    return any(may_keep_statistics(run, module) for module in (part, whole))
+
+
+def _report(node: ast.AST, norm: str, remark: Remark) -> Report:
     return Report(
-        event.node,
-        f"`{kind}` in this region updates its running statistics twice a step, in the forward pass and in the "
-        f"recomputation; keep it outside, or use `momentum=1 - (1 - momentum) ** 0.5`",
-        notes=(Remark(norm.call.node, f"the `{kind}` that runs twice", region.conditions_of(norm)),),
+        node,
+        f"{norm} updates its running statistics twice a step, in the forward pass and in the recomputation; keep it "
+        "outside, or use `momentum=1 - (1 - momentum) ** 0.5`",
+        notes=(remark,),
     )
 
 

@@ -3,9 +3,8 @@
 ## What it does
 Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the
 name to something else: `x += ...`, `x.mul_(...)` (also on a view), `torch.relu_(x)`, an activation with `inplace=True`
-as the first step. For inputs given
-by keyword, and for the reentrant variant, changes count that have another effect the second time. Changes of
-intermediate results are fine.
+as the first step, also at the head of an `nn.Sequential`. For inputs given by keyword, and for the reentrant variant,
+changes count that have another effect the second time. Changes of intermediate results are fine.
 
 ## Why is this bad?
 The recomputation starts from the changed tensor. The non-reentrant variant raises an error for inputs by position, in
@@ -100,6 +99,22 @@ def forward(block: Block, x, keep, bias):
     x = checkpoint(masked, x, keep, use_reentrant=False)  # error
     x = checkpoint(through_helper, x * 2, keep, use_reentrant=False)  # error
     return checkpoint(block, x, x * 2, use_reentrant=False)  # error
+```
+
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Down(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.body = nn.Sequential(nn.LeakyReLU(0.2, inplace=True), nn.Conv2d(dim, dim, 3))
+
+    def forward(self, x):
+        return self.body(x)
+
+def forward(x):
+    return checkpoint(Down(8), x, use_reentrant=False)  # error
 ```
 
 ## Good
@@ -217,12 +232,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Result, Value, options
+from ..facts.values import Const, options
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
-from ..model.state.in_place import changes, is_in_place_activation
+from ..model.state.in_place import changes, overwriting_head
 from ..model.state.modes import is_gradient_free
 
 if TYPE_CHECKING:
@@ -253,7 +268,8 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
     if is_gradient_free(event.call):
         return
     if event.reentrant is False and event.call.args:
-        yield from _in_place_first(event.call.args[0])
+        heads = (overwriting_head(option) for option in options(event.call.args[0]))
+        yield from (head.call.node for head in heads if head is not None)
     if not isinstance(event, Checkpoint):
         return
     for part in call_targets(event.function):
@@ -264,12 +280,3 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or twice:
                 yield change.node
-
-
-def _in_place_first(functions: Value) -> Iterator[ast.AST]:
-    """The activation at the head of an `nn.Sequential` that overwrites what it gets."""
-    for option in options(functions):
-        if isinstance(option, Result) and option.call.name.endswith(".Sequential") and option.call.args:
-            first = option.call.args[0]
-            if isinstance(first, Result) and is_in_place_activation(first):
-                yield first.call.node

@@ -53,6 +53,17 @@ def forward(x, batch, masks):
     return checkpoint(block, x, batch, use_reentrant=False)  # error
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+def up(layers, x, skips):
+    for layer in layers:
+        def run(h, layer=layer):
+            return layer(h + skips.pop())
+        x = checkpoint(run, x, use_reentrant=False)  # error
+    return x
+```
+
 ## Good
 ```python
 from itertools import count
@@ -77,10 +88,12 @@ def inside(x, weights, batch):
     rest = iter(weights)
     return x @ next(rest) @ next(iter(weights)) * mask
 
-def forward(x, weights, biases, layers, batch):
+def forward(x, weights, biases, layers, batch, **options):
     x = checkpoint(block, x, list(zip(weights, biases)), use_reentrant=False)
     x = checkpoint(inside, x, weights, batch, use_reentrant=False)
     x = checkpoint(stacked, x, [], use_reentrant=False)
+    x = checkpoint(lambda h, entry=layers.pop(): entry(h), x, use_reentrant=False)
+    x = checkpoint(lambda h: h * options.pop("scale", 1.0), x, use_reentrant=False)
     order = iter(layers)
     return checkpoint(next(order), x, use_reentrant=False)
 ```

@@ -5,7 +5,8 @@ Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)`
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, diffusers' `enable_gradient_checkpointing()`
 and the old `set_gradient_checkpointing()` on one, any of them on a `DistributedDataParallel` object, and a Trainer that
 is to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
-their parameters (`checkpoint_wrapper(block, use_reentrant=...)`), and `from_pretrained(gradient_checkpointing=True)`
+their parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or are calls of the module
+(`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)`
 for a model. A method that the program asks for first, by
 `hasattr` or `getattr` with a default, is fine.
 
@@ -69,6 +70,19 @@ import torch
 def wrap(model):
     for name, block in model.named_children():
         setattr(model, name, torch.utils.checkpoint.checkpoint_wrapper(block))  # error
+```
+
+```python
+import torch
+import torch.nn as nn
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inc, self.down = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+
+    def use_checkpointing(self):
+        self.inc = torch.utils.checkpoint(self.inc)  # error
 ```
 
 ## Good
@@ -231,6 +245,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
 NEEDS = (
     HfEnable,
+    "utils.checkpoint",
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
     *together(TrainerBuild, "Module", SWITCHED_ON),
@@ -246,6 +261,7 @@ _SWITCHES = (
     *("gradient_checkpointing", "activation_checkpointing", "use_gradient_checkpointing"),
     *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
 )
+_MODULE = "torch.utils.checkpoint"
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -269,6 +285,13 @@ def check(run: Run) -> Iterator[Report]:
     yield from _unbound(run)
     yield from _as_model_argument(run)
     yield from _from_elsewhere(run)
+    for call in run.calls_to(_MODULE):
+        if not call.place.tries:
+            yield Report(
+                call.node,
+                f"`{_MODULE}` is a module, and calling it raises a TypeError; call `{_MODULE}.checkpoint(block, x, "
+                "use_reentrant=False)` where the forward pass runs the block",
+            )
 
 
 def _is_asked_for(run: Run, call: Call) -> bool:

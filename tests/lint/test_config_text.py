@@ -8,7 +8,7 @@ from hf_ckpt.lint.configs import yaml_text
 from hf_ckpt.lint.configs.document import Document
 from hf_ckpt.lint.configs.json_text import read_json
 from hf_ckpt.lint.configs.nodes import ConfigError, Mapping, Opaque, Scalar, Sequence
-from hf_ckpt.lint.configs.shell import read_commands
+from hf_ckpt.lint.configs.shell import exported, read_commands
 from hf_ckpt.lint.configs.yaml_text import comments_in, read_yaml
 
 YAML = [
@@ -164,3 +164,34 @@ def test_values_that_no_reader_can_make():
     assert plain(read_yaml(text)) == {"a": None, "b": None, "c": None, "d": None, "e": 1}
     with pytest.raises(ConfigError, match="digits"):
         read_json(f'{{"a": {"9" * 5000}}}')
+
+
+def test_what_a_branch_of_a_launch_script_exports_is_known_in_that_branch_only():
+    text = """\
+export ALWAYS=1 CHANGED=1
+if [ "$MODE" = fsdp ]; then export BRANCH=1
+  export CHANGED=2
+  accelerate launch inside.py
+else
+  export OTHER=1
+fi
+[ -n "$DEBUG" ] && export SHORT=1
+SIZE=1
+case $MODE in
+  big) SIZE=8 ;;
+esac
+accelerate launch --size "$SIZE" outside.py
+"""
+    commands = read_commands(text)
+    inside, outside = (
+        number
+        for number, command in enumerate(commands)
+        if [word.text for word in command][:2] == ["accelerate", "launch"]
+    )
+    assert {name: word.text for name, word in exported(commands, inside).items()} == {
+        "ALWAYS": "1",
+        "BRANCH": "1",
+        "CHANGED": "2",
+    }
+    assert {name: word.text for name, word in exported(commands, outside).items()} == {"ALWAYS": "1"}
+    assert [word.text for word in commands[outside]][-2:] == [None, "outside.py"]

@@ -10,6 +10,22 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "a module that Lightning gets by keyword": """
+        import lightning as L
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Lit(L.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+            def training_step(self, batch, index):
+                return checkpoint(self.block, self.embed(batch), use_reentrant=True).sum()  # error: CKPT304
+
+        L.Trainer(strategy="ddp_find_unused_parameters_true").fit(model=Lit())
+    """,
     "names that are bound anew where no gradient needs what they were": """
         import torch.nn as nn
         from torch.utils.checkpoint import checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ...facts.values import Instance, Result, Value, options
+from ...facts.values import Absent, Instance, Result, Value, options
 from ..types import bases, class_names, is_hf_model
 from .event import CallEvent
 
@@ -22,6 +22,8 @@ class HandOver(CallEvent):
     __slots__ = ()
     #: The canonical names of the launchers that have the method.
     launchers: ClassVar[frozenset[str]]
+    #: The name of the parameter for the model, the first one.
+    parameter: ClassVar[str] = "module"
 
     @classmethod
     def may_launch(cls, value: Value) -> bool:
@@ -41,7 +43,8 @@ class HandOver(CallEvent):
     @property
     def modules(self) -> list[Value]:
         """The models that it gets."""
-        return self.call.args[:1]
+        given = self.call.argument(0, self.parameter)
+        return [] if isinstance(given, Absent) else [given]
 
     def handed(self) -> Iterator[tuple[Call, Value]]:
         """Each model with each call that may have built the launcher that gets it."""
@@ -54,6 +57,7 @@ class LightningFit(HandOver):
     __slots__ = ()
     words = (".fit(",)
     launchers = frozenset(("lightning.Trainer", "pytorch_lightning.Trainer"))
+    parameter = "model"
 
 
 class FabricSetup(HandOver):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 from ...facts.scopes import bound_names
-from ...facts.values import Function, Result, Seq, Unknown, Value, options
+from ...facts.values import Dict, Function, Param, Result, Seq, Unknown, Value, options
 from .call_targets import call_targets
 from .free_variables import free_names
 
@@ -72,15 +72,24 @@ def _is_from_outside(function: Function, name: str) -> bool:
 
 
 def _popped(event: Checkpoint) -> Consumed | None:
-    """``parameter.pop(...)`` in the checkpointed function."""
+    """``skips.pop(...)`` in the checkpointed function, of a parameter or of a variable around the function."""
     for body in call_targets(event.function):
         own = set(body.parameters()) - set(bound_names(body.function.node))
-        for node in ast.walk(body.function.node):
+        around = {name for name in free_names(body.function.node) if _has_entries(body.function.scope.look_up(name))}
+        inside = body.function.node.body
+        for node in (node for part in (inside if isinstance(inside, list) else [inside]) for node in ast.walk(part)):
             match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given) if name in own:
-                    if given or _is_only_popped(body.function, name):
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given):
+                    # With a default, the key need not have been there in the first run.
+                    asks = (name in own and given) or (name in around and len(given) == 1)
+                    if asks or (name in own | around and not given and _is_only_popped(body.function, name)):
                         return Consumed(f"what `{name}.pop` took is gone", node)
     return None
+
+
+def _has_entries(value: Value | None) -> bool:
+    """Whether ``value``, what a name around a function means, is a list or a dict, or may be one."""
+    return isinstance(value, Seq | Dict | Param)
 
 
 def _is_only_popped(function: Function, name: str) -> bool:

@@ -25,6 +25,7 @@ from ...facts.values import (
     options,
 )
 from ..conditions.guards import own_guards
+from ..libraries.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
 from .given import asked_of_self, of_object
@@ -185,6 +186,9 @@ class _Search:
                 return _always(self._enter_result(value, call))
             case Seq(_, items):
                 return _always(items)
+            case Attr() if built_with_batch_norm(value) is not None:
+                self._came_to(value, self._under)
+                self.modules.setdefault(_key(value), value)
         return []
 
     def _enter_function(self, function: Function, instance: Instance | None = None) -> list[_Entry]:
@@ -254,7 +258,10 @@ def _always(values: Iterable[Value]) -> list[_Entry]:
 
 def _is_followed(called: Value) -> bool:
     """Whether the inside of what is called belongs to the region and can be looked for."""
-    return any(isinstance(option, Function | Method | Instance | Result | Element) for option in options(called))
+    return any(
+        isinstance(option, Function | Method | Instance | Result | Element) or built_with_batch_norm(option) is not None
+        for option in options(called)
+    )
 
 
 def classes_checked(check: Value, regions: Regions) -> list[Value]:

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from ..run import Run
 
 _WALKS = frozenset(("modules", "children", "named_modules", "named_children"))
-#: Functions of other files that certainly mean this: `freeze_bn`, `convert_frozen_batchnorm`, fairscale's patch.
-_FREEZES = re.compile(r"(fr(ee|o)ze?\w*(bn|norm|stat)|(bn|norm)\w*(fr(ee|o)z|eval))|patch_batchnorm")
+#: Functions of other files that certainly mean this: `freeze_bn`, `convert_bn_to_gn`, fairscale's patch.
+_FREEZES = re.compile(
+    r"(fr(ee|o)ze?\w*(bn|norm|stat)|(bn|norm)\w*(fr(ee|o)z|eval))|patch_batchnorm"
+    r"|(replace|convert|remove|fuse)(?!_?sync)\w*(bn|norm)"
+)
 
 
-def may_keep_statistics(run: Run, norm: Result) -> bool:
+def may_keep_statistics(run: Run, norm: Value) -> bool:
     """Whether something in the program may keep ``norm`` from updating its statistics."""
     return (
         _is_in_eval_mode(run, norm)
@@ -48,14 +51,14 @@ def may_keep_statistics(run: Run, norm: Result) -> bool:
     )
 
 
-def _is_in_eval_mode(run: Run, norm: Result) -> bool:
+def _is_in_eval_mode(run: Run, norm: Value) -> bool:
     switched_on = [switch.receiver for switch in run.of(TrainSwitch) if switch.on is True]
     for switch in run.of(ModeSwitch):
         if not _switches_off(switch):
             continue
-        if any(_is_or_walked(option, norm) for option in options(switch.receiver)) or _is_about_norms(switch.place):
-            return True
-        if _holds(switch.receiver, norm) and not any(same(switch.receiver, other) for other in switched_on):
+        walked = any(_is_or_walked(option, norm) for option in options(switch.receiver))
+        back = any(same(switch.receiver, other) for other in switched_on)
+        if _is_about_norms(switch.place) or ((walked or _holds(switch.receiver, norm)) and not back):
             return True
     return False
 
@@ -66,7 +69,7 @@ def _switches_off(switch: ModeSwitch) -> bool:
     return switch.on is False or (switch.on is None and function is not None and function.owner is not None)
 
 
-def _is_or_walked(value: Value, norm: Result) -> bool:
+def _is_or_walked(value: Value, norm: Value) -> bool:
     """Whether ``value`` is ``norm``, or an element of `modules()` and the like, which may be."""
     while isinstance(value, Element):
         value = value.of
@@ -82,7 +85,7 @@ def _is_about_norms(place: Place) -> bool:
     return any(guard.taken and "Norm" in ast.unparse(guard.test) for guard in place.guards)
 
 
-def _holds(outer: Value, norm: Result) -> bool:
+def _holds(outer: Value, norm: Value) -> bool:
     """Whether ``norm`` is in the module ``outer``."""
     queue, seen = [outer], set[int]()
     while queue:
@@ -111,7 +114,7 @@ def _parts(value: Value) -> Iterable[Value]:
     return held if held != (value,) else []
 
 
-def _sets_up(write: Write, norm: Result) -> bool:
+def _sets_up(write: Write, norm: Value) -> bool:
     """Whether ``write`` gives ``norm`` a setting with which it keeps its statistics."""
     match write.field, write.value:
         case (("training" | "track_running_stats"), value) if equals(value, True) is not True:
@@ -123,7 +126,7 @@ def _sets_up(write: Write, norm: Result) -> bool:
     return any(_is_or_walked(option, norm) for option in options(write.obj)) or _is_about_norms(write.place)
 
 
-def _applies(run: Run, call: Call, norm: Result) -> bool:
+def _applies(run: Run, call: Call, norm: Value) -> bool:
     """Whether `module.apply(function)` may switch ``norm``; of a function that is not shown, what is no `init`."""
     if len(call.node.args) != 1 or not call.args:
         return False
@@ -147,7 +150,7 @@ def _switches(run: Run, function: Function) -> bool:
     )
 
 
-def _is_replaced(run: Run, norm: Result) -> bool:
+def _is_replaced(run: Run, norm: Value) -> bool:
     """Whether the attribute that ``norm`` is stored in gets another module, or attributes are replaced by name."""
     kept = [write for write in run.writes if any(same(option, norm) for option in options(write.value))]
     later = ((other, write) for other in run.writes for write in kept if _overwrites(other, write))

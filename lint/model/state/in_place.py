@@ -131,7 +131,7 @@ def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if _is_in_place(method):
             yield Change(name, node, method in _IDEMPOTENT)
         case ast.Call(args=[ast.Name(id=name), *_]) if called is not None:
-            if is_in_place_activation(called) or _asks_for_in_place(node, called):
+            if overwriting_head(called) is not None or _asks_for_in_place(node, called):
                 yield Change(name, node, True)
 
 
@@ -145,7 +145,14 @@ def _is_in_place(method: str) -> bool:
     return method.endswith("_") and not method.endswith("__") and method[0] != "_" and method not in _SETTINGS
 
 
-def is_in_place_activation(module: Value) -> bool:
+def overwriting_head(module: Value) -> Result | None:
+    """The activation that overwrites what ``module`` gets: itself, or the head of an `nn.Sequential`."""
+    while isinstance(module, Result) and module.call.name.endswith(".Sequential") and module.call.args:
+        module = module.call.args[0]
+    return module if isinstance(module, Result) and _is_in_place_activation(module) else None
+
+
+def _is_in_place_activation(module: Value) -> bool:
     """Whether ``module`` is an activation of torch built with ``inplace=True``."""
     if not isinstance(module, Result) or canonical(module.call.name) not in _ACTIVATIONS:
         return False

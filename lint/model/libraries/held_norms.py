@@ -1,0 +1,69 @@
+"""Modules of libraries with a BatchNorm inside: models of torchvision and transformers, and blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Attr, Const, Ref, Result, Value, is_absent, options
+from ..names import canonical
+from ..types import unwrapped
+from .batch_norms import TORCHVISION, TRANSFORMERS
+
+if TYPE_CHECKING:
+    from ...facts.values import Call
+
+#: Blocks that build a BatchNorm unless they are given another norm: the position and name of that argument.
+_BLOCKS: dict[tuple[str, str], tuple[int, str]] = {
+    ("torchvision", "ConvNormActivation"): (6, "norm_layer"),
+    ("torchvision", "Conv2dNormActivation"): (6, "norm_layer"),
+    ("torchvision", "Conv3dNormActivation"): (6, "norm_layer"),
+    ("torchvision", "BasicBlock"): (7, "norm_layer"),
+    ("torchvision", "Bottleneck"): (7, "norm_layer"),
+}
+_LOADS = ("from_pretrained", "from_config", "_from_config")
+
+
+def built_with_batch_norm(part: Value) -> Result | None:
+    """What a library built that ``part`` is, or is a part of, where a BatchNorm is certainly in ``part``."""
+    path: list[str] = []
+    value = unwrapped(part)
+    while isinstance(value, Attr):
+        path.insert(0, value.name)
+        value = unwrapped(value.base)
+    if not isinstance(value, Result):
+        return None
+    if not path:
+        return value if _is_block(value.call) or _parts_with_norm(value.call) else None
+    return value if ".".join(path) in _parts_with_norm(value.call) else None
+
+
+def layer_with_batch_norm(model: Value) -> str | None:
+    """The layer with a BatchNorm that transformers checkpoints in ``model``, whichever of its alternatives it is."""
+    layers = [TRANSFORMERS.get(_model_class(unwrapped(option))) for option in options(unwrapped(model))]
+    return layers[0] if all(layers) else None
+
+
+def _is_block(call: Call) -> bool:
+    library, last = call.name.partition(".")[0], call.name.rpartition(".")[2]
+    given = _BLOCKS.get((library, last))
+    return given is not None and is_absent(call.argument(*given)) is True
+
+
+def _parts_with_norm(call: Call) -> tuple[str, ...]:
+    """The parts with a BatchNorm of the model of torchvision that ``call`` builds; empty for anything else."""
+    if not call.name.startswith("torchvision.models.") or is_absent(call.keyword("norm_layer")) is not True:
+        return ()
+    last = call.name.rpartition(".")[2]
+    if last == "get_model":
+        named = call.argument(0, "name")
+        last = named.value if isinstance(named, Const) and isinstance(named.value, str) else ""
+    return TORCHVISION.get(last, ())
+
+
+def _model_class(model: Value) -> str:
+    """The name of the class of transformers that ``model`` is an object of; empty for anything else."""
+    if not isinstance(model, Result) or not isinstance(model.call.func, Ref):
+        return ""
+    library, _, made = canonical(model.call.func.name).partition(".")
+    kind, _, way = made.partition(".")
+    return kind if library == "transformers" and way in ("", *_LOADS) else ""
