@@ -101,6 +101,9 @@ def put_on(
 
 def _chunk_head(model: nn.Module, chunks: int, installation: Installation) -> HeadHandle:
     handle = install_head(model, chunks)
+    if chunks == 1:
+        # As the model runs it: gradients that are finished before the loss's own factor comes would round differently.
+        handle.pause()
     installation.changes.append(_HeadChange(handle))
     return handle
 

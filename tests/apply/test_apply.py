@@ -270,3 +270,18 @@ def test_offload_is_bitwise_on_a_gpu() -> None:
     for _ in range(3):
         assert same(step(model, ids), reference)
     handle.restore()
+
+
+@pytest.mark.parametrize("policy", ["head(1)", "full+head(1)", "budget=100GiB+head(1)"])
+def test_one_chunk_is_the_models_own_head_under_any_factor(policy):
+    ids = torch.arange(24).reshape(2, 12) % 90
+
+    def gradients(model):
+        torch.manual_seed(1)
+        (0.3 * model(input_ids=ids, labels=ids).loss).backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    model = build("llama")
+    plain = gradients(build("llama"))
+    apply(model, policy)
+    assert all(map(torch.equal, gradients(model), plain))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POLICIES = (
     ("full", "traced"), ("balanced", "traced"), ("attention", "traced"), ("dots_saveable", "traced"),
-    ("budget=0.5", "traced"), ("budget=100GiB", "traced"), ("norm+mlp@first(1)", "torch"), ("segments(2)", "torch"),
+    ("budget=0.5", "traced"), ("budget=100GiB+head(1)", "traced"), ("norm+mlp@first(1)", "torch"), ("segments(2)", "torch"),
 )  # fmt: skip
 MODELS = ("gpt2", "adapters")
 _SPECIAL = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
