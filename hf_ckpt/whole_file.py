@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 def written_whole(path: Path) -> Iterator[Path]:
     """A file of the same suffix to write to, renamed to ``path`` at the end and removed after any exception.
 
+    What is there and no file (a device such as ``/dev/null``, a pipe) is written to itself, never replaced.
+
     Raises:
         OSError: ``path`` cannot be written.
     """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     target = path.resolve()  # a symbolic link stays one
     temporary = target.with_name(f".{target.stem}-{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
     try:

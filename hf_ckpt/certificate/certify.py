@@ -99,6 +99,8 @@ def _reference(runs: _Runs) -> tuple[Outcome | None, str]:
         try:
             first, second = runs.run(), runs.run()
         except torch.OutOfMemoryError:
+            if runs.ranks.together:  # the other ranks wait in this run: to go on alone would pair it with another one
+                raise
             return None, "without checkpointing this micro-batch does not fit into memory: verify with a smaller one"
     if runs.ranks.any(not _is_equal(first, second)):
         names = [difference.parameter for difference in differences(first, second)]

@@ -51,7 +51,8 @@ def read_outcome(model: torch.nn.Module, loss: torch.Tensor) -> Outcome:
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    return local_shard(tensor.detach()).to("cpu", copy=True)
+    part = local_shard(tensor.detach())
+    return (part if part.layout is torch.strided else part.to_dense()).to("cpu", copy=True)
 
 
 def same_loss(reference: Outcome, result: Outcome) -> bool:

@@ -110,10 +110,13 @@ def switch_settings(model: nn.Module) -> dict[str, Any] | None:
 
 
 def flags_on(model: nn.Module) -> list[str]:
-    """Attributes of the transformers models inside that say the switch is on."""
+    """Attributes of the transformers models inside that say the switch is on, where nobody turned it.
+
+    Turning it leaves a function on every module that has the attribute, layers of older modeling code or none.
+    """
     found = []
-    for inner in model.modules():
-        if not hasattr(type(inner), "_set_gradient_checkpointing"):
+    for inner in checkpointing_models(model):
+        if any("_gradient_checkpointing_func" in vars(module) for module in inner.modules()):
             continue
         if vars(inner).get("gradient_checkpointing"):
             found.append(f"{type(inner).__name__}.gradient_checkpointing")

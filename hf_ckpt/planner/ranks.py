@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import distributed as dist
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+#: The default group of ranks -> the group beside it.
+_BESIDE: WeakKeyDictionary[Any, dist.ProcessGroup] = WeakKeyDictionary()
 
 
 def needs_agreement(model: torch.nn.Module) -> bool:
@@ -34,7 +38,10 @@ def _beside_the_device(device: torch.device) -> tuple[torch.device, dist.Process
         return torch.device("cpu"), None
     if not dist.is_gloo_available():
         return device, None
-    return torch.device("cpu"), dist.new_group(backend="gloo")
+    world = dist.group.WORLD
+    if world not in _BESIDE:  # a group connects every rank with every other: one lasts for all trainings
+        _BESIDE[world] = dist.new_group(backend="gloo")
+    return torch.device("cpu"), _BESIDE[world]
 
 
 class Ranks:

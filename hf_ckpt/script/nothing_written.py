@@ -1,4 +1,8 @@
-"""Keeps a script from writing checkpoints, models and logs: its output folder is one that is thrown away."""
+"""Keeps a script from writing checkpoints, models and logs: its output folder is one that is thrown away.
+
+From its first step on it cannot save weights at all: a ``finally`` or a handler of the script's would write those of
+two steps over the ones of a whole training.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ import tempfile
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import safetensors.torch
+import torch
 from transformers import PreTrainedModel, Trainer, TrainingArguments
+from transformers.utils import PushToHubMixin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +43,26 @@ def nothing_written() -> Iterator[None]:
 
 
 @contextmanager
-def replaced(owner: type, name: str, value: Any) -> Iterator[None]:
-    """``value`` stands as this attribute of a class inside."""
+def nothing_saved() -> Iterator[None]:
+    """Inside, torch, safetensors and whatever has a ``save_pretrained`` write nothing."""
+    with ExitStack() as stack:
+        for owner, names in ((torch, ("save",)), (safetensors.torch, ("save_file", "save_model"))):
+            for name in names:
+                stack.enter_context(replaced(owner, name, _writes_nothing))
+        for kind in _kinds_of(PushToHubMixin):
+            if "save_pretrained" in vars(kind):
+                stack.enter_context(replaced(kind, "save_pretrained", _writes_nothing))
+        yield
+
+
+def _kinds_of(kind: type) -> set[type]:
+    inner: list[type] = kind.__subclasses__()
+    return {*inner, *(other for one in inner for other in _kinds_of(one))}
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """``value`` stands as this attribute of a class or a module inside."""
     before = vars(owner).get(name)
     setattr(owner, name, value)
     try:

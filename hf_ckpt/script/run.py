@@ -7,7 +7,7 @@ import runpy
 import sys
 import traceback
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import Trainer
@@ -15,7 +15,7 @@ from transformers import Trainer
 from ..doctor.place import is_users, waiting_place
 from ..errors import CkptError, ScriptError
 from .examination import STEPS
-from .nothing_written import nothing_written, replaced
+from .nothing_written import nothing_saved, nothing_written, replaced
 from .trainers import put_in
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ def _left_by(path: str, stage: _Stage) -> str:
         return ""
     except SystemExit as leave:
         return f"left with exit code {leave.code or 0}"
-    except CkptError:
-        raise
     except Exception as error:
+        if stage.seen_enough:  # on its way out, in a handler of its own
+            return ""
+        if isinstance(error, CkptError):
+            raise
         traceback.print_exception(error.with_traceback(_in_script(error)))
         if stage.examined is not None and stage.examined.callback.diagnosis is not None:
             return "ran out of memory"
@@ -117,6 +119,9 @@ class _Stage:
         self.examined: Examined | None = None
         self.own_steps = 0
         self.own_loop: Place | None = None
+        #: Whether the script was told to stop.
+        self.seen_enough = False
+        self.saving = ExitStack()
 
     @contextmanager
     def set(self) -> Iterator[None]:
@@ -126,20 +131,28 @@ class _Stage:
         def examined(trainer: Trainer, *_: Any, **__: Any) -> None:
             if stage.examined is None:
                 stage.examined = put_in(trainer, stage.policy)
+                stage.saving.enter_context(nothing_saved())
                 train(trainer)  # from the start, whatever checkpoint the script resumes from
-            raise _SeenEnough
+            stage.stop()
 
         hook = register_optimizer_step_post_hook(self._stepped)
         try:
-            with replaced(Trainer, "train", examined):
+            with self.saving, replaced(Trainer, "train", examined):
                 yield
         finally:
             hook.remove()
 
+    def stop(self) -> NoReturn:
+        """End the script."""
+        self.seen_enough = True
+        raise _SeenEnough
+
     def _stepped(self, *_: Any) -> None:
         if self.examined is not None:
             return
+        if not self.own_steps:
+            self.saving.enter_context(nothing_saved())
         self.own_steps += 1
         self.own_loop = waiting_place(sys._getframe(1))
         if self.own_steps >= STEPS:
-            raise _SeenEnough
+            self.stop()

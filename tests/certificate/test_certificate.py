@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,6 +84,25 @@ def test_a_step_that_differs_from_itself_is_not_proven() -> None:
     found = hf_ckpt.verify(model, lambda: model(input_ids=IDS, labels=IDS).loss * torch.rand((), generator=generator))
     assert found.verdict is Verdict.UNPROVEN
     assert "two runs without checkpointing differ already" in str(found)
+
+
+def test_gradients_that_are_sparse_are_compared() -> None:
+    table = torch.nn.Embedding(int(IDS.max()) + 1, 8, sparse=True)
+    found = hf_ckpt.verify(table, lambda: table(IDS).sum())
+    assert str(found) == "bitwise equal: the loss and 1 gradients"
+
+
+def test_no_memory_on_one_of_several_ranks_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait in that step: a rank that goes on alone would answer it with gradients of another one."""
+
+    def full() -> torch.Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    model = build("llama").train()
+    assert "does not fit into memory" in str(hf_ckpt.verify(model, full, "full"))
+    monkeypatch.setattr("hf_ckpt.certificate.certify.Ranks", lambda *_, **__: SimpleNamespace(together=True))
+    with pytest.raises(torch.OutOfMemoryError):
+        hf_ckpt.verify(model, full, "full")
 
 
 def test_everything_is_brought_back() -> None:

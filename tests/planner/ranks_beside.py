@@ -13,6 +13,7 @@ rank = dist.get_rank()
 ranks = Ranks(torch.device("cuda"), together=True)
 assert ranks.largest([rank, 3 - rank]) == [1, 3]
 assert ranks.any(rank == 1)
+assert Ranks(torch.device("cuda"), together=True)._group is ranks._group  # another training makes no other group
 assert not ranks.any(False)
 assert ranks.decide(lambda: ("mine", rank), prefer=rank == 1) == ("mine", 1)
 

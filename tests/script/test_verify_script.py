@@ -17,7 +17,7 @@ BEGIN = """
     import sys
     import torch
     from pathlib import Path
-    from transformers import GPT2Config, LlamaConfig, AutoModelForCausalLM, Trainer, TrainingArguments
+    from transformers import GenerationConfig, GPT2Config, LlamaConfig, AutoModelForCausalLM, Trainer, TrainingArguments
 
     torch.manual_seed(0)
     small = dict(vocab_size=64, bos_token_id=0, eos_token_id=1, pad_token_id=2)
@@ -66,6 +66,9 @@ def test_checkpointing_of_its_own_is_judged_as_it_is(forked: Forked, tmp_path: P
         trainer.train()  # trains
     finally:
         trainer.save_model("final")
+        torch.save(trainer.model.state_dict(), "final.pt")
+        GenerationConfig().save_pretrained("final")
+        raise RuntimeError("on the way out")
     """
     result = verify(forked, tmp_path, script)
     assert result.status == 1, result.stdout + result.stderr
@@ -119,7 +122,10 @@ def test_a_loop_of_its_own_is_stopped_and_told_what_to_write(forked: Forked, tmp
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(10_000):
         model(input_ids=ids[None], labels=ids[None]).loss.backward()
-        optimizer.step()  # steps
+        try:
+            optimizer.step()  # steps
+        finally:
+            torch.save(model.state_dict(), "final.pt")
         optimizer.zero_grad()
     """
     result = verify(forked, tmp_path, script)
@@ -127,6 +133,7 @@ def test_a_loop_of_its_own_is_stopped_and_told_what_to_write(forked: Forked, tmp
     said = " ".join(result.stderr.split())
     assert f"train.py:{line_of(tmp_path, '# steps')} steps the optimizer in a loop of its own" in said
     assert "hf_ckpt.verify(model, lambda: model(**batch).loss" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 @pytest.mark.parametrize(
