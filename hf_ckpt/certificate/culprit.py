@@ -44,6 +44,7 @@ class Culprit:
     place: Place | None = None
 
 
+_CUT_OFF = Rule("CKPT104", "reentrant-without-grad-input")
 _BINDING = Rule("CKPT105", "late-binding-checkpointed-function")
 _STATISTICS = Rule("CKPT106", "running-statistics-in-checkpoint")
 _STATE = Rule("CKPT107", "forward-updated-state-in-checkpoint")
@@ -145,6 +146,20 @@ def of_loss(report: Report | None) -> Culprit:
     )  # fmt: skip
 
 
+def of_lost_gradients(log: RecomputeLog) -> Culprit | None:
+    """The first checkpointed function that no gradient reaches; None where every one is reached."""
+    for call in log.calls:
+        if call.cuts_off:
+            layer = next((op.module for op in call.forward if op.module), "")
+            return Culprit(
+                layer, "",
+                "none of the tensors that this reentrant checkpoint is given requires a gradient, so its parameters "
+                "get none: pass use_reentrant=False",
+                _CUT_OFF, call.place,
+            )  # fmt: skip
+    return None
+
+
 def of_gradients(layers: Sequence[str], found: Iterable[Difference], log: RecomputeLog) -> Culprit:
     """No recompute went another way: the layer whose backward did first, and the autograd Functions in it."""
     names = [difference.parameter for difference in found]
@@ -156,8 +171,8 @@ def of_gradients(layers: Sequence[str], found: Iterable[Difference], log: Recomp
     kind = own[0]
     return Culprit(
         layer, kind.__name__,
-        f"the autograd Function `{kind.__name__}` keeps state outside of its ctx, which other forwards overwrite "
-        "before its backward: save it on ctx",
+        f"every operator of the recompute agrees with the forward, so look at the backward of `{kind.__name__}`: "
+        "state that this autograd Function keeps outside of its ctx is that of another forward by then; save it on ctx",
         None, _place_of(kind),
     )  # fmt: skip
 

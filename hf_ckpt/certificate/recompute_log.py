@@ -38,6 +38,7 @@ class LoggedCall:
         again: Those of its recompute; None where there was none.
         draws_elsewhere: Whether it drew from random numbers that torch does not bring back.
         moves_itself: Whether its forward changed attributes or buffers of the model.
+        cuts_off: Whether it is a reentrant one and none of the tensors that it was given requires a gradient.
     """
 
     place: Place | None
@@ -47,6 +48,7 @@ class LoggedCall:
     again: list[Op] | None = None
     draws_elsewhere: bool = False
     moves_itself: bool = False
+    cuts_off: bool = False
 
 
 class RecomputeLog:
@@ -146,6 +148,7 @@ class _Reentrant:
     def apply(self, function: Any, preserve: bool, *args: Any) -> Any:
         """What the class itself does, each run of the function noted."""
         call = self._log._begin(function, preserve)
+        call.cuts_off = not any(isinstance(value, torch.Tensor) and value.requires_grad for value in args)
         again = self._log._recompute(call, function)
         ran = False
 

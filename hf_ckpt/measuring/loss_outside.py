@@ -23,22 +23,35 @@ class LossWatch:
     """
 
     def __init__(self, count: Callable[[torch.Tensor], None]) -> None:
-        self._count = count
-        self._original: Callable[..., Any] | None = None
+        self.count = count
 
     def start(self) -> None:
         """Watch ``torch.autograd.backward``, which ``Tensor.backward`` calls (torch/_tensor.py)."""
-        original = self._original = torch.autograd.backward
-
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            for tensor in saved_without_hooks(tensors):
-                self._count(tensor)
-            original(tensors, *args, **kwargs)
-
-        torch.autograd.backward = backward
+        if not _watches:
+            _originals.append(torch.autograd.backward)
+            torch.autograd.backward = _watched(_originals[0])
+        _watches.append(self)
 
     def stop(self) -> None:
-        """Let it be as it was."""
-        if self._original is not None:
-            torch.autograd.backward = self._original
-            self._original = None
+        """Watch it no longer; the last watch that stops leaves it as it was."""
+        if self in _watches:
+            _watches.remove(self)
+            if not _watches:
+                torch.autograd.backward = _originals.pop()
+
+
+#: Those that watch now, of all models that are measured, which may stop in any order; and what stood there before.
+_watches: list[LossWatch] = []
+_originals: list[Callable[..., None]] = []
+
+
+def _watched(original: Callable[..., None]) -> Callable[..., None]:
+    """What stands as ``torch.autograd.backward``; who took it for good still calls the original."""
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        for tensor in saved_without_hooks(tensors) if _watches else ():
+            for watch in _watches:
+                watch.count(tensor)
+        original(tensors, *args, **kwargs)
+
+    return backward

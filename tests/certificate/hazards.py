@@ -197,6 +197,34 @@ def routing_decided_anew() -> Any:
     return model, _loss_of(model)
 
 
+class Clones(torch.autograd.Function):
+    """It is right, and stands near what is not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad
+
+
+@hazard("CKPT104", "layers.0")
+def a_reentrant_checkpoint_that_no_gradient_reaches() -> Any:
+    class Cut(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = checkpoint(lambda h, layer=layer: Clones.apply(layer(h)), x, use_reentrant=True)  # here
+            return x
+
+    model, x = nn.Sequential(Cut(), nn.Linear(8, 1)), torch.randn(4, 8)
+    return model, lambda: model(x).sum()
+
+
 @hazard(None, "layers.2", "Remembers")
 def a_function_with_hidden_state() -> Any:
     """Its backward uses what the latest forward left: without checkpointing another layer's."""

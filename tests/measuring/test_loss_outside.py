@@ -12,6 +12,8 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 from hf_ckpt import apply
 
+from ..models import build
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -100,3 +102,17 @@ def test_of_several_forwards_and_one_loss_everything_is_counted_once() -> None:
         return _computed(model, ids) + _smoothed(model, ids)
 
     assert abs(_held(both) - _held(_computed) - _held(_smoothed)) <= 0.05 * _held(both)
+
+
+def test_models_that_are_measured_together_stop_in_any_order() -> None:
+    before = torch.autograd.backward
+    first, second = (apply(build("llama"), "full") for _ in range(2))
+    first.start_measuring()
+    second.start_measuring()
+    taken = torch.autograd.backward
+    first.stop_measuring()
+    second.stop_measuring()
+    assert torch.autograd.backward is before
+    x = torch.ones(2, requires_grad=True)
+    taken(x.sum())
+    assert x.grad is not None
