@@ -49,6 +49,35 @@ def sensitivity(x, block):
     return grad(loss)(x, block)  # error
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+        return x
+
+def gradient_penalty(critic, real, fake):
+    mixed = torch.lerp(real, fake, torch.rand(len(real), 1)).requires_grad_()
+    scores = critic(mixed)
+    gradient = torch.autograd.grad(  # error
+        outputs=scores, inputs=mixed, grad_outputs=torch.ones_like(scores), create_graph=True
+    )[0]
+    return ((gradient.norm(dim=1) - 1) ** 2).mean()
+
+def train(batches):
+    critic = Critic()
+    for batch in batches:
+        gradient_penalty(critic, batch, torch.randn_like(batch)).backward()
+```
+
 ## Good
 ```python
 import torch
@@ -183,11 +212,11 @@ def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask for more than a plain backward pass, with what they differentiate."""
     for event in run.of(AutogradGrad, Backward):
         call = event.call
-        if isinstance(event, Backward):
-            if call.method and equals(call.keyword("create_graph"), True) is True:
-                yield call, call.node.func
-        elif call.node.args:
-            yield call, call.node.args[0]
+        if isinstance(event, AutogradGrad):
+            named = (word.value for word in call.node.keywords if word.arg == "outputs")
+            yield from ((call, outputs) for outputs in (*call.node.args[:1], *named))
+        elif call.method and equals(call.keyword("create_graph"), True) is True:
+            yield call, call.node.func
 
 
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:

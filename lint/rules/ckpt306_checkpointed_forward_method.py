@@ -168,7 +168,7 @@ def check(run: Run) -> Iterator[Report]:
         method = _method(event)
         if method is not None and not is_own_object(method.value) and not _is_replaced(run, event, method):
             module = source_text(method.value)
-            is_written = event.node.args[0] is method
+            is_written = event.node.args[:1] == [method]
             change = Replace(method, module)
             fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (change,)) if is_written else None
             yield Report(
