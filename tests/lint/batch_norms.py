@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).parents[2] / "lint" / "model" / "libraries" / "batch_norms.py"
 _LAYER = "GradientCheckpointingLayer"
 _NORM = "BatchNorm"
+#: Runs its encoder of speech, which has the norms, for speech only.
+_NOT_ALWAYS = ("SeamlessM4TModel",)
 
 
 @dataclass
@@ -113,7 +115,8 @@ def of_transformers() -> list[dict[str, str]]:
 def _exported(tree: ast.Module) -> list[str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return [str(name) for name in ast.literal_eval(node.value) if not name.endswith("PreTrainedModel")]
+            named = [str(name) for name in ast.literal_eval(node.value)]
+            return [name for name in named if not name.endswith("PreTrainedModel") and name not in _NOT_ALWAYS]
     return []
 
 
