@@ -414,7 +414,11 @@ def _in_densenets(run: Run) -> Iterator[Report]:
         built = Result(call)
         is_densenet = _last(built).startswith("densenet") and built_with_batch_norm(built) is not None
         if is_densenet and truth(call.keyword("memory_efficient")) and not may_keep_statistics(run, built):
-            yield _report(call.node, "the first BatchNorm in every layer", Remark(call.node, "checkpoints it"))
+            yield Report(
+                call.node,
+                "`memory_efficient` checkpoints the first BatchNorm of every layer, which then updates its running "
+                "statistics twice a step; leave it off, or give these layers `momentum=1 - (1 - momentum) ** 0.5`",
+            )
 
 
 def _last(module: Result) -> str:

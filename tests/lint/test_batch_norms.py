@@ -61,9 +61,9 @@ def test_parts_of_torchvision_run_twice():
 
     models = batch_norms.torchvision_models()
     resnet, x = models.resnet18().train(), torch.randn(2, 64, 8, 8, requires_grad=True)
-    checkpoint(resnet.layer1, x, use_reentrant=False).sum().backward()
+    checkpoint(resnet.layer1, x, use_reentrant=False).sum().backward()  # noqa: CKPT106
     assert int(resnet.layer1[0].bn1.num_batches_tracked) == 2
-    densenet = models.densenet121(memory_efficient=True).train()
+    densenet = models.densenet121(memory_efficient=True).train()  # noqa: CKPT106
     densenet(torch.randn(2, 3, 32, 32)).sum().backward()
     assert int(densenet.features.denseblock1.denselayer2.norm1.num_batches_tracked) == 2
     assert int(densenet.features.denseblock1.denselayer2.norm2.num_batches_tracked) == 1
