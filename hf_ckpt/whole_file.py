@@ -7,6 +7,8 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .errors import CkptError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -32,3 +34,16 @@ def written_whole(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text, whole or not at all.
+
+    Raises:
+        CkptError: ``path`` cannot be written.
+    """
+    try:
+        with written_whole(path) as file:
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CkptError(f"{path} cannot be written: {error.strerror or error}") from error

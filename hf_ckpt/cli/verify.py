@@ -13,7 +13,7 @@ from rich.console import Console
 from ..errors import NoEffectError
 from ..policy import parse_policy
 from ..policy.platform import Engine
-from ..whole_file import written_whole
+from ..whole_file import write_whole
 from .forecast.pictures import check_page
 from .subject import Subject, subject_options
 
@@ -80,8 +80,7 @@ def _verify_script(script: tuple[str, ...], policy: Policy | None, html: Path | 
         for part in _told(script[0], found):
             console.print(part, highlight=False, markup=False)
         if html is not None and found.diagnosis is not None:
-            with written_whole(html) as file:
-                file.write_text(found.diagnosis.html(), encoding="utf-8")
+            write_whole(html, found.diagnosis.html())
             console.print(f"wrote {html}", highlight=False, markup=False)
     return found.is_right
 

@@ -144,6 +144,7 @@ def test_policies_are_listed() -> None:
         (("plan", "--model", "{llama}", "--attention", "fast"), "transformers cannot build"),
         (("explain", "--model", "{llama}", "--plot", "/does/not/exist.png"), "the folder /does/not does not exist"),
         (("explain", "--model", "{llama}", "--html", "/does/not/exist.html"), "the folder /does/not does not exist"),
+        (("explain", "--model", "{llama}", "--html", 300 * "x"), "cannot be written: File name too long"),
     ],
 )
 def test_bad_input_is_one_sentence(models: dict[str, str], arguments: tuple[str, ...], says: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ...errors import MissingExtraError
 from ...planner.explain.plot import SUFFIXES
-from ...whole_file import written_whole
+from ...whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,7 @@ def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
     if not charts:
         raise CkptError(f"no policy has a forecast, so there is nothing to draw into {path}")
     title = f"{study.subject}, {study.inputs.rates.device}"
-    with written_whole(path) as file:
-        file.write_text(memory_page(title, charts, study.inputs.memory.total), encoding="utf-8")
+    write_whole(path, memory_page(title, charts, study.inputs.memory.total))
 
 
 def _chart(study: Study, policy: Policy) -> Chart:
