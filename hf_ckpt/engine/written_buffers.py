@@ -10,17 +10,21 @@ from torch.utils._python_dispatch import _disable_current_modes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    import torch
     from torch import nn
 
-
-def buffer_versions(module: nn.Module | None) -> dict[nn.Module, int]:
-    """How often the buffers of each module inside ``module`` were written so far."""
-    return {} if module is None else {m: _version(m) for m in module.modules() if m._buffers}
+#: The buffers of a module, each with the number of writes to it so far.
+Versions = dict[str, tuple["torch.Tensor", int]]
 
 
-def written_since(versions: Mapping[nn.Module, int]) -> list[nn.Module]:
-    """The modules whose buffers were written after ``versions`` were taken."""
-    return [module for module, version in versions.items() if _version(module) != version]
+def buffer_versions(module: nn.Module | None) -> dict[nn.Module, Versions]:
+    """The buffers of each module inside ``module``, and how often they were written so far."""
+    return {} if module is None else {m: _versions(m) for m in module.modules() if m._buffers}
+
+
+def written_since(versions: Mapping[nn.Module, Versions]) -> list[nn.Module]:
+    """The modules whose buffers were written, or replaced by others, after ``versions`` were taken."""
+    return [module for module, before in versions.items() if not _same(_versions(module), before)]
 
 
 @contextmanager
@@ -38,6 +42,12 @@ def on_copies(modules: Iterable[nn.Module]) -> Iterator[None]:
             table.update(buffers)
 
 
-def _version(module: nn.Module) -> int:
+def _versions(module: nn.Module) -> Versions:
     # Every in-place write raises a tensor's version (VariableVersion, in c10/core/TensorImpl.h).
-    return sum(b._version for b in module._buffers.values() if b is not None)
+    return {name: (buffer, buffer._version) for name, buffer in module._buffers.items() if buffer is not None}
+
+
+def _same(now: Versions, before: Versions) -> bool:
+    return now.keys() == before.keys() and all(
+        now[name][0] is buffer and now[name][1] == version for name, (buffer, version) in before.items()
+    )

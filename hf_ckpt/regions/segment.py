@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 from transformers import Cache
 
 from ..compat.kv_cache import snapshot
-from ..engine.written_buffers import buffer_versions, on_copies, written_since
+from ..engine.written_buffers import Versions, buffer_versions, on_copies, written_since
 from .region import Region
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _Recording:
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
     random: torch.Tensor | None = None
     #: The latest layer's buffers before its call, and the modules that wrote to theirs in some call.
-    versions: dict[nn.Module, int] = field(default_factory=dict)
+    versions: dict[nn.Module, Versions] = field(default_factory=dict)
     written: list[nn.Module] = field(default_factory=list)
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

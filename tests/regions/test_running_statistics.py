@@ -1,4 +1,4 @@
-"""A batch norm inside a recomputed region: its running statistics are updated once a step, as without checkpointing."""
+"""Running statistics inside a recomputed region are updated once a step, as without checkpointing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,28 @@ class BatchNormed(torch.nn.Module):
         return normed.view_as(hidden)
 
 
-def batch_normed() -> torch.nn.Module:
+class Ranged(torch.nn.Module):
+    """Another tensor in the buffer's place at every forward, as I-BERT's ranges of activations."""
+
+    largest: torch.Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("largest", torch.zeros(1))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        self.largest = 0.9 * self.largest + 0.1 * hidden.detach().abs().max()
+        return hidden.tanh()
+
+
+def model_with(norm: type[torch.nn.Module]) -> torch.nn.Module:
     model = build("llama")
     for layer in model.model.layers:
-        layer.post_attention_layernorm = BatchNormed(model.config.hidden_size)
+        layer.post_attention_layernorm = norm(model.config.hidden_size)
     return model
 
 
+@pytest.mark.parametrize("norm", [BatchNormed, Ranged])
 @pytest.mark.parametrize(
     ("policy", "engine"),
     [
@@ -34,8 +49,8 @@ def batch_normed() -> torch.nn.Module:
         ("dots_saveable", "torch"), ("full", "traced"), ("norm", "traced"),
     ],
 )  # fmt: skip
-def test_statistics_are_updated_once(policy: str, engine: str) -> None:
-    plain, model = batch_normed(), batch_normed()
+def test_statistics_are_updated_once(policy: str, engine: str, norm: type[torch.nn.Module]) -> None:
+    plain, model = model_with(norm), model_with(norm)
     handle = apply(model, policy, engine=engine)
     for _ in range(2):
         assert same(step(model), step(plain))
