@@ -27,6 +27,8 @@ _MLP = re.compile(
 _PROJECTION = re.compile(
     r"^(?:(?:to_)?(?:q|k|v|o|g|qk|kv|qkv|query|key|value|out|in|gate|router)(?:_?proj(?:ection)?)?|query_key_value|c_attn|gate|router)$"
 )
+#: The members of a list are what the list is called: `self_attn.0`.
+_PLACE_IN_LIST = re.compile(r"(?:\.\d+)+$")
 _ACTIVATION = re.compile(r"^(?:act|activation|.*_act|.*act_fn)(?:_fn)?$")
 
 
@@ -52,7 +54,9 @@ def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
 
 
 def _role(name: str, module: nn.Module) -> Role | None:
-    attribute, class_name = name.rpartition(".")[2], type(module).__name__
+    if isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
+        return None  # it has no forward: its members run
+    attribute, class_name = _PLACE_IN_LIST.sub("", name).rpartition(".")[2], type(module).__name__
     norm = _COMPOSED_NORM if module._modules else _NORM
     if norm.search(class_name):
         return Role.NORM

@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
+    LongcatFlashConfig,
     OPTConfig,
     Qwen3MoeConfig,
     SwinConfig,
@@ -35,6 +36,20 @@ def test_layers_and_roles(name: str) -> None:
     assert sublayers[Role.EXPERTS if name == "mixtral" else Role.MLP] == ("mlp",)
     assert len(sublayers[Role.NORM]) >= 2
     assert anatomy.stacks[0].kernel == "sdpa"
+
+
+def test_sublayers_in_a_list_are_what_the_list_is_called() -> None:
+    """A list has no forward that could be recomputed."""
+    config = LongcatFlashConfig(
+        hidden_size=32, ffn_hidden_size=64, expert_ffn_hidden_size=16, num_layers=1, num_attention_heads=2,
+        n_routed_experts=4, zero_expert_num=1, moe_topk=2, vocab_size=64,
+    )  # fmt: skip
+    with torch.device("meta"):
+        layer = read_anatomy(AutoModelForCausalLM.from_config(config)).layers[0]
+    found = layer.info.sublayers
+    assert found[Role.ATTENTION] == ("self_attn.0", "self_attn.1")
+    assert found[Role.MLP] == ("mlps.0", "mlps.1")
+    assert found[Role.EXPERTS] == ("mlp",)
 
 
 def test_eager_kernel_is_seen() -> None:
