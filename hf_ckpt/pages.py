@@ -25,3 +25,18 @@ def _repository() -> str | None:
         return None
     named = dict(entry.split(", ", 1) for entry in entries if ", " in entry)
     return named["Repository"].rstrip("/") if "Repository" in named else None
+
+
+def rule_page(code: str, name: str) -> str:
+    """Where the page of a rule of ckpt-lint is.
+
+    Args:
+        code: The rule's code, such as ``CKPT105``.
+        name: Its name, in words joined by hyphens.
+    """
+    return in_repository(f"lint/rules/{code.lower()}_{name.replace('-', '_')}.py")
+
+
+def explained_at(code: str, name: str) -> str:
+    """Where a rule is explained, as messages say it; the arguments of :func:`rule_page`."""
+    return f"{rule_page(code, name)}, or `ckpt-lint rule {code}`"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ..pages import in_repository
+from ..pages import explained_at
 
 if TYPE_CHECKING:
     from ..measuring.report import Report
@@ -75,10 +75,5 @@ def in_words(culprit: Culprit) -> str:
     code = "" if culprit.rule is None else f"{culprit.rule.code} "
     op = f" at {culprit.op}" if culprit.op else ""
     where = f"first in `{culprit.layer}`{op}" if culprit.layer else f"first{op}" if op else "somewhere"
-    page = "" if culprit.rule is None else f" ({_page(culprit)}, or `ckpt-lint rule {culprit.rule.code}`)"
+    page = "" if culprit.rule is None else f" ({explained_at(culprit.rule.code, culprit.rule.name)})"
     return f"{at}{code}{where}: {culprit.cause}{page}"
-
-
-def _page(culprit: Culprit) -> str:
-    assert culprit.rule is not None
-    return in_repository(f"lint/rules/{culprit.rule.code.lower()}_{culprit.rule.name.replace('-', '_')}.py")

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..discovery import one_of_each_file
-from ..pages import in_repository
+from ..pages import explained_at, rule_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,11 +36,11 @@ class Trouble:
     @property
     def page(self) -> str:
         """Where the rule's page is."""
-        return in_repository(f"lint/rules/{self.code.lower()}_{self.name.replace('-', '_')}.py")
+        return rule_page(self.code, self.name)
 
     def __str__(self) -> str:
         at = "" if self.place is None else f"{self.place}: "
-        return f"{at}{self.code} {self.what} ({self.page}, or `ckpt-lint rule {self.code}`)"
+        return f"{at}{self.code} {self.what} ({explained_at(self.code, self.name)})"
 
 
 class Check(ABC):
