@@ -174,11 +174,18 @@ def written(families: list[dict[str, str]], torchvision: dict[str, tuple[str, ..
         f"FAMILIES: tuple[str, ...] = {prefixes!r}\n"
         "#: By class of transformers: the layer with a BatchNorm that it checkpoints.\n"
         f"TRANSFORMERS: dict[str, str] = {layers!r}\n"
-        "#: By function of `torchvision.models`: the parts of what it builds in which a BatchNorm is.\n"
-        f"TORCHVISION: dict[str, tuple[str, ...]] = {torchvision!r}\n"
+        "#: Functions of `torchvision.models` by the parts of what they build in which a BatchNorm is.\n"
+        f"_ALIKE: dict[tuple[str, ...], tuple[str, ...]] = {_alike(torchvision)!r}\n"
+        "#: By function of `torchvision.models`: these parts.\n"
+        "TORCHVISION = {model: parts for parts, models in _ALIKE.items() for model in models}\n"
     )
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TABLE), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _alike(torchvision: dict[str, tuple[str, ...]]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The models that have the same parts."""
+    return {parts: tuple(name for name in torchvision if torchvision[name] == parts) for parts in torchvision.values()}
 
 
 def main() -> None:
