@@ -7,7 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from .nodes import binding_nodes, inner_nodes
-from .plain_values import UNKNOWN, Ref, Value
+from .values.plain import UNKNOWN, Ref, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ from ..objects.containers import GAP, elements, length_of
 from ..values import (
     UNKNOWN,
     Absent,
+    Arguments,
     Call,
     Choice,
     Class,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     """Record the call, once for each function it may mean, and give what it returns."""
     called = walk.evaluate(node.func)
-    arguments = _Arguments(walk, node)
+    arguments = _arguments(walk, node)
     targets = [found for found in conditional_options(called) if not isinstance(found[0], Const | Absent)]
     outside = walk.place
     results = []
@@ -49,68 +50,58 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     return join_under(*results)
 
 
-class _Arguments:
-    """The arguments of one call expression, evaluated once."""
-
-    __slots__ = ("args", "kwargs", "mappings", "open_args", "open_kwargs", "spread", "spread_count")
-
-    def __init__(self, walk: Walk, node: ast.Call) -> None:
-        self.args: list[Value] = []
-        self.kwargs: dict[str, Value] = {}
-        self.mappings: list[Value] = []
-        self.open_args = False
-        self.open_kwargs = False
-        self.spread: list[Value] = []
-        self.spread_count: int | None = 0
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                self._add_star(walk.evaluate(argument.value))
-            else:
-                value = walk.evaluate(argument)
-                self._add(value)
-        for keyword in node.keywords:
-            value = walk.evaluate(keyword.value)
-            if keyword.arg is None:
-                self._add_double_star(value)
-            else:
-                self.kwargs[keyword.arg] = value
-
-    def _add(self, value: Value) -> None:
-        if not self.open_args:
-            self.args.append(value)
-            return
-        # Behind an unknown `*args` a position means nothing.
-        self.spread.append(value)
-        self._count(1)
-
-    def _count(self, more: int | None) -> None:
-        self.spread_count = None if more is None or self.spread_count is None else self.spread_count + more
-
-    def _add_star(self, value: Value) -> None:
-        if isinstance(value, Seq) and not value.open and not self.open_args:
-            self.args += value.items
+def _arguments(walk: Walk, node: ast.Call) -> Arguments:
+    """The arguments of a call expression, each evaluated once."""
+    given = Arguments()
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            _add_star(given, walk.evaluate(argument.value))
         else:
-            self.open_args = True
-            self.spread += elements(value)
-            self._count(length_of(value))
-
-    def _add_double_star(self, value: Value) -> None:
-        choices = [option for option in options(value) if isinstance(option, Dict)]
-        self.mappings += [value] if len(choices) > 1 else []
-        self.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
-        for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
-            value = join(*(choice.get(key) for choice in choices))
-            # What is written beside it is what counts when the dict lost the key: both would raise.
-            if key not in self.kwargs or not any(isinstance(option, Absent) for option in options(value)):
-                self.kwargs[key] = value
+            _add(given, walk.evaluate(argument))
+    for keyword in node.keywords:
+        value = walk.evaluate(keyword.value)
+        if keyword.arg is None:
+            _add_double_star(given, value)
+        else:
+            given.kwargs[keyword.arg] = value
+    return given
 
 
-def _call_one(walk: Walk, node: ast.Call, target: Value, arguments: _Arguments) -> Value:
-    call = Call(node, target, walk.place, walk.program.next_order())
-    call.args, call.kwargs = arguments.args, arguments.kwargs
-    call.open_args, call.open_kwargs = arguments.open_args, arguments.open_kwargs
-    call.mappings = arguments.mappings
-    call.spread, call.spread_count = arguments.spread, arguments.spread_count
+def _add(given: Arguments, value: Value) -> None:
+    if not given.open_args:
+        given.args.append(value)
+        return
+    # Behind an unknown `*args` a position means nothing.
+    given.spread.append(value)
+    _count(given, 1)
+
+
+def _count(given: Arguments, more: int | None) -> None:
+    given.spread_count = None if more is None or given.spread_count is None else given.spread_count + more
+
+
+def _add_star(given: Arguments, value: Value) -> None:
+    if isinstance(value, Seq) and not value.open and not given.open_args:
+        given.args += value.items
+    else:
+        given.open_args = True
+        given.spread += elements(value)
+        _count(given, length_of(value))
+
+
+def _add_double_star(given: Arguments, value: Value) -> None:
+    choices = [option for option in options(value) if isinstance(option, Dict)]
+    given.mappings += [value] if len(choices) > 1 else []
+    given.open_kwargs |= len(choices) < len(options(value)) or any(choice.open for choice in choices)
+    for key in dict.fromkeys(key for choice in choices for key in choice.items if GAP not in key):
+        value = join(*(choice.get(key) for choice in choices))
+        # What is written beside it is what counts when the dict lost the key: both would raise.
+        if key not in given.kwargs or not any(isinstance(option, Absent) for option in options(value)):
+            given.kwargs[key] = value
+
+
+def _call_one(walk: Walk, node: ast.Call, target: Value, given: Arguments) -> Value:
+    call = Call(node, target, walk.place, walk.program.next_order(), given)
     while isinstance(call.func, Partial):
         _unwrap(call, call.func)
     walk.program.calls.append(call)

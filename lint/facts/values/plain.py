@@ -22,6 +22,10 @@ class Value:
         #: What is known of the attributes: those written, and opaque ones handed out before.
         self.attributes: dict[str, Value] | None = None
 
+    def is_same(self, other: Value) -> bool:
+        """Whether another object is certainly this value: the same expression, walked again from another caller."""
+        return type(self) is type(other) and self.node is other.node and self.node is not None
+
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
         return f"{type(self).__name__}({', '.join(fields)})"
@@ -34,11 +38,19 @@ class Unknown(Value):
 
     __slots__ = ()
 
+    def is_same(self, other: Value) -> bool:
+        """Whether the other is unknown too."""
+        return isinstance(other, Unknown)
+
 
 class Absent(Value):
     """Certainly not given: the answer for an argument or key that is not there."""
 
     __slots__ = ()
+
+    def is_same(self, other: Value) -> bool:
+        """Whether the other is absent too."""
+        return isinstance(other, Absent)
 
 
 class Const(Value):
@@ -50,6 +62,10 @@ class Const(Value):
     def __init__(self, value: object, node: ast.AST | None = None) -> None:
         super().__init__(node)
         self.value = value
+
+    def is_same(self, other: Value) -> bool:
+        """Whether it is the same literal: `1` is not `True`."""
+        return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
 
 
 class Template(Value):
@@ -73,6 +89,10 @@ class Ref(Value):
         super().__init__(node)
         self.name = name
 
+    def is_same(self, other: Value) -> bool:
+        """Whether both have one name."""
+        return isinstance(other, Ref) and self.name == other.name
+
 
 class Attr(Value):
     """The attribute ``name`` of a value whose inside is not known."""
@@ -84,6 +104,10 @@ class Attr(Value):
         super().__init__(node)
         self.base = base
         self.name = name
+
+    def is_same(self, other: Value) -> bool:
+        """Whether it is the same attribute of the same value."""
+        return isinstance(other, Attr) and self.name == other.name and same(self.base, other.base)
 
 
 class Element(Value):
@@ -100,3 +124,8 @@ class Element(Value):
 
 UNKNOWN = Unknown(None)
 ABSENT = Absent(None)
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are certainly the same."""
+    return left is right or left.is_same(right)

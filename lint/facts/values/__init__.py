@@ -1,0 +1,55 @@
+"""The value domain: what an expression can be, as far as the source alone says it.
+
+Three-valued throughout: a question about a value is answered True, False or None (not known), and rules stay silent on
+None.
+"""
+
+from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, options
+from .answers import equals, is_absent, may_be_none, truth
+from .arguments import Arguments
+from .code import Call, Class, Function, FunctionNode, Instance, Loop, Partial, Place, Result
+from .containers import Dict, Seq
+from .guards import Guard
+from .names import Method, Module, Param, Super
+from .plain import ABSENT, UNKNOWN, Absent, Attr, Const, Element, Ref, Template, Unknown, Value, same
+
+__all__ = [
+    "ABSENT",
+    "MAX_OPTIONS",
+    "UNKNOWN",
+    "Absent",
+    "Arguments",
+    "Attr",
+    "Call",
+    "Choice",
+    "Class",
+    "Const",
+    "Dict",
+    "Element",
+    "Function",
+    "FunctionNode",
+    "Guard",
+    "Instance",
+    "Loop",
+    "Method",
+    "Module",
+    "Param",
+    "Partial",
+    "Place",
+    "Ref",
+    "Result",
+    "Seq",
+    "Super",
+    "Template",
+    "Unknown",
+    "Value",
+    "conditional_options",
+    "equals",
+    "is_absent",
+    "join",
+    "join_under",
+    "may_be_none",
+    "options",
+    "same",
+    "truth",
+]

@@ -1,0 +1,79 @@
+"""One of several values, and the conditions that each is bound under."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .plain import UNKNOWN, Value, same
+
+if TYPE_CHECKING:
+    import ast
+
+    from .guards import Guard
+
+#: More alternatives than this tell a rule nothing, so they become ``Unknown``.
+MAX_OPTIONS = 4
+
+
+class Choice(Value):
+    """One of ``options``: different branches bound the name, each under its ``conditions``."""
+
+    __slots__ = ("conditions", "options")
+    __match_args__ = ("options",)
+
+    def __init__(
+        self,
+        options: tuple[Value, ...],
+        node: ast.AST | None = None,
+        conditions: tuple[tuple[Guard, ...], ...] | None = None,
+    ) -> None:
+        super().__init__(node)
+        self.options = options
+        self.conditions = conditions or ((),) * len(options)
+
+    def is_same(self, other: Value) -> bool:
+        """Never: it is not decided which of them it is."""
+        return False
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The alternatives ``value`` stands for; itself when there is only one."""
+    return value.options if isinstance(value, Choice) else (value,)
+
+
+def conditional_options(value: Value) -> tuple[tuple[Value, tuple[Guard, ...]], ...]:
+    """The alternatives ``value`` stands for, each with the conditions it is bound under."""
+    return tuple(zip(value.options, value.conditions, strict=True)) if isinstance(value, Choice) else ((value, ()),)
+
+
+def join(*values: Value) -> Value:
+    """The value that is one of ``values``. Commutative, associative and idempotent up to the order of options."""
+    return join_under(*((value, ()) for value in values))
+
+
+def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
+    """The value that is one of ``values``, each bound under the conditions beside it."""
+    if len(values) == 1 and type(values[0][0]) is not Choice:
+        return values[0][0]
+    found: list[Value] = []
+    conditions: list[tuple[Guard, ...]] = []
+    for value, outer in values:
+        for option, inner in conditional_options(value):
+            under = (*outer, *inner)
+            for index, other in enumerate(found):
+                if same(option, other):
+                    conditions[index] = _either(conditions[index], under)
+                    break
+            else:
+                found.append(option)
+                conditions.append(under)
+    if len(found) == 1:
+        return found[0]
+    if len(found) > MAX_OPTIONS:
+        return UNKNOWN
+    return Choice(tuple(found), found[0].node if found else None, tuple(conditions))
+
+
+def _either(left: tuple[Guard, ...], right: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """What surely holds when ``left`` or ``right`` does."""
+    return tuple(guard for guard in left if guard in right)

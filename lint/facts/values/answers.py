@@ -1,0 +1,76 @@
+"""Questions about a value, answered True, False or None (not known)."""
+
+from __future__ import annotations
+
+from .alternatives import options
+from .code import Class, Function, Instance, Partial, Result
+from .containers import Dict, Seq
+from .names import Method, Module
+from .plain import Absent, Const, Ref, Unknown, Value
+
+
+def truth(value: Value) -> bool | None:
+    """``bool(value)`` where the source decides it."""
+    answers = {_truth(option) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _truth(value: Value) -> bool | None:
+    match value:
+        case Const(constant):
+            return bool(constant)
+        case Dict(items, is_open):
+            return _dict_truth(items, is_open)
+        case Seq(_, items, False):
+            return bool(items)
+        case Function() | Class() | Partial() | Method():
+            return True
+        case Ref(name) if name.startswith("builtins."):
+            return True
+    # What is imported may be a flag: `torch.version.hip`, `from config import DEBUG`.
+    return None
+
+
+def _dict_truth(items: dict[str, Value], is_open: bool) -> bool | None:
+    gone = {is_absent(item) for item in items.values()}
+    if False in gone:
+        return True
+    return None if is_open or None in gone else False
+
+
+def may_be_none(value: Value) -> bool | None:
+    """Whether ``value`` is None (True), certainly some object (False), or may be either."""
+    answers = {_is_none(option) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _is_none(value: Value) -> bool | None:
+    match value:
+        case Const(constant):
+            return constant is None
+        case Dict() | Seq() | Function() | Class() | Partial() | Method() | Instance() | Module():
+            return False
+        case Result(call) if call.name.rpartition(".")[2][:1].isupper():
+            return False  # A class was called.
+    return None
+
+
+def equals(value: Value, *constants: object) -> bool | None:
+    """Whether ``value`` is one of ``constants`` (by type and equality). Absent equals none of them."""
+    answers = {_equals(option, constants) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _equals(value: Value, constants: tuple[object, ...]) -> bool | None:
+    match value:
+        case Const(found):
+            return any(type(found) is type(constant) and found == constant for constant in constants)
+        case Absent() | Dict() | Seq() | Function() | Class() | Partial() | Method():
+            return False
+    return None
+
+
+def is_absent(value: Value) -> bool | None:
+    """Whether the argument or key is certainly missing (True), certainly there (False), or neither."""
+    answers = {None if isinstance(option, Unknown) else isinstance(option, Absent) for option in options(value)}
+    return answers.pop() if len(answers) == 1 else None

@@ -1,0 +1,217 @@
+"""The program's own code: the places of its statements, its calls, functions, classes and their objects.
+
+One recursive type, so they stand in one file: what a call returned knows the call, a call its place, a place the
+function around it and the values of its conditions.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from .arguments import Arguments
+from .plain import ABSENT, Attr, Ref, Value
+
+if TYPE_CHECKING:
+    from ..scopes import Scope
+    from .guards import Guard
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While | ast.comprehension
+
+
+class Place(NamedTuple):
+    """The surroundings of a statement, outermost first; those of the callers come first when a call was followed."""
+
+    #: The function whose body this is; None at module level.
+    function: Function | None = None
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    #: What the `with` blocks around it enter.
+    contexts: tuple[Value, ...] = ()
+    tries: tuple[ast.Try, ...] = ()
+    #: The calls that were followed to come here.
+    stack: tuple[ast.Call, ...] = ()
+    #: The functions that those calls led to.
+    callees: tuple[FunctionNode, ...] = ()
+    #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
+    walk: int = 0
+
+    def excludes(self, other: Place) -> bool:
+        """Whether no run of the program comes to both places, by the conditions around them."""
+        apart = any(mine.contradicts(their) for mine in self.guards for their in other.guards)
+        return apart or self._calls_another(other)
+
+    def _calls_another(self, other: Place) -> bool:
+        """Whether one call led to another function here than there: it runs one of those that it may mean."""
+        ways = zip(
+            zip(self.stack, self.callees, strict=True), zip(other.stack, other.callees, strict=True), strict=False
+        )
+        for (call, function), (its_call, its_function) in ways:
+            if call is not its_call or function is not its_function:
+                return call is its_call
+        return False
+
+    def deeper_than(self, other: Place) -> bool:
+        """Whether this place is under a condition that ``other`` is not under."""
+        if not self.guards:
+            return False
+        around = {(guard.test, guard.taken) for guard in other.guards}
+        return any((guard.test, guard.taken) not in around for guard in self.guards)
+
+
+class Call(Arguments):
+    """One call of ``func``. A call of a ``partial`` is the call of what the partial stands for.
+
+    ``func`` is one alternative when several functions may be meant; each has its own ``Call`` with the same node.
+    """
+
+    __slots__ = ("func", "node", "order", "place", "via")
+    __match_args__ = ("func",)
+
+    def __init__(self, node: ast.Call, func: Value, place: Place, order: int, given: Arguments | None = None) -> None:
+        super().__init__(given)
+        self.node = node
+        self.func = func
+        self.place = place
+        self.order = order
+        #: The partials between the call and ``func``, outermost first.
+        self.via: tuple[Partial, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Call({self.func!r} at {self.node.lineno})"
+
+    @property
+    def name(self) -> str:
+        """The full dotted name of what is called, empty when it is nothing imported."""
+        return self.func.name if isinstance(self.func, Ref) else ""
+
+    @property
+    def method(self) -> str:
+        """The name of the method when a method of an opaque object is called, else empty."""
+        return self.func.name if isinstance(self.func, Attr) else ""
+
+    @property
+    def attribute(self) -> ast.Attribute | None:
+        """`obj.method` as it is written in `obj.method(...)`; None for other calls."""
+        return self.node.func if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def called(self) -> str:
+        """The last name of what is called, whatever that is: `step` for `optimizer.step()`; empty for a lambda."""
+        match self.node.func:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return name
+        return ""
+
+    @property
+    def receiver(self) -> Value:
+        """The object whose method is called; ABSENT for a plain function."""
+        return self.func.base if isinstance(self.func, Attr) else ABSENT
+
+    def written(self, name: str) -> bool:
+        """Whether the keyword stands literally in this call (not in a dict or partial)."""
+        return any(keyword.arg == name for keyword in self.node.keywords)
+
+
+class Result(Value):
+    """What a call of something outside the file returned, an object of an imported class included."""
+
+    __slots__ = ("call",)
+    __match_args__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.node)
+        self.call = call
+
+    def is_same(self, other: Value) -> bool:
+        """Whether the same expression returned it, of the same function: `(BatchNorm1d if sync else LayerNorm)(8)`."""
+        return super().is_same(other) and isinstance(other, Result) and self.call.name == other.call.name
+
+
+class Partial(Value):
+    """``functools.partial``: ``call`` made it, ``func`` with ``args`` and ``kwargs`` is what it stands for."""
+
+    __slots__ = ("args", "call", "func", "kwargs", "open_args", "open_kwargs")
+    __match_args__ = ("func", "args", "kwargs")
+
+    def __init__(self, func: Value, call: Call) -> None:
+        super().__init__(call.node)
+        self.func = func
+        self.args = call.args[1:]
+        self.kwargs = call.kwargs
+        self.open_args = call.open_args
+        self.open_kwargs = call.open_kwargs
+        self.call = call
+
+
+class Function(Value):
+    """A function or lambda of the file, with the scope it closes over."""
+
+    __slots__ = ("decorators", "owner", "place", "scope", "walked")
+    __match_args__ = ("node",)
+    node: FunctionNode
+
+    def __init__(self, node: FunctionNode, scope: Scope, place: Place) -> None:
+        super().__init__(node)
+        self.scope = scope
+        self.place = place
+        self.decorators: list[Value] = []
+        self.owner: Class | None = None
+        #: Whether its body was walked with the scope that it closes over.
+        self.walked = False
+
+    @property
+    def name(self) -> str:
+        """Its name as Python shows it."""
+        return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
+
+    @property
+    def is_lambda(self) -> bool:
+        """Whether it is an expression: it has no name."""
+        return isinstance(self.node, ast.Lambda)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling it gives a coroutine."""
+        return isinstance(self.node, ast.AsyncFunctionDef)
+
+
+class Class(Value):
+    """A class of the file."""
+
+    __slots__ = ("bases", "body", "field_conditions", "fields", "instance", "place", "scope")
+    __match_args__ = ("name",)
+    node: ast.ClassDef
+
+    def __init__(self, node: ast.ClassDef, bases: list[Value], place: Place, scope: Scope) -> None:
+        super().__init__(node)
+        self.bases = bases
+        self.place = place
+        #: The scope around it, for the names in its annotations.
+        self.scope = scope
+        #: Names bound in the class body: methods, defaults.
+        self.body: dict[str, Value] = {}
+        #: What its methods store in ``self``.
+        self.fields: dict[str, Value] = {}
+        #: The conditions that each of ``fields`` was stored under first.
+        self.field_conditions: dict[str, tuple[Guard, ...]] = {}
+        #: ``self`` of its methods.
+        self.instance = Instance(self, None)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name
+
+
+class Instance(Value):
+    """An object of a class of the file; ``call`` made it, None for ``self``."""
+
+    __slots__ = ("call", "cls")
+    __match_args__ = ("cls", "call")
+
+    def __init__(self, cls: Class, call: Call | None) -> None:
+        super().__init__(call.node if call else cls.node)
+        self.cls = cls
+        self.call = call
