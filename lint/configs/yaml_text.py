@@ -64,11 +64,11 @@ class _Reader:
             return Opaque(begin, begin)  # it contains itself
         if id(node) not in self._done:
             self._under_way.add(id(node))
-            self._done[id(node)] = self._turn(node, begin, end)
+            self._done[id(node)] = self._converted(node, begin, end)
             self._under_way.discard(id(node))
         return self._done[id(node)]
 
-    def _turn(self, node: yaml.Node, begin: int, end: int) -> Node:
+    def _converted(self, node: yaml.Node, begin: int, end: int) -> Node:
         match node:
             case yaml.MappingNode() if node.tag == "tag:yaml.org,2002:map":
                 return self._mapping(node, begin, end)

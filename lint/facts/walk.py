@@ -73,6 +73,7 @@ class Program:
         "functions",
         "generators",
         "importing",
+        "iterations",
         "modules",
         "named",
         "order",
@@ -81,7 +82,6 @@ class Program:
         "text",
         "texts",
         "tree",
-        "turns",
         "walks",
         "writes",
         "yields",
@@ -116,7 +116,7 @@ class Program:
         #: What the walk from the first line shows once it is over; None before, and for what is no script.
         self.script: Script | None = None
         #: How many iterations each loop takes, where the file decides it.
-        self.turns: dict[ast.AST, int | None] = {}
+        self.iterations: dict[ast.AST, int | None] = {}
         self.order = 0
         self.walks = 0
 
@@ -176,10 +176,10 @@ class Walk:
             return None
         times = 1
         for loop in self.place.loops[len(made.loops) :]:
-            turns = self.program.turns.get(loop)
-            if turns is None:
+            iterations = self.program.iterations.get(loop)
+            if iterations is None:
                 return None
-            times *= turns
+            times *= iterations
         return times
 
     def under(self, guard: Guard) -> None:

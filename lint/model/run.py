@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..facts.nodes import extent, is_inside
 from ..facts.origin import origin
-from .conditions.first_turn import depends_on_turn
+from .conditions.first_iteration import depends_on_iteration
 from .conditions.guards import excludes_mode
 from .events import (
     Checkpoint,
@@ -80,7 +80,7 @@ class Run(History):
 
     def _is_cut_off(self, event: Checkpointing) -> bool:
         """Whether no gradient comes to the region in any iteration of a loop."""
-        lost = self.loses_gradients(event) and not depends_on_turn(event.place)
+        lost = self.loses_gradients(event) and not depends_on_iteration(event.place)
         return lost or needs_no_gradients(self, event)
 
     def loses_gradients(self, event: Checkpointing) -> bool:

@@ -244,7 +244,7 @@ from ..model.regions.late_binding import (
     is_only_checkpointed,
     may_be_rebound,
     names_bound_afterwards,
-    names_of_last_turn,
+    names_of_last_iteration,
 )
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.state.modes import is_gradient_free
@@ -271,7 +271,7 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(run, event, function, names)
             elif names := names_bound_afterwards(run, event, function):
                 yield _report_rebound(run, event, function, names)
-        if names := names_of_last_turn(run, event):
+        if names := names_of_last_iteration(run, event):
             yield _report_kept(event, names)
 
 

@@ -258,8 +258,8 @@ def _forwards(run: Run, backwards: list[Call]) -> Iterator[tuple[Call, Value]]:
 def _follows(later: Call, earlier: Call) -> bool:
     """Whether both are in the same iteration of the same loops, one after the other."""
     places = later.place, earlier.place
-    same_turn = places[0].walk == places[1].walk and places[0].loops == places[1].loops
-    return same_turn and later.order > earlier.order and not places[0].excludes(places[1])
+    same_iteration = places[0].walk == places[1].walk and places[0].loops == places[1].loops
+    return same_iteration and later.order > earlier.order and not places[0].excludes(places[1])
 
 
 def _changes(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:

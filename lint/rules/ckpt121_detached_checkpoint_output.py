@@ -117,8 +117,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
+from ..model.flow.iterations import changes_by_iteration
 from ..model.flow.statements import base_name, stored_under
-from ..model.flow.turns import changes_by_turn
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.modes import is_gradient_free
@@ -152,7 +152,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _is_recurrent(event: Checkpoint) -> bool:
     """Whether each step runs the same module, as a recurrent cell does."""
-    varies = bool(event.node.args) and changes_by_turn(event.node.args[0], event.place)
+    varies = bool(event.node.args) and changes_by_iteration(event.node.args[0], event.place)
     return not varies and any(isinstance(option, Param | Attr | Instance) for option in options(event.function))
 
 

@@ -125,7 +125,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.flow.turns import bound_each_turn, changes_by_turn
+from ..model.flow.iterations import bound_each_iteration, changes_by_iteration
 from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.gradless import may_be_frozen
@@ -169,13 +169,13 @@ def _hidden(event: Checkpoint) -> Iterator[Result]:
     """The tensors the segment gets other than as arguments of its own, those of this iteration of the loop left out."""
     found: list[Value] = []
     for node, value in zip(event.node.args[1:], event.inputs, strict=False):
-        found += [] if changes_by_turn(node, event.place) else _held(value)
+        found += [] if changes_by_iteration(node, event.place) else _held(value)
     for function in options(event.function):
         if isinstance(function, Partial):
             found += [*function.args, *function.kwargs.values()]
             function = function.func
         if isinstance(function, Function):
-            names = read_with_graph(function.node) - bound_each_turn(event.place)
+            names = read_with_graph(function.node) - bound_each_iteration(event.place)
             found += [function.scope.look_up(name) for name in names]
     return (value for value in found if isinstance(value, Result))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..objects.attributes import get_attribute, set_item
+from ..objects.attributes import get_attribute
 from ..objects.children import take_children
 from ..objects.classes import is_torch_module
 from ..objects.containers import GAP, elements, is_module_list, iterate, length_of, matching_field, text_of
@@ -32,12 +32,13 @@ from ..values import (
     join,
     options,
 )
-from ..walk import Walk, Write
 from .bindings import write
+from .container_methods import dict_method, grow
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
+
+    from ..walk import Walk
 
 #: Methods of a module that return the module itself.
 _RETURN_SELF = frozenset(
@@ -53,13 +54,13 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case Ref(name):
             handler = _FUNCTIONS.get(name)
         case Attr(base=Dict() as held, name=name):
-            return _dict_method(walk, held, name, call)
+            return dict_method(walk, held, name, call)
         case Attr(base=Result(Call(func=Ref(name))) as held, name="launch") if name.rpartition(".")[2] == "Fabric":
             return _run_with(
                 walk, call, call.argument(0, "function"), [held], Seq("tuple", call.args[1:], call.open_args, call.node)
             )
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
-            _grow(walk, held, call)
+            grow(walk, held, call)
             return None
         case Attr(base=Seq() as held, name="pop" | "remove" | "clear"):
             held.open, held.count = True, None
@@ -78,16 +79,6 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case _:
             return None
     return handler(walk, call) if handler is not None else None
-
-
-def _grow(walk: Walk, held: Seq, call: Call) -> None:
-    """``layers.append(layer)`` and its like."""
-    appends = call.method == "append"
-    times = walk.times_since(held.place) if appends else None
-    before = length_of(held)
-    held.count = None if times is None or before is None else before + times
-    held.items += elements(call.args[0]) if call.args and call.method == "extend" else call.args[-1:]
-    held.open = held.open or not appends or bool(walk.place.loops)
 
 
 def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
@@ -188,49 +179,6 @@ def _vars_changed(walk: Walk, call: Call) -> Value | None:
     return None
 
 
-def _dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
-    match name, call.args:
-        case "update", _:
-            for argument in call.args:
-                if isinstance(argument, Dict):
-                    for key, value in argument.items.items():
-                        _set(walk, held, key, value, call.node)
-                    held.open = held.open or argument.open
-                else:
-                    merge_into(held, argument)
-            for key, value in call.kwargs.items():
-                _set(walk, held, key, value, call.node)
-            held.open = held.open or call.open_kwargs
-        case "__setitem__", [Const(str(key)), value]:
-            _set(walk, held, key, value, call.node)
-        case "__setitem__", _:
-            held.open = True
-        case "setdefault", [Const(str(key)), value]:
-            before = held.get(key)
-            if not isinstance(before, Absent):
-                value = join(before, value)
-            set_item(held, call.args[0], value, walk.place)
-            return value
-        case "get", [Const(str(key)), *default]:
-            found = held.get(key)
-            return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
-        case "pop", [Const(str(key)), *default]:
-            found = held.get(key)
-            set_item(held, call.args[0], Absent(call.node), walk.place)
-            return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
-        case "values", []:
-            return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
-        case "items", []:
-            pairs = [Seq("tuple", [Const(key), value], False, call.node) for key, value in held.items.items()]
-            return Seq("list", list(pairs), held.open, call.node, walk.place)
-        case "copy", []:
-            return Dict(dict(held.items), held.open, call.node, walk.place)
-        case (("clear" | "popitem" | "pop"), _):
-            held.open = True
-            held.items.clear()
-    return None
-
-
 def _settings(walk: Walk, call: Call) -> Value | None:
     """``OmegaConf.create({...})`` and ``to_container``: the mapping they are given."""
     held = call.args[0] if call.args else None
@@ -264,15 +212,8 @@ def _unbound_update(walk: Walk, call: Call) -> Value | None:
         case [Dict() as held, *rest]:
             method = Call(call.node, Attr(held, "update", call.node), call.place, call.order)
             method.args, method.kwargs, method.open_kwargs = rest, call.kwargs, call.open_kwargs
-            return _dict_method(walk, held, "update", method)
+            return dict_method(walk, held, "update", method)
     return None
-
-
-def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
-    before = set_item(held, Const(key), value, walk.place)
-    walk.program.writes.append(
-        Write(held, key, value, node, walk.place, walk.program.next_order(), before, is_item=True)
-    )
 
 
 def _field(walk: Walk, call: Call) -> Value | None:

@@ -156,7 +156,7 @@ def length_of(value: Value) -> int | None:
         case Result(call) if call.name in _SAME_ELEMENTS or call.name == "builtins.enumerate":
             return length_of(call.args[0]) if call.args else None
         case Result(call) if call.name == "builtins.range":
-            return _turns(call)
+            return _iterations(call)
         case Result(call) if container_kind(value) == "Sequential" and not _is_dict(call.args):
             return None if call.spread_count is None else len(call.args) + call.spread_count
         case Result(call) if is_module_list(value) and len(call.args) == 1:
@@ -166,7 +166,7 @@ def length_of(value: Value) -> int | None:
     return None
 
 
-def _turns(call: Call) -> int | None:
+def _iterations(call: Call) -> int | None:
     bounds = [value.value for value in call.args if isinstance(value, Const) and isinstance(value.value, int)]
     known = len(bounds) == len(call.args) in (1, 2) and not call.open_args
     return len(range(*bounds)) if known else None

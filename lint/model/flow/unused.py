@@ -77,7 +77,7 @@ def _is_dead(name: str, statement: ast.stmt, body: ast.AST) -> bool:
         there = holders(node, body)
         nested = any(isinstance(holder, _FUNCTIONS) for holder in there)
         elsewhere = any(_binds(holder, name) for holder in there if holder not in around)
-        if nested or not (elsewhere or _is_of_earlier_turn(node, statement, there, around, name)):
+        if nested or not (elsewhere or _is_of_earlier_iteration(node, statement, there, around, name)):
             return False
     return True
 
@@ -95,7 +95,7 @@ def _mentions(body: ast.AST) -> dict[str, list[ast.AST]]:
     return found
 
 
-def _is_of_earlier_turn(
+def _is_of_earlier_iteration(
     node: ast.Name, statement: ast.stmt, there: list[ast.AST], around: list[ast.AST], name: str
 ) -> bool:
     """Whether ``node`` stands before the end of ``statement``, and the loop that both are in binds ``name`` anew."""

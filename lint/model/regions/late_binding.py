@@ -9,7 +9,7 @@ from ...facts.identifiers import names_in, own_attributes
 from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
-from ..flow.turns import blocks_of, happens_in_turn, is_last_turn
+from ..flow.iterations import blocks_of, happens_in_iteration, is_last_iteration
 from ..state.gradless import is_gradless
 from .free_variables import free_names, names_bound_by
 
@@ -144,7 +144,7 @@ def _keeps_value(statement: ast.stmt, name: str) -> bool:
     return isinstance(value, ast.Name) and value.id == name and not isinstance(statement, ast.AugAssign)
 
 
-def names_of_last_turn(run: Run, event: Checkpoint) -> tuple[str, ...]:
+def names_of_last_iteration(run: Run, event: Checkpoint) -> tuple[str, ...]:
     """The names in what is checkpointed that a loop binds anew around the function that the checkpoint stands in.
 
     That function is kept, as the `forward` of a module or in a list, and runs when the loop is over. Empty when it
@@ -156,7 +156,7 @@ def names_of_last_turn(run: Run, event: Checkpoint) -> tuple[str, ...]:
     read = free_names(around.node) & names_in(event.node.args[0])
     loop = around.place.loops[-1]
     late = read & names_bound_by(loop)
-    if not late or is_last_turn(loop, around.node) or _has_backward(run, loop) or not _is_kept(around, loop):
+    if not late or is_last_iteration(loop, around.node) or _has_backward(run, loop) or not _is_kept(around, loop):
         return ()
     return tuple(sorted(late))
 
@@ -187,12 +187,12 @@ def _gives(value: ast.AST, means: Callable[[ast.AST], bool]) -> bool:
 
 def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:
     """Whether the names of ``loop`` are the same in the backward pass, or no region needs them there."""
-    return _has_backward(run, loop) or is_last_turn(loop, event.node) or _replays_last_turn_only(run, event, loop)
+    return _has_backward(run, loop) or is_last_iteration(loop, event.node) or _replays_last_turn_only(run, event, loop)
 
 
 def _has_backward(run: Run, loop: Loop) -> bool:
     """Whether each iteration of ``loop`` runs its own backward pass."""
-    return any(happens_in_turn(run, backward, loop) for backward in run.of(Backward, AutogradGrad))
+    return any(happens_in_iteration(run, backward, loop) for backward in run.of(Backward, AutogradGrad))
 
 
 def _replays_last_turn_only(run: Run, event: Checkpoint, loop: Loop) -> bool:

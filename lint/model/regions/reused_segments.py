@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Element
 from ..events import Checkpoint
-from ..flow.turns import changes_by_turn
+from ..flow.iterations import changes_by_iteration
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -19,7 +19,7 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
     if first is None or isinstance(event.function, Element):
         return False
     if event.place.loops:
-        return not changes_by_turn(first, event.place)
+        return not changes_by_iteration(first, event.place)
     others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
     return any(
         other.node is not event.node and other.reentrant and ast.dump(other.node.args[0]) == ast.dump(first)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Const, Dict, Instance, Param, Result, Seq, equals, options, same
-from ..conditions.first_turn import depends_on_turn, runs_in_first_turn
+from ..conditions.first_iteration import depends_on_iteration, runs_in_first_iteration
 from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
 from ..names import canonical
@@ -55,7 +55,7 @@ def _is_all_frozen(run: History, module: Value) -> bool:
 
 
 def _has_no_gradient(run: History, call: Call, inputs: list[Value], *, looked_up: bool = False) -> bool:
-    if is_gradient_free(call) or call.open_args or not _first_turn_trains(run, call.place):
+    if is_gradient_free(call) or call.open_args or not _first_iteration_trains(run, call.place):
         return False
     return looked_up or all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
 
@@ -79,10 +79,10 @@ def _is_embedding(module: Value) -> bool:
     return isinstance(module, Result) and canonical(module.call.name) in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
 
 
-def _first_turn_trains(run: History, place: Place) -> bool:
+def _first_iteration_trains(run: History, place: Place) -> bool:
     """Whether the first of the blocks comes to ``place``, and trains where the later ones may not come there."""
     partly = any(switch.freezes and switch.is_partial for switch in run.of(GradientSwitch))
-    return runs_in_first_turn(place) and not (partly and depends_on_turn(place))
+    return runs_in_first_iteration(place) and not (partly and depends_on_iteration(place))
 
 
 def _is_unseen(value: Value) -> bool:

@@ -92,12 +92,12 @@ class Modes:
 
     def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
         """The ``eval()`` in an iteration of ``loop`` that still holds when the next iteration comes to ``forward``."""
-        turn = [
+        orders = [
             call.order
             for call in self._run.program.calls
             if loop in call.place.loops and call.place.function is forward.place.function
         ]
-        switches = [switch for switch in self._switches if min(turn) <= switch.order <= max(turn)]
+        switches = [switch for switch in self._switches if min(orders) <= switch.order <= max(orders)]
         last = switches[-1] if switches else None
         if last is None or last.order < forward.order or any(switch.on is not False for switch in switches):
             return None

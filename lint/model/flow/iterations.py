@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-def bound_each_turn(place: Place) -> frozenset[str]:
+def bound_each_iteration(place: Place) -> frozenset[str]:
     """The names that the loops around ``place`` bind anew in each iteration."""
     return frozenset[str]().union(*map(names_bound_by, place.loops))
 
 
-def changes_by_turn(expression: ast.expr, place: Place) -> bool:
+def changes_by_iteration(expression: ast.expr, place: Place) -> bool:
     """Whether ``expression`` at ``place`` reads a name that another iteration of a loop binds anew."""
-    return bool(place.loops) and not names_in(expression).isdisjoint(bound_each_turn(place))
+    return bool(place.loops) and not names_in(expression).isdisjoint(bound_each_iteration(place))
 
 
-def happens_in_turn(run: Run, event: Event, loop: Loop) -> bool:
+def happens_in_iteration(run: Run, event: Event, loop: Loop) -> bool:
     """Whether ``event`` happens in each iteration of ``loop``: there, or in a function that is called there."""
     if loop in event.place.loops:
         return True
     return any(loop in place.loops for call in event.place.stack for place in run.places(call))
 
 
-def is_last_turn(loop: Loop, node: ast.AST) -> bool:
+def is_last_iteration(loop: Loop, node: ast.AST) -> bool:
     """Whether ``loop`` is left after the statement with ``node``, so that no other iteration binds its names."""
     return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)
 

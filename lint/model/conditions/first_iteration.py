@@ -27,18 +27,18 @@ _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
 }
 
 
-def depends_on_turn(place: Place) -> bool:
+def depends_on_iteration(place: Place) -> bool:
     """Whether a condition around ``place`` reads what a loop around it binds: only some iterations come there."""
-    return any(True for _ in _conditions_of_turns(place))
+    return any(True for _ in _conditions_of_iterations(place))
 
 
-def runs_in_first_turn(place: Place) -> bool:
+def runs_in_first_iteration(place: Place) -> bool:
     """Whether the loops around ``place`` certainly come there in their first iteration, other conditions left out."""
     indices = {name for loop in place.loops for name in _indices(loop)}
-    return all(_is_taken(test, taken, indices) for test, taken in _conditions_of_turns(place))
+    return all(_is_taken(test, taken, indices) for test, taken in _conditions_of_iterations(place))
 
 
-def _conditions_of_turns(place: Place) -> Iterator[tuple[ast.AST, bool]]:
+def _conditions_of_iterations(place: Place) -> Iterator[tuple[ast.AST, bool]]:
     bound = frozenset[str]().union(*map(names_bound_by, place.loops))
     for guard in own_guards(place):
         for test in _conjuncts(guard.test) if guard.taken else (guard.test,):

@@ -1,0 +1,86 @@
+"""Methods of dicts and lists of the program: what they change in place and what they return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..objects.attributes import set_item
+from ..objects.containers import elements, length_of
+from ..objects.dicts import merge_into
+from ..values import UNKNOWN, Absent, Call, Const, Dict, Seq, Value, join
+from ..walk import Walk, Write
+
+if TYPE_CHECKING:
+    import ast
+
+
+def grow(walk: Walk, held: Seq, call: Call) -> None:
+    """``layers.append(layer)`` and its like."""
+    appends = call.method == "append"
+    times = walk.times_since(held.place) if appends else None
+    before = length_of(held)
+    held.count = None if times is None or before is None else before + times
+    held.items += elements(call.args[0]) if call.args and call.method == "extend" else call.args[-1:]
+    held.open = held.open or not appends or bool(walk.place.loops)
+
+
+def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
+    """``held.name(...)``: what it returns, None where nothing is known of that."""
+    match name, call.args:
+        case "update", _:
+            _update(walk, held, call)
+        case "__setitem__", [Const(str(key)), value]:
+            _set(walk, held, key, value, call.node)
+        case "__setitem__", _:
+            held.open = True
+        case "setdefault", [Const(str(key)) as index, value]:
+            before = held.get(key)
+            value = value if isinstance(before, Absent) else join(before, value)
+            set_item(held, index, value, walk.place)
+            return value
+        case "pop", [Const(str(key)) as index, *default]:
+            found = held.get(key)
+            set_item(held, index, Absent(call.node), walk.place)
+            return (default[0] if default else UNKNOWN) if isinstance(found, Absent) else found
+        case (("clear" | "popitem" | "pop"), _):
+            held.open = True
+            held.items.clear()
+        case _:
+            return _read(walk, held, name, call)
+    return None
+
+
+def _read(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
+    """The methods that change nothing."""
+    match name, call.args:
+        case "get", [Const(str(key)), *default]:
+            found = held.get(key)
+            return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
+        case "values", []:
+            return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
+        case "items", []:
+            pairs = [Seq("tuple", [Const(key), value], False, call.node) for key, value in held.items.items()]
+            return Seq("list", list(pairs), held.open, call.node, walk.place)
+        case "copy", []:
+            return Dict(dict(held.items), held.open, call.node, walk.place)
+    return None
+
+
+def _update(walk: Walk, held: Dict, call: Call) -> None:
+    for argument in call.args:
+        if isinstance(argument, Dict):
+            for key, value in argument.items.items():
+                _set(walk, held, key, value, call.node)
+            held.open = held.open or argument.open
+        else:
+            merge_into(held, argument)
+    for key, value in call.kwargs.items():
+        _set(walk, held, key, value, call.node)
+    held.open = held.open or call.open_kwargs
+
+
+def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
+    before = set_item(held, Const(key), value, walk.place)
+    walk.program.writes.append(
+        Write(held, key, value, node, walk.place, walk.program.next_order(), before, is_item=True)
+    )

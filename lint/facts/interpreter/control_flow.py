@@ -1,0 +1,192 @@
+"""Branches, loops and blocks: what holds in them, and what the names mean behind them."""
+
+from __future__ import annotations
+
+import ast
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ..exclusion import pattern_test
+from ..objects.containers import iterate, length_of
+from ..values import UNKNOWN, Guard, Loop, Unknown, Value, join_under
+from .bindings import assign
+from .conditions import decided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..walk import Walk
+
+
+def branch(walk: Walk, node: ast.If) -> bool:
+    """`if`: both ways where the condition is open, each under what it says."""
+    test = walk.evaluate(node.test)
+    known = decided(walk, node.test, test)
+    if known is not None:
+        return walk.engine.execute(walk, node.body if known else node.orelse)
+    if _is_main(node.test):
+        return walk.engine.execute(walk, node.orelse if walk.program.importing else node.body)
+    outside, names = walk.place, dict(walk.scope.names)
+    walk.under(Guard(node.test, test, True))
+    body_ends = walk.engine.execute(walk, node.body)
+    after_body, walk.scope.names = walk.scope.names, names
+    walk.place = outside
+    walk.under(Guard(node.test, test, False))
+    else_ends = walk.engine.execute(walk, node.orelse)
+    walk.place = outside
+    if body_ends and not else_ends:
+        # What follows runs only when the condition was false.
+        walk.under(Guard(node.test, test, False, _stops(node.body)))
+    elif else_ends and not body_ends:
+        walk.under(Guard(node.test, test, True, _stops(node.orelse)))
+        walk.scope.names = after_body
+    else:
+        branches = (Guard(node.test, test, True),), (Guard(node.test, test, False),)
+        walk.scope.names = joined(after_body, walk.scope.names, branches)
+    return body_ends and else_ends
+
+
+def _stops(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block that is left for good ends the program, by an exception."""
+    match body[-1] if body else None:
+        case ast.Raise():
+            return True
+        case ast.If(body=inner, orelse=other):
+            return _stops(inner) and _stops(other)
+    return False
+
+
+def _is_main(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]):
+            return True
+    return False
+
+
+def joined(
+    left: dict[str, Value],
+    right: dict[str, Value],
+    conditions: tuple[tuple[Guard, ...], tuple[Guard, ...]] = ((), ()),
+) -> dict[str, Value]:
+    """The names after two branches meet, which run under ``conditions``.
+
+    A name only one of them binds must come from there to be read at all.
+    """
+    names = {**left, **right}
+    for name, value in right.items():
+        other = left.get(name)
+        if other is not None and other is not value:
+            names[name] = join_under((other, conditions[0]), (value, conditions[1]))
+    return names
+
+
+def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
+    outside, names = walk.place, dict(walk.scope.names)
+    walk.place = outside._replace(loops=(*outside.loops, node))
+    body()
+    walk.place = outside
+    walk.scope.names = joined(names, walk.scope.names)
+    return False
+
+
+def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
+    """`for`: the body once, for every element alike."""
+    passed = walk.evaluate(node.iter)
+    element = iterate(passed, node.iter)
+    walk.program.iterations[node] = length_of(passed)
+
+    def body() -> bool:
+        assign(walk, node.target, element, node)
+        return walk.engine.execute(walk, node.body)
+
+    _loop(walk, node, body)
+    return walk.engine.execute(walk, node.orelse)
+
+
+def while_loop(walk: Walk, node: ast.While) -> bool:
+    """`while`: the body once."""
+    walk.evaluate(node.test)
+    _loop(walk, node, lambda: walk.engine.execute(walk, node.body))
+    return walk.engine.execute(walk, node.orelse)
+
+
+def with_block(walk: Walk, node: ast.With | ast.AsyncWith) -> bool:
+    """`with`: the body under the contexts that it enters."""
+    outside = walk.place
+    entered = []
+    for item in node.items:
+        value = walk.evaluate(item.context_expr)
+        entered.append(value)
+        if item.optional_vars is not None:
+            assign(walk, item.optional_vars, value, node)
+    walk.place = outside._replace(contexts=(*outside.contexts, *entered))
+    ends = walk.engine.execute(walk, node.body)
+    walk.place = outside
+    return ends
+
+
+def try_block(walk: Walk, node: ast.Try) -> bool:
+    """`try`: each handler starts from the names before the statement."""
+    outside, names = walk.place, dict(walk.scope.names)
+    walk.place = outside._replace(tries=(*outside.tries, node))
+    ends = walk.engine.execute(walk, node.body) or walk.engine.execute(walk, node.orelse)
+    walk.place = outside
+    after = None if ends else walk.scope.names
+    for handler in node.handlers:
+        walk.scope.names = dict(names)
+        if handler.name:
+            walk.scope.bind(handler.name, Unknown(handler))
+        walk.place = outside
+        walk.under(Guard(handler, UNKNOWN, True))
+        if not walk.engine.execute(walk, handler.body):
+            after = walk.scope.names if after is None else joined(after, walk.scope.names)
+    walk.place = outside
+    walk.scope.names = names if after is None else after
+    return walk.engine.execute(walk, node.finalbody) or after is None
+
+
+def match_block(walk: Walk, node: ast.Match) -> bool:
+    """`match`: every case that the subject may fit, each under what its pattern says."""
+    subject = walk.evaluate(node.subject)
+    around = walk.place
+    names = walk.scope.names
+    #: The names after each way through the statement.
+    ways: list[dict[str, Value]] = []
+    for case in node.cases:
+        walk.scope.names = dict(names)
+        test = pattern_test(node.subject, case.pattern)
+        fits = _fits(walk, case, test)
+        if fits is False:
+            continue
+        before = walk.place
+        _capture(walk, case.pattern)
+        walk.under(Guard(test, subject, True))
+        if not walk.engine.execute(walk, case.body):
+            ways.append(walk.scope.names)
+        walk.place = before
+        if fits:
+            break
+        if test is not case.pattern and case.guard is None:
+            # The cases that follow are tried only when this one does not fit.
+            walk.under(Guard(test, subject, False))
+    else:
+        ways.append(names)
+    walk.place = around
+    walk.scope.names = reduce(joined, ways) if ways else names
+    return not ways
+
+
+def _capture(walk: Walk, pattern: ast.pattern) -> None:
+    for part in ast.walk(pattern):
+        if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
+            walk.scope.bind(part.name, Unknown(part))
+
+
+def _fits(walk: Walk, case: ast.match_case, test: ast.AST) -> bool | None:
+    """Whether the case is surely taken when control comes to it, or surely not; None when that is open."""
+    if isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+        return True if case.guard is None else None
+    if not isinstance(test, ast.Compare):
+        return None
+    known = decided(walk, test, walk.evaluate(test))
+    return None if known and case.guard is not None else known

@@ -1,0 +1,54 @@
+"""Functions and classes where they are defined, and names declared `global` or `nonlocal`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..scopes import Scope
+from ..values import Call, Class, Function, Value
+
+if TYPE_CHECKING:
+    from ..walk import Walk
+
+
+def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """`def`: the name means the function, or what its decorator makes of it."""
+    function = Function(node, walk.scope, walk.place)
+    function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
+    walk.program.define(function)
+    walk.scope.bind(node.name, function if walk.scope.is_class else _decorated(walk, function))
+
+
+def _decorated(walk: Walk, function: Function) -> Value:
+    """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
+    match function.decorators, getattr(function.node, "decorator_list", []):
+        case [Function() as decorator], [ast.expr() as written]:
+            node = ast.copy_location(ast.Call(written, [], []), written)
+            call = Call(node, decorator, walk.place, walk.program.next_order())
+            call.args = [function]
+            made = walk.follow(decorator, call, None)
+            return made if isinstance(made, Function) else function
+    return function
+
+
+def define_class(walk: Walk, node: ast.ClassDef) -> None:
+    """`class`: its body is walked in a scope of its own, and its functions become methods."""
+    cls = Class(node, [walk.evaluate(base) for base in node.bases], walk.place, walk.scope)
+    for decorator in node.decorator_list:
+        walk.evaluate(decorator)
+    outside = walk.scope
+    walk.scope = Scope(node, outside, is_class=True)
+    walk.engine.execute(walk, node.body)
+    cls.body = walk.scope.names
+    walk.scope = outside
+    for member in cls.body.values():
+        if isinstance(member, Function) and member.owner is None:
+            member.owner = cls
+    walk.program.classes.append(cls)
+    walk.scope.bind(node.name, cls)
+
+
+def declare_outer(walk: Walk, node: ast.Global | ast.Nonlocal) -> None:
+    """`global` and `nonlocal`."""
+    walk.scope.outer.update(node.names)

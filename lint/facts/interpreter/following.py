@@ -1,0 +1,88 @@
+"""Calls of the program's own functions: the body is walked with the arguments that the caller gives."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..objects.annotations import annotated, narrowed
+from ..objects.classes import decorator_names
+from ..scopes import Scope
+from ..values import UNKNOWN, Const, Function, Instance, Unknown, Value, join
+from ..walk import Returned, Walk
+from .generators import yields
+from .parameters import bind_given
+
+if TYPE_CHECKING:
+    from ..values import Call
+
+#: Calls followed inside calls; deeper ones are unknown.
+MAX_DEPTH = 6
+#: Times one function is walked for different callers, and walks of functions in one file.
+MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
+#: The same for constructors: what an object holds, only its own call tells.
+MAX_BUILT = 24
+#: Decorators that leave the arguments and the result of a function as they are.
+_TRANSPARENT = (
+    "staticmethod",
+    "classmethod",
+    "no_grad",
+    "inference_mode",
+    "compile",
+    "cache",
+    "lru_cache",
+    "wraps",
+    "record",
+)
+
+
+def follow(caller: Walk, function: Function, call: Call, receiver: Value | None) -> Value:
+    """What ``function`` returns for ``call``; unknown when it was followed too often or has a decorator."""
+    program, node = caller.program, function.node
+    stack = caller.place.stack
+    walked = program.followed.get(node, 0)
+    few = walked < (MAX_BUILT if function.name == "__init__" else MAX_WALKS)
+    if not few or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
+        return Unknown(call.node)
+    program.followed[node] = walked + 1
+    program.walks += 1
+    callees = (*caller.place.callees, node)
+    place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node), callees=callees)
+    instance = receiver if isinstance(receiver, Instance) else None
+    walk = Walk(program, Scope(node, function.scope), place, caller.engine, instance)
+    bind_given(walk, function, call, receiver)
+    walk_body(walk, function)
+    value = _result(walk, function)
+    returns = getattr(node, "returns", None)
+    value = narrowed(value, annotated(returns, function.scope)) if returns is not None else value
+    transparent = all(name.rpartition(".")[2] in _TRANSPARENT for name in _decorators(function))
+    return value if transparent else Unknown(call.node)
+
+
+def walk_body(walk: Walk, function: Function) -> None:
+    """Walk the body of ``function``; what it returns is collected in ``walk``."""
+    node = function.node
+    function.walked = True
+    try:
+        if isinstance(node, ast.Lambda):
+            value = walk.evaluate(node.body)
+            walk.returned.append(value)
+            walk.program.returns.setdefault(node, []).append(Returned(value, node, walk.place))
+        elif not walk.engine.execute(walk, node.body):
+            walk.returned.append(Const(None, node))
+    except RecursionError:
+        walk.returned = [UNKNOWN]
+
+
+def _result(walk: Walk, function: Function) -> Value:
+    """What the walked body of ``function`` gives to its caller."""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return walk.returned[0]
+    if isinstance(node, ast.AsyncFunctionDef) or yields(walk.program, node):
+        return Unknown(node)
+    return join(*walk.returned)
+
+
+def _decorators(function: Function) -> list[str]:
+    return [*decorator_names(function), *["?"] * (len(function.decorators) - len(list(decorator_names(function))))]
