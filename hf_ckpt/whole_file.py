@@ -1,49 +1,82 @@
-"""A file that is written whole or not at all."""
+"""A file that is written whole or not at all. Needs the standard library alone: the linter writes with it too."""
 
 from __future__ import annotations
 
 import os
-import secrets
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
-
-from .errors import CkptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A file of the same suffix to write to, renamed to ``path`` at the end and removed after any exception.
+def written_whole(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A file of the same suffix to write to; it takes the place of ``path`` at the end, and is removed on an exception.
 
-    What is there and no file (a device such as ``/dev/null``, a pipe) is written to itself, never replaced.
+    It gets the permissions and the owner that ``path`` has; a symbolic link stays one. What is no file (a pipe, a
+    terminal, ``/dev/stdout``) is written to itself, never replaced.
+
+    Args:
+        path: The file to write.
+
+    Yields:
+        The name of the file to write to.
 
     Raises:
         OSError: ``path`` cannot be written.
     """
-    if path.exists() and not path.is_file():
+    path = os.fspath(path)
+    if _is_no_file(path):
         yield path
         return
-    target = path.resolve()  # a symbolic link stays one
-    temporary = target.with_name(f".{target.stem}-{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    stem, suffix = os.path.splitext(name)
+    temporary = os.path.join(folder, f".{stem}-{os.getpid()}-{os.urandom(4).hex()}{suffix}")
     try:
         yield temporary
+        _store(temporary)
+        if os.path.exists(target):
+            _take_owner(target, temporary)
         os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text, whole or not at all.
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that it holds all of ``data``, or what it held before, at every moment.
+
+    Args:
+        path: The file.
+        data: What it shall hold.
 
     Raises:
-        CkptError: ``path`` cannot be written.
+        OSError: The file cannot be written.
     """
-    try:
-        with written_whole(path) as file:
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CkptError(f"{path} cannot be written: {error.strerror or error}") from error
+    with written_whole(path) as name, open(name, "wb") as file:
+        file.write(data)
+
+
+def _is_no_file(path: str) -> bool:
+    # `> file` behind /dev/stdout is a file, and a new one in its place is not where the shell writes to.
+    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or (os.path.exists(path) and not _is_replaced(path))
+
+
+def _is_replaced(path: str) -> bool:
+    return os.path.isfile(path) or os.path.isdir(path)  # a folder is refused by the rename
+
+
+def _store(path: str) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _take_owner(target: str, temporary: str) -> None:
+    status = os.stat(target)
+    with suppress(OSError, AttributeError):  # only root may give files away, and Windows has no owners
+        os.chown(temporary, status.st_uid, status.st_gid)
+    os.chmod(temporary, stat.S_IMODE(status.st_mode))

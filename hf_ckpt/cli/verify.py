@@ -13,8 +13,7 @@ from rich.console import Console
 from ..errors import NoEffectError
 from ..policy import parse_policy
 from ..policy.platform import Engine
-from ..whole_file import write_whole
-from .forecast.pictures import check_page
+from .forecast.pictures import check_page, save_page
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _verify_script(script: tuple[str, ...], policy: Policy | None, html: Path | 
         for part in _told(script[0], found):
             console.print(part, highlight=False, markup=False)
         if html is not None and found.diagnosis is not None:
-            write_whole(html, found.diagnosis.html())
+            save_page(html, found.diagnosis.html())
             console.print(f"wrote {html}", highlight=False, markup=False)
     return found.is_right
 

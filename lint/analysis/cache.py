@@ -12,8 +12,8 @@ import os
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from ...whole_file import write_whole
 from ..finding import Applicability, Edit, Finding, Fix, Note, Severity, Span
-from ..output.whole_file import write_whole
 from ..project.library_versions import project_ranges
 from ..project.local_modules import unchanged
 from .result import FileResult

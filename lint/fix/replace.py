@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..output.whole_file import write_whole
+from ...whole_file import write_whole
 
 
 def replace_file(path: str, before: bytes, after: bytes) -> None:

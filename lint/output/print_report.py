@@ -61,7 +61,7 @@ def _put(text: str, options: Options, stream: TextIO) -> None:
     if options.output_file is None:
         write(text, stream)
         return
-    from .whole_file import write_whole  # start-up: only --output-file needs it
+    from ...whole_file import write_whole  # start-up: only --output-file needs it
 
     try:
         write_whole(options.output_file, text.encode(errors="backslashreplace"))

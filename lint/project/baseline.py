@@ -10,8 +10,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...whole_file import write_whole
 from ..output.report import Excerpts, build_report
-from ..output.whole_file import write_whole
 from .settings import SettingsError
 
 if TYPE_CHECKING:

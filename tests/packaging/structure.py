@@ -7,6 +7,7 @@ counted), the imports inside functions, and the files of each folder.
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -42,6 +43,25 @@ def _imported(name: tuple[str, ...], path: Path, modules: dict[tuple[str, ...], 
             base = (*package[: len(package) - node.level + 1], *(node.module or "").split(".") * bool(node.module))
             for alias in node.names:
                 yield from [found for found in ((*base, alias.name), base) if found in modules][:1]
+
+
+def modules_beside_lint() -> set[str]:
+    """What the linter imports from the runtime: its modules, and names of the package itself."""
+    found = set()
+    for name, path in modules_of("lint").items():
+        depth = len(name) if path.name == "__init__.py" else len(name) - 1
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level > depth:
+                found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return found
+
+
+def outside_the_standard_library(module: str) -> set[str]:
+    """The packages that ``module`` of the runtime imports, those of Python left out; "." is the project itself."""
+    nodes = list(ast.walk(ast.parse((ROOT / "hf_ckpt" / f"{module}.py").read_text(encoding="utf-8"))))
+    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named |= {"." if node.level else node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name for name in named if name.partition(".")[0] not in sys.stdlib_module_names}
 
 
 def circles(wing: str) -> list[list[str]]:

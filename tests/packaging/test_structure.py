@@ -1,6 +1,13 @@
 """Rooms stay rooms: small folders, and no circles of imports, those for types counted."""
 
-from .structure import circles, files_by_folder, rules_that_read_syntax, rules_that_walk_syntax
+from .structure import (
+    circles,
+    files_by_folder,
+    modules_beside_lint,
+    outside_the_standard_library,
+    rules_that_read_syntax,
+    rules_that_walk_syntax,
+)
 
 
 def test_few_files_stand_at_the_root_of_lint():
@@ -10,6 +17,11 @@ def test_few_files_stand_at_the_root_of_lint():
 def test_no_imports_run_in_circles():
     assert circles("lint") == []
     assert circles("hf_ckpt") == []
+
+
+def test_the_linter_takes_from_the_runtime_only_what_needs_python_alone():
+    assert modules_beside_lint() == {"__version__", "pages", "whole_file"}
+    assert outside_the_standard_library("pages") == outside_the_standard_library("whole_file") == set()
 
 
 def test_no_folder_of_the_runtime_is_a_heap():

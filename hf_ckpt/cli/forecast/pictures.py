@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import MissingExtraError
+from ...errors import CkptError, MissingExtraError
 from ...planner.explain.plot import SUFFIXES
 from ...whole_file import write_whole
 
@@ -44,9 +44,16 @@ def check_page(path: Path | None) -> None:
         raise click.BadParameter(f"the folder {path.parent} does not exist", param_hint="--html")
 
 
+def save_page(path: Path, html: str) -> None:
+    """Write a page, whole or not at all. Raises CkptError."""
+    try:
+        write_whole(path, html.encode())
+    except OSError as error:
+        raise CkptError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
     """Write memory over a step, layer by layer, of the policies that have a forecast at the study's size of batch."""
-    from ...errors import CkptError
     from ...planner.explain.page import memory_page
 
     charts = []
@@ -56,7 +63,7 @@ def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
     if not charts:
         raise CkptError(f"no policy has a forecast, so there is nothing to draw into {path}")
     title = f"{study.subject}, {study.inputs.rates.device}"
-    write_whole(path, memory_page(title, charts, study.inputs.memory.total))
+    save_page(path, memory_page(title, charts, study.inputs.memory.total))
 
 
 def _chart(study: Study, policy: Policy) -> Chart:
@@ -71,7 +78,6 @@ def _chart(study: Study, policy: Policy) -> Chart:
 
 def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
     """Draw the policies that have a forecast at the study's size of batch, and the frontier of all plans."""
-    from ...errors import CkptError
     from ...measuring.forecast import as_solution
     from ...planner.explain.findings import frontier
     from ...planner.explain.plot import plot_plans

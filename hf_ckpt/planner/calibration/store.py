@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...whole_file import written_whole
+from ...whole_file import write_whole
 from ..costs.roofline import Calibration
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ def store(calibration: Calibration, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / file_name(calibration.device)) as file:
-            file.write_text(dumps(calibration), encoding="utf-8")
+        write_whole(folder / file_name(calibration.device), dumps(calibration).encode())
     except (OSError, RuntimeError):  # pathlib raises RuntimeError at a loop of symbolic links
         return
