@@ -10,7 +10,7 @@ from torch.utils.checkpoint import noop_context_fn
 from ._undo import AttributeChange, Change
 from .compat.checkpointing import (
     LoweredFlags,
-    containers_with_switch,
+    other_switches,
     run_plainly,
     set_checkpointing,
     supports_checkpointing,
@@ -81,7 +81,7 @@ def install(
     opened = OpenSegment()
     for members in _segments(anatomy, decisions):
         _install_segment(model, members, opened, into)
-    _flag_containers(model, anatomy, recomputes=bool(into.regions), into=into)
+    _flag_others(model, anatomy, recomputes=bool(into.regions), into=into)
 
 
 def _is_traced(layer: DecoderLayer, decision: Decision, engine: Engine) -> bool:
@@ -94,15 +94,15 @@ def _rules(decision: Decision) -> tuple[SaveableOps, ...]:
     return tuple(part.saveable for part in parts if isinstance(part, RecomputeExcept))
 
 
-def _flag_containers(model: nn.Module, anatomy: Anatomy, *, recomputes: bool, into: Installation) -> None:
-    """Let the flags of the modules around the layers say whether something is recomputed, and do nothing else."""
-    containers = tuple(containers_with_switch(model, {id(layer.module) for layer in anatomy.layers}))
-    for container in containers:
+def _flag_others(model: nn.Module, anatomy: Anatomy, *, recomputes: bool, into: Installation) -> None:
+    """Let the flags around the layers and inside them say whether something is recomputed, and do nothing else."""
+    others = tuple(other_switches(model, [layer.module for layer in anatomy.layers]))
+    for module in others:
         function = run_plainly if recomputes else None
-        into.switches.append((container, function))
-        into.changes.extend(set_checkpointing(container, True, function))
+        into.switches.append((module, function))
+        into.changes.extend(set_checkpointing(module, True, function))
     if recomputes:
-        flags = LoweredFlags(model, containers)
+        flags = LoweredFlags(model, others)
         into.changes.append(flags)
         flags.install()
 

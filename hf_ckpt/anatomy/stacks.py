@@ -58,10 +58,5 @@ def _is_layer(module: nn.Module) -> bool:
 
 
 def _is_block(module: nn.Module) -> bool:
-    """Several matrices or convolutions: one of them with its norm and activation is a part of a block.
-
-    Not with running statistics: a replay would update them a second time.
-    """
-    if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules()):
-        return False
+    """Several matrices or convolutions: one of them with its norm and activation is a part of a block."""
     return sum(parameter.ndim > 1 for parameter in module.parameters()) > 1

@@ -39,20 +39,20 @@ def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> Iterator
 
 
 def run_plainly(call: Callable[..., Any], *args: Any) -> Any:
-    """Stands as the checkpointing function of a module that others recompute, or that holds the layers."""
+    """Stands as the checkpointing function of a module that others recompute, or that holds them."""
     return call(*args)
 
 
 class LoweredFlags:
-    """Lowers the switches of the modules around the layers while the model runs.
+    """Lowers the switches of the modules around the layers and inside them while the model runs.
 
     What reads them outside a forward (users, TRL, tests) learns that activation checkpointing is on. Inside one they
-    would checkpoint the layers below a second time, or take away a KV cache that the model itself asked for.
+    would checkpoint a second time, or take away a KV cache that the model itself asked for.
     """
 
-    def __init__(self, model: nn.Module, containers: tuple[nn.Module, ...]) -> None:
+    def __init__(self, model: nn.Module, modules: tuple[nn.Module, ...]) -> None:
         self.model = model
-        self.containers = containers
+        self.modules = modules
         self._lowered: list[nn.Module] = []
         self._hooks: tuple[RemovableHandle, ...] = ()
 
@@ -72,7 +72,7 @@ class LoweredFlags:
 
     def _lower(self, *_: Any) -> None:
         self._raise()  # an interrupt ended the forward before
-        self._lowered = [module for module in self.containers if module.gradient_checkpointing]
+        self._lowered = [module for module in self.modules if module.gradient_checkpointing]
         for module in self._lowered:
             module.gradient_checkpointing = False  # type: ignore[assignment]
 
@@ -87,11 +87,14 @@ def checkpointing_models(model: nn.Module) -> Iterator[nn.Module]:
     return (m for m in model.modules() if hasattr(type(m), "_set_gradient_checkpointing"))
 
 
-def containers_with_switch(model: nn.Module, layers: set[int]) -> Iterator[nn.Module]:
-    """Modules above the layers (by id) that have a switch too, and would checkpoint the layers a second time."""
+def other_switches(model: nn.Module, layers: Sequence[nn.Module]) -> Iterator[nn.Module]:
+    """Modules around the layers, or inside one, that have a switch too, and would checkpoint a second time."""
+    known = {id(layer) for layer in layers}
+    inside = {id(part) for layer in layers for part in layer.modules()}
     for module in model.modules():
-        flagged = hasattr(module, "gradient_checkpointing") and id(module) not in layers
-        if flagged and any(id(child) in layers for child in module.modules()):
+        if not hasattr(module, "gradient_checkpointing") or id(module) in known:
+            continue
+        if id(module) in inside or any(id(child) in known for child in module.modules()):
             yield module
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch import nn
@@ -20,6 +22,8 @@ from transformers import (
     RobertaPreLayerNormModel,
     Speech2TextConfig,
     Speech2TextForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
     WhisperConfig,
     WhisperForConditionalGeneration,
 )
@@ -29,6 +33,9 @@ from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.measuring.peak import LiveStorages
 from hf_ckpt.measuring.verdict import check_effect
 from hf_ckpt.policy.decision import Role, Tower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIDES = {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
@@ -149,8 +156,15 @@ def test_layers_without_transformers_switch(kind: str, policy: str) -> None:
     assert {name: set(vars(module)) for name, module in model.named_modules()} == before
 
 
-def test_flags_say_that_checkpointing_is_on() -> None:
-    model = whisper()
+def t5() -> nn.Module:
+    """Its attention has a flag of its own, which nothing reads."""
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 96}
+    return T5ForConditionalGeneration(T5Config(**sizes))
+
+
+@pytest.mark.parametrize("build", [whisper, t5])
+def test_flags_say_that_checkpointing_is_on(build: Callable[[], nn.Module]) -> None:
+    model = build()
     for policy in ("full", "segments(2)", "attention"):
         handle = apply(model, policy)
         flags = [m.gradient_checkpointing for m in model.modules() if hasattr(m, "gradient_checkpointing")]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from transformers import ResNetConfig, ResNetForImageClassification
 
 from hf_ckpt import apply
 
@@ -59,3 +62,24 @@ def test_statistics_are_updated_once(policy: str, engine: str, norm: type[torch.
     assert sum(layer.replays for layer in handle.report().layers) > 0
     expected = dict(plain.named_buffers())
     assert all(torch.equal(buffer, expected[name]) for name, buffer in model.named_buffers())
+
+
+@pytest.mark.parametrize("policy", ["full", "budget=0.5", "segments(2)"])
+def test_a_convolutional_network_is_recomputed(policy: str) -> None:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [2, 2], "layer_type": "basic"}
+    plain = ResNetForImageClassification(ResNetConfig(**sizes)).train()
+    model, batch = copy.deepcopy(plain), torch.randn(2, 3, 32, 32)
+    handle = apply(model, policy)
+    for _ in range(3):
+        with handle.measure():
+            found, expected = _image_step(model, batch), _image_step(plain, batch)
+        assert all(map(torch.equal, found, expected))
+    assert sum(layer.replays for layer in handle.report().layers) > 0
+    assert all(map(torch.equal, model.buffers(), plain.buffers()))
+
+
+def _image_step(model: torch.nn.Module, batch: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    model(batch).logits.square().sum().backward()
+    return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
