@@ -9,6 +9,7 @@ import torch
 
 from .classes import Subject, classes_of
 from .inputs import Size, make_inputs, seed
+from .particular import CONFIGS, INPUTS
 from .shrink import STYLES, Style, shrink
 
 if TYPE_CHECKING:
@@ -52,13 +53,14 @@ def build(subject: Subject) -> Built:
 
 def _build(subject: Subject, style: Style) -> Built:
     model_class, config_class = classes_of(subject)
-    config = shrink(config_class, style)
+    own = CONFIGS.get(subject.model_class)
+    config = shrink(config_class, style, own)
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in model_class(config).parameters())
     if count > _MOST_PARAMETERS:
         raise CannotBuildError(f"{count / 1e6:.0f} million parameters however it is shrunk")
     seed(0)
-    model = model_class(shrink(config_class, style)).train()
+    model = model_class(shrink(config_class, style, own)).train()
     _without_cache(model)
     return Built(model, tuple(make_inputs(model, size) for size in SIZES), style)
 
@@ -73,6 +75,8 @@ def _without_cache(model: nn.Module) -> None:
 
 def _is_complete(built: Built) -> bool:
     """Whether a model that takes media is given some."""
+    if type(built.model).__name__ in INPUTS:
+        return True
     takes = built.model.main_input_name
     names = built.batches[0]
     media = {"pixel_values", "input_features", "input_values", "pixel_values_videos"}

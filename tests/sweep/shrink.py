@@ -106,10 +106,15 @@ STYLES = (
 )
 
 
-def shrink(config_class: type[PretrainedConfig], style: Style = STYLES[0]) -> PretrainedConfig:
-    """The smallest config of this class that keeps its shape: nested configs shrunk, every layer type present."""
+def shrink(
+    config_class: type[PretrainedConfig], style: Style = STYLES[0], own: Mapping[str, Any] | None = None
+) -> PretrainedConfig:
+    """The smallest config of this class that keeps its shape: nested configs shrunk, every layer type present.
+
+    ``own`` are fields that are as they are given, in nested configs too.
+    """
     needed = _needed(config_class)
-    return _made(config_class, needed | _values_of(config_class(**needed), style))
+    return _made(config_class, needed | _values_of(config_class(**needed), style, own or {}))
 
 
 def _made(config_class: type[PretrainedConfig], values: dict[str, Any]) -> PretrainedConfig:
@@ -141,11 +146,11 @@ def _needed(config_class: type[PretrainedConfig]) -> dict[str, Any]:
     return {}
 
 
-def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
+def _values_of(defaults: PretrainedConfig, style: Style, own: Mapping[str, Any]) -> dict[str, Any]:
     values = {
         name: small
         for name, value in vars(defaults).items()
-        if not name.startswith("_") and (small := _small(name, value, style)) is not None
+        if not name.startswith("_") and (small := _small(name, value, style, own.get(name))) is not None
     }
     if "depths" in values:
         values = {name: value for name, value in values.items() if name not in _COUNTS}
@@ -155,6 +160,7 @@ def _values_of(defaults: PretrainedConfig, style: Style) -> dict[str, Any]:
     values |= _layer_indices(defaults, values)
     values |= _token_ids(defaults)
     values |= _consistent(defaults, values, style)
+    values |= {name: value for name, value in own.items() if not isinstance(values.get(name), dict)}
     return {name: value for name, value in values.items() if name not in _PROPERTIES}
 
 
@@ -177,10 +183,10 @@ _OPEN = ((r"^(moe|expert)_.*intermediate_size$", 32), (r"^head_dim$", 8), (r"^pa
 _PROPERTIES = frozenset({"transformers_version", "dtype", "torch_dtype"})
 
 
-def _small(name: str, value: Any, style: Style) -> Any:
+def _small(name: str, value: Any, style: Style, own: Mapping[str, Any] | None = None) -> Any:
     match value:
         case PretrainedConfig():
-            return _nested(value, style)
+            return _nested(value, style, own or {})
         case bool() | str() | None:
             return None
         case int():
@@ -194,10 +200,10 @@ def _small(name: str, value: Any, style: Style) -> Any:
     return None
 
 
-def _nested(config: PretrainedConfig, style: Style) -> dict[str, Any]:
+def _nested(config: PretrainedConfig, style: Style, own: Mapping[str, Any]) -> dict[str, Any]:
     if config.model_type == "timm_backbone":  # needs another library: transformers' own of the same kind
         config = ResNetConfig(out_indices=list(config.out_indices or [4]))
-    values = config.to_dict() | _values_of(config, style)
+    values = config.to_dict() | _values_of(config, style, own)
     if "out_indices" in values:
         values = {name: value for name, value in values.items() if name not in ("out_features", "stage_names")}
     values |= _layer_configs(values, config.to_dict(), style)

@@ -1,0 +1,166 @@
+"""What a class needs that neither its config's fields nor its signature tell, as its documentation has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .inputs import Size
+
+_EFFICIENT = {"width_coefficient": 0.25, "depth_coefficient": 0.3, "hidden_dim": 320, "image_size": 64}
+_OWL = {
+    "text_config": {"max_position_embeddings": 16, "vocab_size": 128},
+    "vision_config": {"image_size": 64, "patch_size": 16},
+}
+_PERCEIVER = {"num_latents": 8, "num_self_attends_per_block": 2, "d_latents": 32, "num_self_attention_heads": 4}
+_SAM2_BACKBONE = {
+    "hidden_size": 16, "image_size": [64, 64], "blocks_per_stage": [1, 1, 2, 1], "embed_dim_per_stage": [16, 32, 64, 128],
+    "num_attention_heads_per_stage": [1, 2, 4, 8], "window_size_per_stage": [4, 4, 4, 2], "global_attention_blocks": [3],
+}  # fmt: skip
+
+#: Fields by model class, and by field where a config holds others.
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "AlignModel": {"vision_config": _EFFICIENT, "projection_dim": 80},
+    "BeitForSemanticSegmentation": {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
+    "Blip2ForImageTextRetrieval": {"qformer_config": {"use_qformer_text_input": True}},
+    "DepthProForDepthEstimation": {"patch_size": 64, "merge_padding_value": 1},
+    "EfficientNetForImageClassification": _EFFICIENT,
+    "Emu3ForConditionalGeneration": {"vq_config": {"base_channels": 32, "num_res_blocks": 1}},
+    "EncoderDecoderModel": {
+        "decoder_start_token_id": 1, "pad_token_id": 0, "decoder": {"add_cross_attention": True},
+    },
+    "Gemma3nForConditionalGeneration": {"text_config": {"intermediate_size": 64}},
+    "InternVLForConditionalGeneration": {"vision_config": {"image_size": [64, 64], "patch_size": [16, 16]}},
+    "KyutaiSpeechToTextForConditionalGeneration": {"codebook_vocab_size": 64, "num_codebooks": 4},
+    "Molmo2ForConditionalGeneration": {"adapter_config": {"vision_feature_layer": [-1, -2]}},
+    "NemotronForCausalLM": {"num_key_value_heads": 2},
+    "OwlViTForObjectDetection": _OWL,
+    "Owlv2ForObjectDetection": _OWL,
+    "PerceiverForImageClassificationConvProcessing": _PERCEIVER | {"num_cross_attention_heads": 1},
+    "PerceiverForImageClassificationFourier": _PERCEIVER | {"num_cross_attention_heads": 1},
+    "PerceiverForImageClassificationLearned": _PERCEIVER | {"image_size": 16},
+    "PerceiverForMaskedLM": _PERCEIVER | {"d_model": 32},
+    "Sam2Model": {
+        "vision_config": {
+            "backbone_config": _SAM2_BACKBONE, "backbone_channel_list": [128, 64, 32, 16],
+            "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]], "fpn_hidden_size": 32,
+        },
+        "prompt_encoder_config": {"image_size": 64, "hidden_size": 32}, "mask_decoder_config": {"hidden_size": 32},
+    },
+}  # fmt: skip
+
+
+def _many_codebooks(model: Any, size: Size) -> dict[str, Any]:
+    """One row for each codebook of each sample."""
+    rows = size.batch * getattr(model.config, "decoder", model.config).num_codebooks
+    return {"input_ids": _tokens(rows, size.length)}
+
+
+def _channels_of_codes(model: Any, size: Size) -> dict[str, Any]:
+    """The text token and the audio codes at each position."""
+    return {
+        "input_ids": torch.stack([_tokens(size.batch, size.length)] * (model.config.num_codebooks + 1), dim=-1) % 50
+    }
+
+
+def _spectrogram_of_phonemes(model: Any, size: Size) -> dict[str, Any]:
+    frames = 2 * size.length
+    generator = torch.Generator().manual_seed(5)
+    return {
+        "input_ids": _tokens(size.batch, size.length) % model.config.vocab_size,
+        "spectrogram_labels": torch.randn(size.batch, frames, model.config.num_mel_bins, generator=generator),
+        "duration_labels": torch.full((size.batch, size.length + 1), 2)[:, : size.length],
+        "pitch_labels": torch.randn(size.batch, size.length, 1, generator=generator),
+        "energy_labels": torch.randn(size.batch, size.length, 1, generator=generator),
+    }
+
+
+def _task_and_image(model: Any, size: Size) -> dict[str, Any]:
+    return {
+        "pixel_values": torch.randn(size.batch, 3, 64, 64, generator=torch.Generator().manual_seed(2)),
+        "task_inputs": _tokens(size.batch, model.config.task_seq_len),
+    }
+
+
+def _queries_and_image(model: Any, size: Size) -> dict[str, Any]:
+    """Two names to look for in each image."""
+    side = model.config.vision_config.image_size
+    return {
+        "pixel_values": torch.randn(size.batch, 3, side, side, generator=torch.Generator().manual_seed(2)),
+        "input_ids": _tokens(2 * size.batch, 12),
+    }
+
+
+def _image_between_words(model: Any, size: Size) -> dict[str, Any]:
+    side, count = model.config.vision_config.image_size, model.config.latent_query_num
+    ids = _tokens(size.batch, count + size.length)
+    mask = torch.zeros_like(ids)
+    mask[:, 1 : count + 1] = 1
+    image = torch.randn(size.batch, 3, side, side, generator=torch.Generator().manual_seed(2))
+    return {"pixel_values": image, "input_ids": ids, "image_embeds_position_mask": mask}
+
+
+def _bytes_of_text(model: Any, size: Size) -> dict[str, Any]:
+    """The decoder of its outputs has as many positions as the text."""
+    length = model.config.max_position_embeddings
+    return {"inputs": _tokens(size.batch, length)}
+
+
+def _image_as_inputs(model: Any, size: Size) -> dict[str, Any]:
+    side = model.config.image_size if "Learned" in type(model).__name__ else 224
+    return {"inputs": torch.randn(size.batch, 3, side, side, generator=torch.Generator().manual_seed(2))}
+
+
+def _patches_of_a_page(model: Any, size: Size) -> dict[str, Any]:
+    """Each patch after its row and column."""
+    vision = model.config.vision_config
+    generator = torch.Generator().manual_seed(6)
+    pixels = torch.randn(size.batch, 16, vision.patch_embed_hidden_size, generator=generator)
+    places = torch.cartesian_prod(torch.arange(1, 5), torch.arange(1, 5)).float().expand(size.batch, 16, 2)
+    return {"flattened_patches": torch.cat([places, pixels], dim=-1), "labels": _tokens(size.batch, size.length)}
+
+
+def _robot(model: Any, size: Size) -> dict[str, Any]:
+    """Cameras, an instruction, the state of the joints, and the actions to learn."""
+    config = model.config
+    vision = config.vlm_config.vision_config
+    generator = torch.Generator().manual_seed(4)
+    images = (vision.image_size // vision.patch_size) ** 2
+    words = _tokens(size.batch, size.length)
+    placeholders = torch.full((size.batch, images), config.vlm_config.image_token_id)
+    ids = torch.cat([placeholders, words], dim=1)
+    return {
+        "state": torch.randn(size.batch, config.max_state_dim, generator=generator),
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "pixel_values": torch.randn(size.batch, 1, 3, vision.image_size, vision.image_size, generator=generator),
+        "pixel_attention_mask": torch.ones(size.batch, 1, dtype=torch.bool),
+        "actions": torch.randn(size.batch, config.chunk_size, config.max_action_dim, generator=generator),
+    }
+
+
+def _tokens(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(5, 89, (rows, length), generator=torch.Generator().manual_seed(length))
+
+
+#: Inputs by model class.
+INPUTS: Mapping[str, Callable[[Any, Size], dict[str, Any]]] = {
+    "FastSpeech2ConformerModel": _spectrogram_of_phonemes,
+    "Kosmos2ForConditionalGeneration": _image_between_words,
+    "KyutaiSpeechToTextForConditionalGeneration": _channels_of_codes,
+    "MusicgenForCausalLM": _many_codebooks,
+    "MusicgenMelodyForCausalLM": _many_codebooks,
+    "OneFormerForUniversalSegmentation": _task_and_image,
+    "OwlViTForObjectDetection": _queries_and_image,
+    "Owlv2ForObjectDetection": _queries_and_image,
+    "PI0ForConditionalGeneration": _robot,
+    "PerceiverForImageClassificationConvProcessing": _image_as_inputs,
+    "PerceiverForImageClassificationFourier": _image_as_inputs,
+    "PerceiverForImageClassificationLearned": _image_as_inputs,
+    "PerceiverForMaskedLM": _bytes_of_text,
+    "Pix2StructForConditionalGeneration": _patches_of_a_page,
+}
