@@ -1,0 +1,1 @@
+"""transformers' own tests of its checkpointing, with our policies put in place of its switch."""
