@@ -1,8 +1,9 @@
 """Imports the modules it is started with once, then runs each script it is told about in a fork of itself.
 
-Reads one request a line: ``{"argv": [str], "folder": str, "stdin": str, "ranks": [{name: value}]}``, where ``argv``
-begins with a path or with ``-m`` and a module, and ``ranks`` has the environment of each fork. Writes one answer a
-line, a list with ``{"status": int, "stdout": str, "stderr": str}`` for each fork.
+It is given a listening socket, and ends when the last connection is closed. A connection sends one request a line:
+``{"argv": [str], "folder": str, "stdin": str, "ranks": [{name: value}]}``, where ``argv`` begins with a path or with
+``-m`` and a module, and ``ranks`` has the environment of each fork. It gets one answer a line, a list with
+``{"status": int, "stdout": str, "stderr": str}`` for each fork.
 """
 
 from __future__ import annotations
@@ -12,9 +13,64 @@ import importlib
 import json
 import os
 import runpy
+import select
+import signal
+import socket
 import sys
 import tempfile
 from pathlib import Path
+
+from .place import alone_in
+
+
+def serve(listener: socket.socket) -> None:
+    """Answer each request in a fork, so that connections do not wait for each other."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that answered leave nothing behind
+    connections: list[socket.socket] = []
+    while True:
+        for ready in select.select([listener, *connections], [], [])[0]:
+            if ready is listener:
+                connections.append(listener.accept()[0])
+            elif request := _line(ready):
+                _answer_in_fork(ready, request)
+            else:
+                connections.remove(ready)
+                ready.close()
+        if not connections and _leave(listener):
+            return
+
+
+def _line(connection: socket.socket) -> bytes:
+    """The next line, or nothing where the connection was closed. Nobody sends two before an answer."""
+    received = b""
+    while not received.endswith(b"\n"):
+        try:
+            part = connection.recv(1 << 16)
+        except ConnectionResetError:
+            return b""
+        if not part:
+            return b""
+        received += part
+    return received
+
+
+def _leave(listener: socket.socket) -> bool:
+    """Give up the socket, unless somebody is about to connect."""
+    path = Path(listener.getsockname())
+    with alone_in(path.parent):
+        if select.select([listener], [], [], 0)[0]:
+            return False
+        path.unlink()
+        return True
+
+
+def _answer_in_fork(connection: socket.socket, request: bytes) -> None:
+    if os.fork() == 0:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            connection.sendall(json.dumps(run(**json.loads(request))).encode() + b"\n")
+        finally:
+            os._exit(0)
 
 
 def run(argv: list[str], folder: str, stdin: str, ranks: list[dict[str, str]]) -> list[dict[str, object]]:
@@ -79,8 +135,7 @@ def _main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    for module in sys.argv[1:]:
+    for module in sys.argv[2:]:
         importlib.import_module(module)
     gc.freeze()
-    for line in sys.stdin:
-        print(json.dumps(run(**json.loads(line))), flush=True)
+    serve(socket.socket(fileno=int(sys.argv[1])))

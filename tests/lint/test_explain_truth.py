@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +13,16 @@ from hf_ckpt.lint.explain.run import explain
 if TYPE_CHECKING:
     from hf_ckpt.lint.explain.state import Explanation
 
+    from tests.forked import Forked
+
 _RECORD = Path(__file__).parent / "explained" / "record.py"
 
 
-@cache
-def recorded() -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def recorded(forked: Forked, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What each script does when it runs."""
-    command = [sys.executable, str(_RECORD)]
-    done = subprocess.run(command, input=json.dumps(SCRIPTS), capture_output=True, text=True, check=True)
+    done = forked.run(_RECORD, folder=tmp_path_factory.mktemp("scripts"), stdin=json.dumps(SCRIPTS))
+    assert done.status == 0, done.stderr
     found = map(json.loads, done.stdout.splitlines())
     return {run["name"]: run for run in found}
 
@@ -50,8 +49,8 @@ def library_variants(explanation: Explanation) -> set[bool | None]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_explanation_is_what_the_run_does(name):
-    run, explanation = recorded()[name], said_of(name)
+def test_the_explanation_is_what_the_run_does(name, recorded):
+    run, explanation = recorded[name], said_of(name)
     raising = {step.where.line for step in explanation.steps if step.effect.startswith("raises")}
     assert raising == ({run["raised"]} if run["raised"] else set())
     if raising:

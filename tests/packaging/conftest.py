@@ -23,9 +23,9 @@ class Environment(NamedTuple):
     folder: Path
 
     def install(self, *requirements: str) -> None:
-        """pip install, by the pip of the running interpreter."""
+        """pip install, by the pip of the running interpreter; what is imported later is compiled then."""
         command = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
-        _checked([*command, "--disable-pip-version-check", *requirements], cwd=self.folder)
+        _checked([*command, "--disable-pip-version-check", "--no-compile", *requirements], cwd=self.folder)
 
     def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """A program of the environment."""

@@ -29,12 +29,13 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """Every class of the auto mappings in ``KINDS``, once, sorted; vision and audio folders by their base model else."""
+    exported = frozenset(dir(transformers))  # `hasattr` would import every model
     found: dict[str, Subject] = {}
     for kind in KINDS:
         for model_type, names in getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING_NAMES").items():
             for name in (names,) if isinstance(names, str) else names:
                 config = CONFIG_MAPPING_NAMES.get(model_type)
-                if config is not None and name not in found and hasattr(transformers, name):
+                if config is not None and name not in found and name in exported:
                     found[name] = Subject(name, config, kind.lower())
     return sorted(found.values())
 

@@ -6,10 +6,7 @@ python -m tests.truth.judge --programs 2000 --disagreements FOLDER
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,12 +16,14 @@ from typing import TYPE_CHECKING
 import click
 from hf_ckpt.lint import check_source
 
+from ..forked import Forked
 from .grammar import Program, write_program
 from .outcome import Effect, Run, effects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "ACCELERATE_USE_CPU": "true"}
 #: What a finding of each hundred of codes claims. A program that raises never gets to where it would show anything
 #: else. Advice (CKPT4xx, 5xx and the codes of ADVICE) claims none of these.
 CLAIMS = {
@@ -75,25 +74,15 @@ class Judged:
         return bool(self.effects) and not told and not idle
 
 
-def executed(programs: Iterable[Program]) -> Iterator[tuple[Program, tuple[tuple[Run, Run], ...]]]:
+def executed(programs: Iterable[Program], forked: Forked) -> Iterator[tuple[Program, tuple[tuple[Run, Run], ...]]]:
     """Run every program in each way to start it: as written, and without its checkpoints."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    environment |= {"ACCELERATE_USE_CPU": "true", "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "tests.truth.execute"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for program in programs:
-            runs = []
-            for arguments in program.command_lines:
-                process.stdin.write(json.dumps({"text": program.text, "arguments": arguments}) + "\n")
-                process.stdin.flush()
-                record = json.loads(process.stdout.readline())
-                runs.append((Run.of(record["written"]), Run.of(record["plain"])))
-            yield program, tuple(runs)
-        process.stdin.close()
+    for program in programs:
+        asked = [{"text": program.text, "arguments": arguments} for arguments in program.command_lines]
+        lines = "".join(f"{json.dumps(one)}\n" for one in asked)
+        done = forked.run("-m", "tests.truth.execute", folder=ROOT, stdin=lines, **_ENVIRONMENT)
+        assert done.status == 0, done.stderr
+        records = map(json.loads, done.stdout.splitlines())
+        yield program, tuple((Run.of(record["written"]), Run.of(record["plain"])) for record in records)
 
 
 def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:
@@ -108,9 +97,9 @@ def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:
     return Judged(program, told, codes, next(filter(None, errors), ""), is_idle)
 
 
-def judge(programs: Iterable[Program]) -> Iterator[Judged]:
+def judge(programs: Iterable[Program], forked: Forked) -> Iterator[Judged]:
     """Run and check every program."""
-    return (judged(*run) for run in executed(programs))
+    return (judged(*run) for run in executed(programs, forked))
 
 
 def table(judged: list[Judged]) -> str:
@@ -162,7 +151,7 @@ def main(programs: int, seed: int | None, page: Path | None, disagreements: Path
     first = random.randrange(10**9) if seed is None else seed
     click.echo(f"seed {first}")
     judged = []
-    for one in judge(write_program(first + number) for number in range(programs)):
+    for one in judge((write_program(first + number) for number in range(programs)), Forked("training")):
         judged.append(one)
         if disagreements is not None and one.effects is not None and (one.untrue or one.is_missed):
             disagreements.mkdir(parents=True, exist_ok=True)

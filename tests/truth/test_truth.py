@@ -39,9 +39,9 @@ def _needs_libraries():
         pytest.importorskip(library)
 
 
-def test_the_judge_sees_what_programs_do():
+def test_the_judge_sees_what_programs_do(forked):
     programs = [Program(0, PROLOGUE + body + EPILOGUE, ()) for body in KNOWN]
-    assert [one.effects for one in judge(programs)] == list(KNOWN.values())
+    assert [one.effects for one in judge(programs, forked)] == list(KNOWN.values())
 
 
 def test_a_seed_writes_the_same_program_every_time():
@@ -55,9 +55,9 @@ def test_every_program_is_python(seed):
 
 
 @pytest.mark.slow(minutes=20)
-def test_findings_agree_with_what_programs_do():
+def test_findings_agree_with_what_programs_do(forked):
     first = random.randrange(10**9)
-    judged = list(judge(write_program(first + number) for number in range(2000)))
+    judged = list(judge((write_program(first + number) for number in range(2000)), forked))
     print(f"seed {first}\n{table(judged)}")
     told = [one for one in judged if one.effects is not None]
     claims, untrue = sum(len(one.claims) for one in told), sum(len(one.untrue) for one in told)
