@@ -74,9 +74,9 @@ def unwrapped(value: Value) -> Value:
                 inner = same_object(value)
             case Attr(base=base, name="module"):
                 inner = base
-            case Result(call) if call.method == "unwrap_model" and _is_accelerator(call.receiver) and call.args:
+            case Result(call) if call.method == "unwrap_model" and is_accelerator(call.receiver) and call.args:
                 inner = call.args[0]
-            case Result(call) | Element(of=Result(call)) if call.method == "prepare" and _is_accelerator(call.receiver):
+            case Result(call) | Element(of=Result(call)) if call.method == "prepare" and is_accelerator(call.receiver):
                 inner = _prepared(value, call)
             case _:
                 return value
@@ -109,7 +109,8 @@ def same_object(value: Value) -> Value:
     return value
 
 
-def _is_accelerator(value: Value) -> bool:
+def is_accelerator(value: Value) -> bool:
+    """Whether ``value`` is certainly an Accelerator of accelerate."""
     return "accelerate.Accelerator" in class_names(value)
 
 

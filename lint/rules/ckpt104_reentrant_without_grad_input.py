@@ -330,7 +330,7 @@ def _holds_tensors(value: Value) -> bool:
 def _has_weights(run: Run, event: Checkpointing) -> bool:
     region = run.region(event)
     weights = list(region.modules_of(*_PARAMETRIC))
-    trains = event.place.function is not None and event.place.function.name == "forward"
+    trains = event.place.function is not None and event.place.function.name in ("forward", "training_step")
     if not weights or not (trains or any(run.of(Backward))):
         return False
     return not may_be_frozen(run, _entered(event), *region.modules)

@@ -163,7 +163,7 @@ from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.types import bases, is_hf_model, unwrapped, whole_model
+from ..model.types import bases, is_accelerator, is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
     import ast
@@ -323,7 +323,7 @@ def _is_handed_over(run: Run, model: Value, first: Call, second: Call) -> bool:
     return any(
         first.order < call.order < second.order
         and call.place.walk == second.place.walk
-        and not (call.name.startswith(_KNOWN) or (not call.name and not call.method))
+        and not (call.name.startswith(_KNOWN) or (not call.name and not call.method) or is_accelerator(call.receiver))
         and any(same(_model(run, value), model) for value in (*call.args, *call.kwargs.values()))
         for call in run.program.calls
     )

@@ -14,6 +14,141 @@ _TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows
 
 #: Scripts whose line with `# error: CODE` is reported, and no other one.
 CASES = {
+    "the batch of a LightningModule": """\
+import lightning as L
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+        self.head = nn.Linear(8, 2)
+
+    def training_step(self, batch, batch_idx):
+        images, labels = batch
+        features = checkpoint(self.encoder, images / 255.0, use_reentrant=True)  # error: CKPT104
+        return nn.functional.cross_entropy(self.head(features.mean((2, 3))), labels)
+""",
+    "the batches of a loader that another module makes": """\
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from data import train_loader, latents
+
+encoder, head = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+for step, batch in enumerate(train_loader):
+    images = batch["image"].cuda(non_blocking=True)
+    hidden = checkpoint(encoder, images, use_reentrant=True)  # error: CKPT104
+    head(hidden).mean().backward()
+    optimizer.step()
+for latent in latents:
+    latent.requires_grad_()
+    head(checkpoint(encoder, latent, use_reentrant=True)).mean().backward()
+""",
+    "an evaluation in a function, after which nothing trains the model again": """\
+import torch
+from transformers import AutoModelForSequenceClassification
+
+def evaluate(model, rows):
+    model.eval()
+    with torch.no_grad():
+        return sum(model(**row).loss for row in rows)
+
+def step(model, batch):
+    model(**batch).loss.backward()
+
+def train(model, optimizer, batches, rows):
+    model.train()
+    for epoch in range(3):
+        for batch in batches:
+            step(model, batch)
+            optimizer.step()
+        evaluate(model, rows)
+
+def main(name, batches, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error: CKPT203
+    train(model, torch.optim.AdamW(model.parameters()), batches, rows)
+
+def switched_back(name, batches, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    for epoch in range(3):
+        model.train()
+        for batch in batches:
+            step(model, batch)
+        evaluate(model, rows)
+""",
+    "samples of the model that accelerate prepared": """\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+from data import batches
+
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+model, optimizer, batches = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), batches)
+model.train()
+for batch in batches:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+    print(accelerator.unwrap_model(model).generate(batch["input_ids"], max_new_tokens=9))  # error: CKPT112
+""",
+    "a method that a decorator of the file checkpoints": """\
+import functools
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def checkpointed(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return checkpoint(function, *args, use_reentrant=True, **kwargs)  # error: CKPT301
+
+    return wrapper
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    @checkpointed
+    def run(self, x, mask=None):
+        return self.linear(x) * mask
+
+    def forward(self, x, mask):
+        return self.run(self.linear(x), mask=mask)
+""",
+    "a loss of an expert that is more than one call": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+        self.balance = None
+
+    def forward(self, x):
+        chosen = self.gate(x).softmax(-1)
+        self.balance = 4 * (chosen.mean(0) ** 2).sum()
+        return self.linear(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.layers = nn.ModuleList(Experts() for _ in range(3))
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error: CKPT113
+        return x, sum(layer.balance for layer in self.layers)
+""",
     "blocks of a model that was moved to a GPU get data": """\
 import torch
 from torch.utils.checkpoint import checkpoint_sequential

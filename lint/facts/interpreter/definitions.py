@@ -17,19 +17,26 @@ def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
     function = Function(node, walk.scope, walk.place)
     function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
     walk.program.define(function)
-    walk.scope.bind(node.name, function if walk.scope.is_class else _decorated(walk, function))
+    walk.scope.bind(node.name, _decorated(walk, function))
 
 
 def _decorated(walk: Walk, function: Function) -> Value:
     """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
     match function.decorators, getattr(function.node, "decorator_list", []):
-        case [Function() as decorator], [ast.expr() as written]:
+        case [Function() as decorator], [ast.expr() as written] if not walk.scope.is_class or _hands_on(decorator):
             node = ast.copy_location(ast.Call(written, [], []), written)
             call = Call(node, decorator, walk.place, walk.program.next_order())
             call.args = [function]
             made = walk.follow(decorator, call, None)
             return made if isinstance(made, Function) else function
     return function
+
+
+def _hands_on(decorator: Function) -> bool:
+    """Whether what ``decorator`` makes of a function never calls it, but gives it to somebody: to a checkpoint."""
+    given = decorator.node.args.args[:1]
+    called = (part.func for part in ast.walk(decorator.node) if isinstance(part, ast.Call))
+    return bool(given) and not any(isinstance(func, ast.Name) and func.id == given[0].arg for func in called)
 
 
 def define_class(walk: Walk, node: ast.ClassDef) -> None:
@@ -42,7 +49,8 @@ def define_class(walk: Walk, node: ast.ClassDef) -> None:
     walk.engine.execute(walk, node.body)
     cls.body = walk.scope.names
     walk.scope = outside
-    for member in cls.body.values():
+    written = (walk.program.functions.get(part) for part in node.body if isinstance(part, ast.FunctionDef))
+    for member in (*cls.body.values(), *written):
         if isinstance(member, Function) and member.owner is None:
             member.owner = cls
     walk.program.classes.append(cls)

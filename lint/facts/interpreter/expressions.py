@@ -11,7 +11,21 @@ from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, elements, is_none, iterate, length_of, text_of
 from ..objects.dicts import merge_into
 from ..scopes import Scope
-from ..values import Const, Dict, Function, Guard, Result, Seq, Template, Unknown, Value, join_under, may_be_none, truth
+from ..values import (
+    Computed,
+    Const,
+    Dict,
+    Function,
+    Guard,
+    Result,
+    Seq,
+    Template,
+    Unknown,
+    Value,
+    join_under,
+    may_be_none,
+    truth,
+)
 from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
@@ -161,7 +175,7 @@ def _binary(walk: Walk, node: ast.BinOp) -> Value:
                 return Const(_ARITHMETIC[type(op)](a, b), node)
             except ArithmeticError:
                 return Unknown(node)
-    return Unknown(node)
+    return Computed((left, right), node)
 
 
 def _joined_string(walk: Walk, node: ast.JoinedStr) -> Value:

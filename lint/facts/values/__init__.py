@@ -11,7 +11,7 @@ from .code import Call, Class, Function, FunctionNode, Instance, Loop, Partial, 
 from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
-from .plain import ABSENT, UNKNOWN, Absent, Attr, Const, Element, Ref, Template, Unknown, Value, same
+from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, same
 
 __all__ = [
     "ABSENT",
@@ -23,6 +23,7 @@ __all__ = [
     "Call",
     "Choice",
     "Class",
+    "Computed",
     "Const",
     "Dict",
     "Element",

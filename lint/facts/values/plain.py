@@ -43,6 +43,16 @@ class Unknown(Value):
         return isinstance(other, Unknown)
 
 
+class Computed(Unknown):
+    """What an operator gives: nothing is known of it but what it was computed from."""
+
+    __slots__ = ("operands",)
+
+    def __init__(self, operands: tuple[Value, ...], node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.operands = operands
+
+
 class Absent(Value):
     """Certainly not given: the answer for an argument or key that is not there."""
 

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Element, Instance, Param, Result, Value, equals, is_absent, options, same
+from ...facts.values import (
+    Attr,
+    Computed,
+    Const,
+    Element,
+    Instance,
+    Param,
+    Ref,
+    Result,
+    Seq,
+    Value,
+    equals,
+    is_absent,
+    options,
+    same,
+)
 from ..conditions.guards import own_guards
 from ..events import Backward, GradientSwitch
 from ..names import canonical
-from ..types import same_object
+from ..types import bases, same_object
 from .modes import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..history import History
 
 _FACTORIES = frozenset(
@@ -26,7 +42,18 @@ _FACTORIES = frozenset(
 )
 #: Methods whose result needs a gradient exactly when their object does.
 _KEEP = frozenset(
-    ("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "contiguous", "view", "reshape", "clone")
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "type", "type_as", "contiguous", "clone"),
+        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "repeat", "expand"),
+    )
+)
+#: Functions without weights: what they give needs a gradient exactly when what they get first does.
+_FUNCTIONS = frozenset(
+    (
+        *("torch.cat", "torch.stack", "torch.concat", "torch.flatten", "torch.unsqueeze", "torch.permute"),
+        *(f"torch.nn.functional.{name}" for name in ("interpolate", "pad", "normalize", "one_hot", "relu", "gelu")),
+        *(f"torch.nn.functional.{name}" for name in ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d")),
+    )
 )
 #: Methods after which a value carries no gradient.
 _PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
@@ -54,12 +81,18 @@ def is_gradless(run: History, value: Value, depth: int = 8) -> bool:
 def _is_gradless(run: History, value: Value, depth: int) -> bool:
     match value:
         case Element(of=held):
-            return _is_loader(held) or is_gradless(run, held, depth)
+            is_data = _is_loader(held) or _is_trained_on(run, value) or is_gradless(run, held, depth)
+            return is_data and not _is_switched_on(run, value)
+        case Computed(operands=operands):
+            tensors = [operand for operand in operands if not isinstance(operand, Const)]
+            return bool(tensors) and all(is_gradless(run, operand, depth) for operand in tensors)
+        case Param() if _is_batch_of_lightning(value):
+            return not _is_switched_on(run, value)
         case Param():
-            given = list(_given_by_callers(run, value))
+            calls = list(_calls_of_forward(run, value))
             # A file that only calls the model, to trace or to compare it, trains nothing.
-            trains = bool(given) and any(run.of(Backward))
-            return trains and all(is_gradless(run, argument, depth) for argument in given)
+            trains = any(run.of(Backward)) or any(_is_training_step(call.place.function) for call, _ in calls)
+            return bool(calls) and trains and all(is_gradless(run, argument, depth) for _, argument in calls)
         case Result(call):
             return not _is_switched_on(run, value) and _makes_gradless(run, call, depth)
     return False
@@ -71,6 +104,10 @@ def _makes_gradless(run: History, call: Call, depth: int) -> bool:
     if call.method == "detach" or (is_gradient_free(call) and isinstance(call.func, Result | Instance)):
         return True
     name = canonical(call.name)
+    if name in _FUNCTIONS:
+        first = call.argument(0)
+        parts = first.items if isinstance(first, Seq) and not first.open else [first]
+        return bool(parts) and all(is_gradless(run, part, depth) for part in parts)
     if name in _FACTORIES:
         wanted = call.keyword("requires_grad")
         return is_absent(wanted) is True or equals(wanted, False) is True
@@ -102,14 +139,36 @@ def _is_loader(value: Value) -> bool:
     return False
 
 
-def _given_by_callers(run: History, param: Param) -> Iterator[Value]:
-    """What the calls of a module in this file pass for a parameter of its `forward`."""
+def _is_trained_on(run: History, element: Element) -> bool:
+    """Whether ``element`` is what a loop with a backward pass in it goes through: batches, not results of modules."""
+    match element.of:
+        case Result(call) if not isinstance(call.func, Ref) and not call.method.endswith(("loader", "batches")):
+            return False
+        case Ref() | Param() | Attr() | Result():
+            loops = (loop for backward in run.of(Backward) for loop in backward.place.loops)
+            return any(isinstance(loop, ast.For) and loop.iter is element.node for loop in loops)
+    return False
+
+
+def _is_batch_of_lightning(param: Param) -> bool:
+    """Whether ``param`` is the batch that Lightning gives to `training_step`."""
+    names = [argument.arg for argument in param.function.node.args.args]
+    return _is_training_step(param.function) and names[1:2] == [param.name]
+
+
+def _is_training_step(function: Function | None) -> bool:
+    owner = function.owner if function is not None and function.name == "training_step" else None
+    return owner is not None and any(base.endswith(".LightningModule") for base in bases(owner))
+
+
+def _calls_of_forward(run: History, param: Param) -> Iterator[tuple[Call, Value]]:
+    """The calls of a module in this file, with what they pass for a parameter of its `forward`."""
     names = [argument.arg for argument in param.function.node.args.args]
     if param.function.name != "forward" or param.name not in names:
         return
     for call in run.program.calls:
         if isinstance(call.func, Instance) and call.func.cls is param.function.owner:
-            yield call.argument(names.index(param.name) - 1, param.name)
+            yield call, call.argument(names.index(param.name) - 1, param.name)
 
 
 def _is_switched_on(run: History, value: Value) -> bool:
@@ -138,7 +197,9 @@ def may_be_frozen(run: History, *modules: Value) -> bool:
 
 def carries_gradient(value: Value) -> bool:
     """Whether ``value`` is what a call computed, and neither detached nor a count."""
-    while isinstance(value, Result):
+    while isinstance(value, Result | Computed):
+        if isinstance(value, Computed):
+            return any(map(carries_gradient, value.operands))
         call = value.call
         if call.method in _PLAIN or call.name in _COUNTS:
             return False

@@ -35,6 +35,14 @@ def is_gradient_free(call: Call) -> bool:
     return not _GRADIENT_FREE.isdisjoint((*entered, *decorators))
 
 
+class Turn(NamedTuple):
+    """One iteration of a loop, in program order."""
+
+    loop: Loop
+    first: int
+    last: int
+
+
 class Modes:
     """What a program does with the mode of a model, of which ``models`` are the ways it is loaded or built."""
 
@@ -76,7 +84,8 @@ class Modes:
             return before[-1].node
         if not before and self._is_loaded():
             return self.models[0].node
-        return next((found for loop in forward.place.loops if (found := self._left_in_eval(loop, forward))), None)
+        left = (self._left_in_eval(turn, forward) for turn in self._turns_around(forward))
+        return next((node for node in left if node is not None), None)
 
     def stays_in_eval(self) -> bool:
         """Whether the script puts the model in eval mode before it first runs, and nothing takes it back."""
@@ -90,18 +99,31 @@ class Modes:
         names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
         return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
 
-    def _left_in_eval(self, loop: Loop, forward: Call) -> ast.AST | None:
-        """The ``eval()`` in an iteration of ``loop`` that still holds when the next iteration comes to ``forward``."""
-        orders = [
-            call.order
-            for call in self._run.program.calls
-            if loop in call.place.loops and call.place.function is forward.place.function
-        ]
-        switches = [switch for switch in self._switches if min(orders) <= switch.order <= max(orders)]
+    def _left_in_eval(self, turn: Turn, forward: Call) -> ast.AST | None:
+        """The ``eval()`` in an iteration of a loop that still holds when the next iteration comes to ``forward``."""
+        switches = [switch for switch in self._switches if turn.first <= switch.order <= turn.last]
         last = switches[-1] if switches else None
         if last is None or last.order < forward.order or any(switch.on is not False for switch in switches):
             return None
-        return None if _leaves(loop, last.node) else last.node
+        return None if _leaves(turn.loop, last.node) else last.node
+
+    def _turns_around(self, forward: Call) -> Iterator[Turn]:
+        """The loops around ``forward``, and around the calls that led to it."""
+        calls = [call for call in self._run.program.calls if call.place.walk == forward.place.walk]
+        at: Call | None = forward
+        while at is not None:
+            stack = at.place.stack
+            for loop in at.place.loops:
+                direct = {call.node for call in calls if call.place.stack == stack and loop in call.place.loops}
+                orders = [call.order for call in calls if _is_made_by(call, stack, direct)]
+                yield Turn(loop, min(orders), max(orders))
+            at = next((call for call in calls if (*call.place.stack, call.node) == stack), None)
+
+
+def _is_made_by(call: Call, stack: tuple[ast.Call, ...], direct: AbstractSet[ast.Call]) -> bool:
+    """Whether ``call`` is one of ``direct``, made in the frame that ``stack`` led to, or comes of one."""
+    path = (*call.place.stack, call.node)
+    return len(path) > len(stack) and path[: len(stack)] == stack and path[len(stack)] in direct
 
 
 def _is_own(value: Value) -> bool:
