@@ -35,6 +35,12 @@ def is_gradient_free(call: Call) -> bool:
     return not _GRADIENT_FREE.isdisjoint((*entered, *decorators))
 
 
+def _is_loaded_model(value: Value) -> bool:
+    """Whether ``value`` is certainly a model that a library loaded: a whole one, which holds no other one."""
+    found = [inner for option in options(value) for inner in options(unwrapped(option))]
+    return all(isinstance(inner, Result) and canonical(inner.call.name).endswith(".from_pretrained") for inner in found)
+
+
 class Turn(NamedTuple):
     """One iteration of a loop, in program order."""
 
@@ -56,7 +62,7 @@ class Modes:
         self._switches = [switch for switch in run.of(ModeSwitch) if self._is_model(switch.receiver)]
         #: Whether code that is not shown may switch the mode.
         self.escapes = (
-            any(not self._is_model(switch.receiver) for switch in run.of(TrainSwitch))
+            any(not (self._is_model(it.receiver) or _is_loaded_model(it.receiver)) for it in run.of(TrainSwitch))
             or any(self._hands_over(call) for call in run.program.calls)
             or any(self._is_model(write.value) and not _is_own(write.obj) for write in run.writes)
         )
