@@ -48,10 +48,10 @@ class Net(nn.Module):
 class Lit(L.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = Net()
+        self.stem, self.net = nn.Linear(8, 8), Net()
 
     def training_step(self, batch, index):
-        return self.net(batch).sum()
+        return self.net(self.stem(batch)).sum()
 
 L.Trainer(strategy=FSDPStrategy()).fit(Lit())
 accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
@@ -79,10 +79,10 @@ class Net(nn.Module):
 class Lit(L.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = Net()
+        self.stem, self.net = nn.Linear(8, 8), Net()
 
     def training_step(self, batch, index):
-        return self.net(batch).sum()
+        return self.net(self.stem(batch)).sum()
 
 L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={nn.Sequential})).fit(Lit())
 accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(auto_wrap_policy="size_based_wrap"))
