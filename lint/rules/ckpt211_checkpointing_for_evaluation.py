@@ -27,10 +27,9 @@ import torch
 from mylib import fit
 from transformers import AutoModelForCausalLM
 
-def attack(ids):
-    model = AutoModelForCausalLM.from_pretrained("base")
+def attack(config, ids):
+    model = AutoModelForCausalLM.from_config(config)
     model.gradient_checkpointing_enable()
-    model.eval()
     model(input_ids=ids).logits.sum().backward()
 
 def elsewhere():
