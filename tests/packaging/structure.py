@@ -1,7 +1,8 @@
-"""How the code hangs together, counted: ``python tests/packaging/structure.py``.
+"""How the code hangs together, counted: ``python tests/packaging/structure.py [CHECKOUT]``.
 
 Prints the files at lint's root, the rules that walk or read syntax trees, the import circles (imports for types
-counted), the imports inside functions, and the files of each folder.
+counted), the imports inside functions, and the files of each folder; of this checkout, or of another one
+(``git worktree add ../before REVISION``).
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ WALKERS = frozenset(
 )
 
 
-def modules_of(wing: str) -> dict[tuple[str, ...], Path]:
+def modules_of(wing: str, root: Path = ROOT) -> dict[tuple[str, ...], Path]:
     """Every module below ``wing`` (a folder of the repository), by its dotted name as a tuple."""
     found = {}
-    for path in sorted((ROOT / wing).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+    for path in sorted((root / wing).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
         found[parts[:-1] if parts[-1] == "__init__" else parts] = path
     return found
 
 
-def imports_of(wing: str) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+def imports_of(wing: str, root: Path = ROOT) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
     """For every module of ``wing`` the others of it that it imports, wherever the import stands."""
-    modules = modules_of(wing)
+    modules = modules_of(wing, root)
     return {name: set(_imported(name, path, modules)) - {name} for name, path in modules.items()}
 
 
@@ -64,9 +65,9 @@ def outside_the_standard_library(module: str) -> set[str]:
     return {name for name in named if name.partition(".")[0] not in sys.stdlib_module_names}
 
 
-def circles(wing: str) -> list[list[str]]:
+def circles(wing: str, root: Path = ROOT) -> list[list[str]]:
     """Groups of modules of ``wing`` that import each other, directly or by way of others, the largest first."""
-    edges = imports_of(wing)
+    edges = imports_of(wing, root)
     reach = {name: _reachable(name, edges) for name in edges}
     groups = {
         frozenset(other for other in reach[name] if name in reach[other]) for name in edges if name in reach[name]
@@ -87,14 +88,14 @@ def _reachable(start: tuple[str, ...], edges: dict[tuple[str, ...], set[tuple[st
     return found
 
 
-def imports_in_functions(wing: str) -> Counter[str]:
+def imports_in_functions(wing: str, root: Path = ROOT) -> Counter[str]:
     """How many import statements stand inside functions, by file."""
     counts: Counter[str] = Counter()
-    for path in modules_of(wing).values():
+    for path in modules_of(wing, root).values():
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 own = [node for node in _own_nodes(function) if isinstance(node, ast.Import | ast.ImportFrom)]
-                counts[str(path.relative_to(ROOT))] += len(own)
+                counts[str(path.relative_to(root))] += len(own)
     return +counts
 
 
@@ -106,23 +107,23 @@ def _own_nodes(function: ast.AST):
             yield from _own_nodes(node)
 
 
-def files_by_folder(wing: str) -> Counter[str]:
+def files_by_folder(wing: str, root: Path = ROOT) -> Counter[str]:
     """How many modules each folder holds."""
-    return Counter(str(path.parent.relative_to(ROOT)) for path in modules_of(wing).values())
+    return Counter(str(path.parent.relative_to(root)) for path in modules_of(wing, root).values())
 
 
-def rules_that_walk_syntax() -> list[str]:
+def rules_that_walk_syntax(root: Path = ROOT) -> list[str]:
     """The rules that go through the nodes of a syntax tree themselves, in place of asking the run."""
-    return [path.stem for path, tree in _rules() if not WALKERS.isdisjoint(_names_used(tree))]
+    return [path.stem for path, tree in _rules(root) if not WALKERS.isdisjoint(_names_used(tree))]
 
 
-def rules_that_read_syntax() -> list[str]:
+def rules_that_read_syntax(root: Path = ROOT) -> list[str]:
     """The rules that need `ast` when they run: they match single nodes, for a spelling or for a fix."""
-    return [path.stem for path, tree in _rules() if any(_imports_ast(node) for node in tree.body)]
+    return [path.stem for path, tree in _rules(root) if any(_imports_ast(node) for node in tree.body)]
 
 
-def _rules() -> list[tuple[Path, ast.Module]]:
-    paths = sorted((ROOT / "lint" / "rules").glob("ckpt*.py"))
+def _rules(root: Path = ROOT) -> list[tuple[Path, ast.Module]]:
+    paths = sorted((root / "lint" / "rules").glob("ckpt*.py"))
     return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
@@ -141,20 +142,20 @@ def _imports_ast(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import) and any(alias.name == "ast" for alias in node.names)
 
 
-def main() -> None:
-    """Print the figures."""
-    print(f"files at lint's root: {files_by_folder('lint')['lint']}")
-    for what, rules in (("walk", rules_that_walk_syntax()), ("read", rules_that_read_syntax())):
+def main(root: Path) -> None:
+    """Print the figures of the checkout in ``root``."""
+    print(f"files at lint's root: {files_by_folder('lint', root)['lint']}")
+    for what, rules in (("walk", rules_that_walk_syntax(root)), ("read", rules_that_read_syntax(root))):
         print(f"rules that {what} syntax: {len(rules)}  {' '.join(rule[4:7] for rule in rules)}")
     for wing in ("lint", "hf_ckpt"):
-        print(f"\n{wing}: {sum(imports_in_functions(wing).values())} imports inside functions")
-        found = circles(wing)
+        print(f"\n{wing}: {sum(imports_in_functions(wing, root).values())} imports inside functions")
+        found = circles(wing, root)
         print(f"{wing}: circles of {', '.join(str(len(group)) for group in found) or 'no'} modules")
         for group in found:
             print(f"  {' '.join(group)}")
-        for folder, count in sorted(files_by_folder(wing).items()):
+        for folder, count in sorted(files_by_folder(wing, root).items()):
             print(f"  {count:4} {folder}")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT)
