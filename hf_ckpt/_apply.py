@@ -59,6 +59,7 @@ def apply(
             or the device cannot do. As with every error, the model is then as it was.
         ModelStructureError: ``model`` is no model, has no decoder layers, or lacks a part that the policy needs.
         ConflictError: a checkpoint wrapper or another policy is on the model, or an adapter feeds a KV cache.
+        BudgetError: the budget is malformed; in a forward, when nothing fits it, or ``auto`` finds no memory limit.
 
     Example:
         >>> handle = hf_ckpt.apply(model, "budget=0.5")

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 class Handle:
     """A policy applied to a model. Not part of the model: copies and checkpoints of the model never contain it.
 
-    ``resolved`` is everything that the policy asks for on this model; ``anatomy`` is what was found in it.
+    Attributes:
+        model: The model, as it was given to ``apply``.
+        anatomy: The stacks of decoder layers that were found in it.
+        resolved: Everything that the policy asks for on this model.
+        installation: The regions that stand in the model, and how each change is taken back.
+
+    Example:
+        >>> handle = hf_ckpt.apply(model, "attention+norm")
+        >>> with handle.measure():
+        ...     model(input_ids=ids, labels=ids).loss.backward()
+        >>> print(handle.report())
+        >>> handle.restore()
     """
 
     def __init__(
@@ -76,10 +87,11 @@ class Handle:
             self._meter.stop()
 
     def report(self) -> Report:
-        """What the policy decided and, when a step was measured, what it did. ``print`` shows it as a table.
+        """Say what the policy decided and, when a step was measured, what it did.
 
-        Bytes are those that autograd holds before a backward, parameters not counted; replays are summed
-        over everything measured since :meth:`start_measuring`.
+        Returns:
+            The report, which ``print`` shows as a table. Bytes are those that autograd holds before a backward,
+            parameters not counted; replays are summed over everything measured since :meth:`start_measuring`.
         """
         return make_report(self.resolved, self.anatomy, self.installation.regions, self._meter)
 

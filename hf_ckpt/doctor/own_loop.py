@@ -46,7 +46,11 @@ class Diagnosed:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One optimizer step inside; an error goes its way, after its diagnosis is in the log."""
+        """Watch one optimizer step, the one inside ``with``.
+
+        Raises:
+            Exception: What the step raises; after an out-of-memory error the diagnosis is in the log.
+        """
         self._steps += 1
         self._watch.begin_step(self._steps)
         try:

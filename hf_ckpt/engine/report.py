@@ -27,10 +27,16 @@ class Mode(StrEnum):
 class EngineReport:
     """The last call of one layer, and how often it ran.
 
-    ``stored_bytes`` are those of the tensors that each storing verb had after that forward, inputs and parameters not
-    among them; ``rebuilt_bytes`` what was dropped and made again; ``replays`` how many backwards rebuilt something.
-    ``reason`` says why the layer is replayed whole, "" otherwise. ``settled`` is False while a plan's first rebuild is
-    still being compared, for which the layer keeps everything.
+    Attributes:
+        layer: Its name in the model.
+        mode: How it is recomputed.
+        reason: Why it is recomputed whole; empty where it is not.
+        forwards: How often it ran.
+        replays: How many backwards rebuilt something.
+        stored_bytes: Bytes that each storing verb had after that forward, inputs and parameters not among them.
+        rebuilt_bytes: Bytes that were dropped and made again.
+        traces: How often it was traced.
+        settled: False while a plan's first rebuild is being compared, for which the layer keeps everything.
     """
 
     layer: str

@@ -72,6 +72,10 @@ class Growing:
 def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
     """Forecast one policy.
 
+    Args:
+        inputs: The traced layers, the head, the rates and the memory of the device.
+        policy: The resolved policy.
+
     Returns:
         Bytes held by the layers after forward, bytes at the peak above the model's state, added seconds a step.
 
@@ -85,7 +89,16 @@ def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
 def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem, Solution]:
     """The planner's problem for this policy, and its solution: found for a budget, given for any other policy.
 
-    Raises what :func:`forecast` raises.
+    Args:
+        inputs: As in :func:`forecast`.
+        policy: The resolved policy.
+
+    Returns:
+        The layers with their costs, and the verb of every saved tensor.
+
+    Raises:
+        ForecastError: as in :func:`forecast`.
+        BudgetError: as in :func:`forecast`.
     """
     problem = _problem(inputs, policy)
     limits = limits_for(inputs, policy, problem)

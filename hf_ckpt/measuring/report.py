@@ -22,19 +22,30 @@ PLANNED = "planned per batch"
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """One decoder layer. Bytes are those its saved tensors hold after forward; None when no step was measured."""
+    """One decoder layer.
+
+    Attributes:
+        name: Its name in the model.
+        decision: What the policy decided for it, in words.
+        held_bytes: Bytes that its saved tensors hold after forward; None when no step was measured.
+        calls: Forwards in the measured steps.
+        replays: Backwards that recomputed something of it.
+        mode: How it is recomputed, such as ``traced symbolic`` or ``whole-layer replay``.
+        reason: Why it is recomputed whole, where it is.
+        ran: Whether its forward ran in the measured step; True when none was measured.
+        settled: False while its first rebuild is being compared, for which it keeps everything.
+        rebuilds: Whether it drops anything that backward rebuilds.
+    """
 
     name: str
     decision: str
     held_bytes: int | None
     calls: int
     replays: int
-    #: How it is recomputed ("traced symbolic", "traced per shape", "whole-layer replay"), and why when whole.
     mode: str = ""
     reason: str = ""
-    #: Whether its forward ran in the measured step (layer drop, a tower without input); True when none was measured.
+    #: False for layer drop, and for a tower without input.
     ran: bool = True
-    #: Whether a replay is due: False while its first rebuild is being compared, and where there is nothing to rebuild.
     settled: bool = True
     rebuilds: bool = True
 
@@ -46,10 +57,15 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A policy on a model. ``outside_bytes`` are held outside every layer: embeddings, head, loss.
+    """A policy on a model: what it decided and, after a measured step, what it did.
 
-    A loss outside the model's forward (label smoothing, a ``compute_loss`` of one's own) counts too.
-    ``heads`` are the loss heads that should have run in chunks in the measured step.
+    Attributes:
+        policy: The policy string.
+        kernels: The attention kernels of the model's stacks.
+        layers: The decoder layers, in the order of the model.
+        outside_bytes: Bytes held outside every layer (embeddings, head, loss), a loss outside the model's forward
+            included (label smoothing, a ``compute_loss`` of one's own); None when no step was measured.
+        heads: The loss heads that should have run in chunks in the measured step.
     """
 
     policy: str

@@ -24,6 +24,9 @@ class BudgetPolicy(Policy):
     ``budget=72GiB`` bounds the device's peak, ``budget=0.5`` the share of the uncheckpointed saved tensors that layers
     may hold, ``budget=auto`` is what the device has left beside the model's state. A bound on the peak may also chunk
     the loss head where that pays, which sums the loss in another order; ``+head(1)`` keeps it bitwise.
+
+    Args:
+        budget: The bound; sizes are in bytes.
     """
 
     name: ClassVar[str] = "budget"

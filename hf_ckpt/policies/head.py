@@ -22,6 +22,9 @@ class HeadPolicy(Policy):
     With a large vocabulary logits, their fp32 copy and their gradient are the peak once the layers are thrifty. The
     loss equals the unchunked one up to the order of its fp32 sum over tokens. ``head(1)`` runs the head as the model
     does, bit for bit, whatever a budget would choose. It says nothing about layers: add it to any other policy.
+
+    Args:
+        chunks: The number of chunks, 1 or more; the logits of a chunk are (tokens / chunks, vocabulary).
     """
 
     name: ClassVar[str] = "head"

@@ -69,6 +69,9 @@ class Every(LayerSelector):
     This is not segment checkpointing (see ``segments``): with L layers, B bytes at a boundary and I inside a layer it
     holds ``ceil(L/k) * B + (L - ceil(L/k)) * I``, so a larger k holds *more*. Counting is per tower, so a vision tower
     never shifts which language layers are chosen.
+
+    Args:
+        k: The distance between two recomputed layers, 1 or more.
     """
 
     name: ClassVar[str] = "every"
@@ -90,10 +93,13 @@ class Every(LayerSelector):
 
 @dataclass(frozen=True, slots=True)
 class Layers(LayerSelector):
-    """Layer indices and ranges, counted from 0 within the stack; ``a-b`` includes both ends, ``a-`` runs to the end."""
+    """Layer indices and ranges, counted from 0 within the stack; ``a-b`` includes both ends, ``a-`` runs to the end.
+
+    Args:
+        ranges: (first, last) pairs, both included; last is None for a range that runs to the end.
+    """
 
     name: ClassVar[str] = "layers"
-    #: (first, last) pairs, inclusive; last is None for an open range.
     ranges: tuple[tuple[int, int | None], ...]
 
     @classmethod

@@ -69,6 +69,9 @@ class SaveOnlyTheseNames(_OpPolicy):
     """Keep the outputs of these aten ops (``mm``, ``aten.addmm``, ``aten.mm.default``), rebuild everything else.
 
     JAX names values with ``checkpoint_name``; an untouched PyTorch model has no such names, so the names are ops.
+
+    Args:
+        names: Names of aten ops, with or without ``aten.`` and overload.
     """
 
     name: ClassVar[str] = "save_only_these_names"

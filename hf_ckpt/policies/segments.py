@@ -21,10 +21,12 @@ class Segments(Policy):
     time, where ``every(k)`` holds ``ceil(L/k) * B + (L - ceil(L/k)) * I``. The sum ``L/k * B + k * I`` is smallest at
     ``k = sqrt(L * B / I)``. For a decoder layer I is many times B (attention and MLP intermediates), so the best k is
     mostly 1, which is ``full``: sqrt(L) segments (Chen et al. 2016, arXiv:1604.06174) assume I = B and lose here.
+
+    Args:
+        k: Layers in a segment, 1 or more; None for the square root of their number.
     """
 
     name: ClassVar[str] = "segments"
-    #: Layers in a segment; None means the square root of their number.
     k: int | None
 
     @classmethod

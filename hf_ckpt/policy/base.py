@@ -87,15 +87,33 @@ class Policy(ABC):
         """
 
     def covers(self, stack: Stack) -> bool:
-        """Whether it speaks about this stack: one of the towers it names, else any."""
+        """Whether it speaks about this stack: one of the towers it names, else any.
+
+        Args:
+            stack: The layers, as plain data.
+        """
         return self.towers is None or stack.tower in self.towers
 
     def why_none(self, stack: Stack) -> str:
-        """Why it names no layer of this stack, in a clause; empty when its name says it."""
+        """Why it names no layer of this stack.
+
+        Args:
+            stack: A stack that ``decide`` has nothing to say about.
+
+        Returns:
+            A clause for the error message; empty when the policy's name says it.
+        """
         return ""
 
     def missing(self, stack: Stack) -> str:
-        """What it names that this stack does not have, as a sentence; empty when there is nothing."""
+        """What it names that this stack does not have.
+
+        Args:
+            stack: The layers, as plain data.
+
+        Returns:
+            A sentence for the error message; empty when there is nothing.
+        """
         return ""
 
     def requests(self) -> Requests:
@@ -141,7 +159,11 @@ class LayerSelector(Policy):
 
 @dataclass(frozen=True, slots=True)
 class CountedLayers(LayerSelector):
-    """A selector with a number of layers as its only argument."""
+    """A selector with a number of layers as its only argument.
+
+    Args:
+        n: The number of layers, 1 or more.
+    """
 
     n: int
 

@@ -113,7 +113,12 @@ class FrontierPoint:
 
 
 def frontier(problem: Problem, points: int = 12) -> tuple[FrontierPoint, ...]:
-    """The best plans from the fewest held bytes to all of them, at evenly spaced budgets; each at least as fast."""
+    """The best plans from the fewest held bytes to all of them, each at least as fast as the one before.
+
+    Args:
+        problem: What is planned.
+        points: How many evenly spaced budgets are planned; equal plans are listed once.
+    """
     most, least = held_without_checkpointing(problem), least_held(problem)
     found: list[FrontierPoint] = []
     for i in range(points):
