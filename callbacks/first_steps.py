@@ -24,7 +24,7 @@ class FirstSteps:
     Attributes:
         report: The latest measured step; None before there is one.
         steps: How many steps were judged.
-        learning: How many steps since the last log ran a batch thriftily so that the planner could measure it.
+        learning: How many steps since the last log recomputed all of a batch so that the planner could measure it.
     """
 
     def __init__(self) -> None:

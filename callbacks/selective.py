@@ -68,9 +68,9 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     Logs get, of the logged step, ``ckpt/held_bytes`` (before backward, of all forwards that wait for it) and
     ``ckpt/recomputed_share`` (of the layers' forwards), under a budget ``ckpt/learning_steps`` (steps since the last
-    log that ran a batch thriftily to measure it),
-    ``ckpt/backward_forward_ratio`` (of times) and on CUDA ``ckpt/peak_bytes``. A loss outside the model
-    (``label_smoothing_factor``, a ``compute_loss`` of one's own) counts in ``ckpt/held_bytes``.
+    log that recomputed all of a batch to measure it), ``ckpt/backward_forward_ratio`` (of times) and on CUDA
+    ``ckpt/peak_bytes``. A loss outside the model (``label_smoothing_factor``, a ``compute_loss`` of one's own) counts
+    in ``ckpt/held_bytes``.
 
     Args:
         policy: A policy string (``"attention+norm"``), its dict form (``{"budget": "72GiB"}``) or a Policy; by default

@@ -26,7 +26,7 @@ class MissingExtraError(CkptError, ImportError):
 
 
 class BudgetError(CkptError, ValueError):
-    """A memory budget is malformed, unknowable on this machine, or smaller than the thriftiest plan."""
+    """A memory budget is malformed, unknowable on this machine, or smaller than the smallest plan."""
 
 
 class ForecastError(CkptError):

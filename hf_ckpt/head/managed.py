@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: While no plan is known, a head that takes more than this share of the room is run in chunks.
 LARGE_SHARE = 0.5
 #: How many chunks it is run in then.
-THRIFTY_CHUNKS = 8
+CHUNKS_UNTIL_PLANNED = 8
 
 
 class ManagedHead:
@@ -100,7 +100,7 @@ class ManagedHead:
     def chunk_until_planned(self, tokens: int, room: int | None) -> None:
         """No plan is known yet: chunk a head that would take most of ``room`` bytes."""
         plain = self.options(tokens)[0].nbytes
-        self.use(THRIFTY_CHUNKS if room is not None and plain > LARGE_SHARE * room else 1)
+        self.use(CHUNKS_UNTIL_PLANNED if room is not None and plain > LARGE_SHARE * room else 1)
 
     def undo(self) -> None:
         """Take off what was put on here."""

@@ -58,7 +58,7 @@ def bench(
 
     Raises:
         CkptError: What :func:`hf_ckpt.apply` raises.
-        BudgetError: A budget is smaller than the thriftiest plan for these ids.
+        BudgetError: A budget is smaller than the smallest plan for these ids.
     """
     entries = [parse_policy("none"), *policies]
     counted = [_count(model, ids, policy, engine) for policy in entries]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class HeadPolicy(Policy):
     """Compute the output embeddings and the loss in this many chunks of tokens, so that full logits never exist.
 
-    With a large vocabulary logits, their fp32 copy and their gradient are the peak once the layers are thrifty. The
+    With a large vocabulary logits, their fp32 copy and their gradient are the peak once the layers hold little. The
     loss equals the unchunked one up to the order of its fp32 sum over tokens. ``head(1)`` runs the head as the model
     does, bit for bit, whatever a budget would choose. It says nothing about layers: add it to any other policy.
 

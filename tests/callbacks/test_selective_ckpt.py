@@ -195,7 +195,7 @@ def test_alone_it_trains_a_model_without_transformers_switch(tmp_path: Path) -> 
 
 
 def test_the_report_of_a_budget_is_that_of_the_plan(tmp_path: Path) -> None:
-    """The first batch only teaches, under the thriftiest plan."""
+    """The first batch only teaches, under the smallest plan."""
     whole, half = SelectiveCkpt("none"), SelectiveCkpt(budget=0.5)
     train(build("qwen3"), arguments(tmp_path), whole)
     train(build("qwen3"), arguments(tmp_path), half)

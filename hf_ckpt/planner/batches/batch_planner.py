@@ -1,8 +1,7 @@
 """Plans a running model batch by batch: before a forward it writes the batch's plan to the layers' engines.
 
-The first batch runs thriftily, every later one under the plan that is made for the least batch into which it fits and
-of which :mod:`.learning` knows what it takes. Where that is not known, a batch of a new size runs under the next
-thriftier plan.
+The first batch recomputes everything. Every later one runs under the plan for the least batch into which it fits and of
+which :mod:`.learning` knows what it takes; where that is not known, under the next smaller plan.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Measured:
 
     @cached_property
     def least_held(self) -> int:
-        """Bytes held by the thriftiest plan, and by the head as the model has it."""
+        """Bytes held by the smallest plan, and by the head as the model has it."""
         return least_held(self.problem) + self.problem.heads[0].nbytes
 
 
@@ -78,7 +78,7 @@ class Demands:
 
 
 def make_plan(measured: Measured, demand: Demand) -> MadePlan:
-    """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the thriftiest."""
+    """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the smallest."""
     problem = replace(measured.problem, forwards=demand.forwards)
     try:
         solution = _solved(problem, measured.taken, demand)
@@ -86,9 +86,9 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
         told = BudgetError(f"{_together(demand)}{error}")
         if not isinstance(demand.budget, AutoBudget) or measured.taken.memory.total is None:
             raise told from None
-        _log.warning("trying the thriftiest plan: %s", told)
+        _log.warning("trying the smallest plan: %s", told)
         solution = solve(problem, Limits(peak=least_peak(problem)))
-        return replace(_written(measured, solution, demand), thriftiest=True)
+        return replace(_written(measured, solution, demand), smallest=True)
     return _written(measured, solution, demand)
 
 

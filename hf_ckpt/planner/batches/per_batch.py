@@ -1,8 +1,8 @@
 """Which plan a batch gets: plans are made for sizes seen, and reused for what fits into them. Pure, no torch.
 
-A plan made for a batch is safe for every smaller one, but too thrifty for a much smaller one. So sizes fall into
-buckets a quarter of a doubling wide: a batch takes the plan of its own bucket when it is not larger than the batch that
-plan was made for, else the next larger plan while one of its own is made (or, when there is none, the plan that
+A plan made for a batch is safe for every smaller one, but for a much smaller one it recomputes too much. So sizes fall
+into buckets a quarter of a doubling wide: a batch takes the plan of its own bucket when it is not larger than the batch
+that plan was made for, else the next larger plan while one of its own is made (or, when there is none, the plan that
 rebuilds everything). Larger in any way is larger: in its text, in what a decoder is to say, in its images or sound.
 After a few batches of each size nothing is planned any more.
 """
@@ -103,7 +103,7 @@ def _bucket(count: int) -> int:
 class MadePlan:
     """A solution, and what it writes to the engine of each layer; ``whole`` are the layers that keep everything.
 
-    ``alive`` are the bytes on the device at the peak: the model, its gradients and its optimizer too. ``thriftiest``:
+    ``alive`` are the bytes on the device at the peak: the model, its gradients and its optimizer too. ``smallest``:
     nothing fitted, and no plan takes less.
     """
 
@@ -111,7 +111,7 @@ class MadePlan:
     writes: tuple[Plan, ...]
     whole: frozenset[int] = frozenset()
     alive: int = 0
-    thriftiest: bool = False
+    smallest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class PlanBook:
 
     def tighten(self, running: MadePlan | None) -> bool:
         """After running out of memory under ``running``: plan anew for less. False when there is no less."""
-        if running is None or running.thriftiest or not any(plan.kept for plan in running.solution.layers):
+        if running is None or running.smallest or not any(plan.kept for plan in running.solution.layers):
             return False
         self.plans.clear()
         self.tightened += 1

@@ -28,7 +28,7 @@ def refined(problem: Problem, solution: Solution) -> Solution:
 def solve_refined(problem: Problem, limits: Limits) -> Solution:
     """The fastest plan found within ``limits``, which may be faster than what :func:`solve` dares.
 
-    Raises :class:`BudgetError` as :func:`solve` does, when not even the thriftiest plan's own peak fits.
+    Raises :class:`BudgetError` as :func:`solve` does, when not even the smallest plan's own peak fits.
     """
     best = _first(problem, limits)
     if limits.peak is None:
@@ -59,7 +59,7 @@ def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -
         return found
     try:
         return refined(problem, solve(problem, replace(limits, held=limits.held - over)))
-    except BudgetError:  # nothing is thriftier
+    except BudgetError:  # nothing is smaller
         return found
 
 
@@ -69,9 +69,9 @@ def _first(problem: Problem, limits: Limits) -> Solution:
     except BudgetError:
         if limits.peak is None:
             raise
-        thrifty = refined(problem, solve(problem, replace(limits, peak=least_peak(problem))))
-        if thrifty.predicted.within(limits):
-            return thrifty
-        if thrifty.predicted.peak <= limits.peak:
+        least = refined(problem, solve(problem, replace(limits, peak=least_peak(problem))))
+        if least.predicted.within(limits):
+            return least
+        if least.predicted.peak <= limits.peak:
             raise
-        raise BudgetError(peak_shortfall(limits, thrifty.predicted.peak)) from None
+        raise BudgetError(peak_shortfall(limits, least.predicted.peak)) from None

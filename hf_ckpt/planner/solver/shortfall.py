@@ -16,20 +16,20 @@ _PARTS = 1000
 
 
 def peak_shortfall(limits: Limits, least: int) -> str:
-    """One sentence for a bound on the peak that is below ``least``, the bytes that the thriftiest plan has there."""
+    """One sentence for a bound on the peak that is below ``least``, the bytes that the smallest plan has there."""
     return (
         f"no plan fits the budget: {readable(limits.beside)} are taken by the model, its gradients and its optimizer, "
-        f"and the thriftiest plan adds {readable(least)} at its peak; raise it to budget={_written(limits, least)}, "
+        f"and the smallest plan adds {readable(least)} at its peak; raise it to budget={_written(limits, least)}, "
         "shorten the batch or shard the model"
     )
 
 
 def held_shortfall(problem: Problem, least: int) -> str:
-    """One sentence for a bound on held bytes that is below ``least``, what the thriftiest plan holds."""
+    """One sentence for a bound on held bytes that is below ``least``, what the smallest plan holds."""
     whole, held = held_without_checkpointing(problem) + problem.shared, least + problem.shared
     share = min(_PARTS, _PARTS * held // max(1, whole) + 1) / _PARTS
     return (
-        f"no plan fits the budget: the thriftiest one holds {readable(held)} after the forward, of "
+        f"no plan fits the budget: the smallest one holds {readable(held)} after the forward, of "
         f"{readable(whole)} without checkpointing; raise it to budget={share}"
     )
 

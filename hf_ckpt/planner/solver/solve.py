@@ -64,7 +64,7 @@ def solve(problem: Problem, limits: Limits) -> Solution:
         A plan for every layer, and what the model predicts for them.
 
     Raises:
-        BudgetError: No plan fits; the message says what the thriftiest one takes.
+        BudgetError: No plan fits; the message says what the smallest one takes.
     """
     if limits.peak is not None and limits.peak < 0:
         raise BudgetError(_too_small(problem, limits))
@@ -73,9 +73,9 @@ def solve(problem: Problem, limits: Limits) -> Solution:
     if optimum is not None:
         return _read(program, optimum)
     # The search works in fractions, and may find nothing at the very bound that a plan meets to the byte.
-    thriftiest = _least(problem, peak=limits.peak is not None)
-    if thriftiest.predicted.within(limits):
-        return thriftiest
+    smallest = _least(problem, peak=limits.peak is not None)
+    if smallest.predicted.within(limits):
+        return smallest
     raise BudgetError(_too_small(problem, limits))
 
 

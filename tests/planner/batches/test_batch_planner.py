@@ -98,20 +98,20 @@ def test_short_batches_keep_everything_where_long_ones_cannot():
     assert long.solution.predicted.peak <= 2500 << 10
 
 
-def test_a_budget_below_the_thriftiest_plan_is_one_sentence():
+def test_a_budget_below_the_smallest_plan_is_one_sentence():
     model = build()
     conduct(model, "600KiB", memory=nothing_used())
     with pytest.raises(BudgetError, match="no plan fits"):
         step(model, length=128)
 
 
-def test_auto_tries_the_thriftiest_plan(caplog):
+def test_auto_tries_the_smallest_plan(caplog):
     model = build()
     planner = conduct(model, "auto", gradients_grow=True, memory=nothing_used(1 << 20))
     for _ in range(2):
         step(model, length=256)
     assert planner.current is not None
-    assert "thriftiest" in caplog.text
+    assert "smallest" in caplog.text
 
 
 def test_the_head_is_chunked_where_that_pays_and_taken_off():

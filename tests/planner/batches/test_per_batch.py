@@ -92,5 +92,5 @@ def test_tightening_ends_when_nothing_is_kept():
     assert book.plans == {}
     assert book.factor == TIGHTEN
     assert not book.tighten(plan(kept=()))
-    assert not book.tighten(replace(plan(), thriftiest=True)), "the same plan would run out of memory for ever"
+    assert not book.tighten(replace(plan(), smallest=True)), "the same plan would run out of memory for ever"
     assert not book.tighten(None)

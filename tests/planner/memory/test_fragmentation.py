@@ -104,7 +104,7 @@ def test_a_plan_and_the_allocators_overhead_stay_within_the_budget():
     assert small[-1] > 0.8 * budget
 
 
-def test_a_budget_that_only_the_thriftiest_plan_meets_is_no_error():
+def test_a_budget_that_only_the_smallest_plan_meets_is_no_error():
     tight = peaks("64MiB", 0)[-1]
     least = peaks(f"{tight}B", tight // 3)
     assert least[-1] <= tight

@@ -40,8 +40,8 @@ def test_memory_that_no_backward_needs_is_spent():
 
 
 def test_a_budget_below_the_cautious_least():
-    thriftiest = refined(PROBLEM, solve(PROBLEM, Limits(peak=least_peak(PROBLEM))))
-    if thriftiest.predicted.peak < least_peak(PROBLEM):
-        assert solve_refined(PROBLEM, Limits(peak=thriftiest.predicted.peak)) == thriftiest
+    smallest = refined(PROBLEM, solve(PROBLEM, Limits(peak=least_peak(PROBLEM))))
+    if smallest.predicted.peak < least_peak(PROBLEM):
+        assert solve_refined(PROBLEM, Limits(peak=smallest.predicted.peak)) == smallest
     with pytest.raises(BudgetError, match="no plan fits"):
         solve_refined(PROBLEM, Limits(peak=1 << 20))
