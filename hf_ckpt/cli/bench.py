@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 )
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="Steps of every policy.")
 def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int) -> None:
-    """Run alternating steps of every policy and of `none`, and compare time, held bytes and peak.
+    """Measure step time and memory of policies, in alternating steps.
 
-    Times are ratios to `none` within the same round, medians over the rounds; memory is counted from storages on CPU
-    and by the allocator on CUDA.
+    Every policy is compared with `none`: step time, bytes held after forward, bytes at the peak. Times are ratios to
+    `none` within the same round, medians over the rounds; memory is counted from storages on CPU and by the allocator
+    on CUDA.
     """
     parsed = [parse_policy(text) for text in policies]
 

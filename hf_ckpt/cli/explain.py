@@ -45,10 +45,11 @@ def command(
     plot: Path | None,
     html: Path | None,
 ) -> None:
-    """Show every saved tensor of the layers: its bytes, in how many layers it is kept or rebuilt, and at what price.
+    """Show every saved tensor: its bytes, decision and price.
 
-    Then the frontier (the fastest plan at each budget), and what the next GiB would buy. Nothing is trained and no
-    weight is loaded; times are those of --gpu, or of this machine. Of a multimodal model these are the language layers.
+    The table says in how many layers it is kept or rebuilt. Then the frontier (the fastest plan at each budget), and
+    what the next GiB would buy. Nothing is trained and no weight is loaded; times are those of --gpu, or of this
+    machine. Of a multimodal model these are the language layers.
     """
     parsed = parse_policy(policy)
     check_picture(plot)

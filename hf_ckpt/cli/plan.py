@@ -65,7 +65,7 @@ def command(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Forecast policies for a model: bytes held after forward, bytes at the peak, added time.
+    """Forecast policies for a model: bytes held, peak, added time.
 
     Nothing is trained and no weight is loaded: the layers are traced on metadata. Kernels and times are those of the
     card that --gpu names, by its data sheet and published measurements, or of this machine. Of a multimodal model these

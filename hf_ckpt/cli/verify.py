@@ -47,7 +47,9 @@ _POLICY = "budget=0.5"
 def command(
     subject: Subject, policy: str | None, engine: str, seed: int, html: Path | None, script: tuple[str, ...]
 ) -> None:
-    """Compare a micro-batch with and without activation checkpointing, under the same random numbers.
+    """Check that checkpointing changes no bit of loss and gradients.
+
+    A micro-batch is run with and without it, under the same random numbers.
 
     Of a SCRIPT with a Trainer, run as `python SCRIPT ARGUMENTS` would: its own model, data and first two optimizer
     steps, with SelectiveCkpt put in (unless it checkpoints by itself) and the doctor on. Then it is stopped, before it

@@ -43,6 +43,13 @@ def _list_option(name: str, metavar: str, text: str) -> Callable[[_Command], _Co
     return click.option(name, multiple=True, metavar=metavar, callback=_split, help=text)
 
 
+def _text_or_json(command: _Command) -> _Command:
+    formats = click.Choice(("text", "json"))
+    return click.option("--output-format", type=formats, default="text", show_default=True, help="How it is printed.")(
+        command
+    )
+
+
 @click.group(cls=DefaultGroup, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="ckpt-lint")
 def cli() -> None:
@@ -123,7 +130,10 @@ def cli() -> None:
 @click.option("--show-settings", is_flag=True, help="Print the settings that hold for the first path.")
 @click.option("--show-files", is_flag=True, help="Print the files that would be checked.")
 def check(paths: tuple[str, ...], select: tuple[str, ...], config_files: tuple[str, ...], **options: Any) -> int:
-    """Check files, folders or standard input (`-`); the current folder when no path is given."""
+    """Check files, folders or standard input (`-`).
+
+    Without a path it checks the current folder.
+    """
     if options["write_baseline"] and options["baseline"] is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
     if "-" in paths:
@@ -152,9 +162,12 @@ def _told_apart(files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("code", required=False)
 @click.option("--all", "every", is_flag=True, help="Print the pages of all rules.")
-@click.option("--output-format", type=click.Choice(("text", "json")), default="text", show_default=True)
+@_text_or_json
 def rule(code: str | None, every: bool, output_format: str) -> int:
-    """Print the page of a rule, by code or name: what it does, why, examples, how safe its fix is."""
+    """Print the page of a rule, by code or name.
+
+    The page says what the rule finds and why it is a mistake, with examples, and how safe its fix is.
+    """
     if (code is None) == (not every):
         raise click.UsageError("give one rule (code or name), or --all")
     if every:
@@ -173,7 +186,7 @@ def rule(code: str | None, every: bool, output_format: str) -> int:
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--output-format", type=click.Choice(("text", "json")), default="text", show_default=True)
+@_text_or_json
 @click.option(
     "--config",
     "configs",
@@ -182,7 +195,7 @@ def rule(code: str | None, every: bool, output_format: str) -> int:
     help="A configuration (YAML, JSON) that the scripts run with.",
 )
 def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]) -> int:
-    """Say which checkpointing will really hold in a script, and which line decides it."""
+    """Say whether checkpointing is on in a script, and by which line."""
     from ..explain.files import explain_files  # start-up: the other commands explain nothing
 
     return explain_files(paths, output_format, configs)
@@ -190,7 +203,10 @@ def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]
 
 @cli.command(context_settings=_CONTEXT)
 def lsp() -> int:
-    """Serve an editor over standard input and output (language server protocol)."""
+    """Serve an editor by the language server protocol.
+
+    It speaks over standard input and output.
+    """
     try:
         from ..editor.server import serve  # an editor's libraries may be missing
     except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ Its hooks and its looks are timed one by one in a real training, so that noise b
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import time
 from statistics import median
@@ -35,6 +36,7 @@ def _timed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def main() -> None:
     """Train, and print the share."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for owner, names in ((Watch, ("begin_step", "_before", "_after")), (Outlook, ("look",))):
         for name in names:
             setattr(owner, name, _timed(getattr(owner, name)))
