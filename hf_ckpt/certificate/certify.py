@@ -9,6 +9,7 @@ import torch
 from torch import distributed as dist
 from torch.utils.checkpoint import CheckpointError
 
+from ..anatomy import read_anatomy
 from ..doctor.harmless import harmless
 from ..errors import ModelStructureError
 from ..planner.ranks import Ranks
@@ -147,8 +148,6 @@ def _culprit(runs: _Runs, reference: Outcome, result: Outcome, report: Report | 
 
 
 def _layers(model: torch.nn.Module) -> list[str]:
-    from ..anatomy import read_anatomy
-
     with contextlib.suppress(ModelStructureError):
         return [layer.info.name for layer in read_anatomy(model).layers]
     return []

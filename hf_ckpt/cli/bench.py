@@ -47,6 +47,7 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
     """
     parsed = [parse_policy(text) for text in policies]
 
+    # start-up: help and the checks of options need no torch
     import torch
 
     from ..measuring.bench import bench

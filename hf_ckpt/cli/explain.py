@@ -11,7 +11,7 @@ from rich.console import Console
 from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
-from .forecast.pictures import check_page, check_picture, write_page
+from .forecast.files import check_page, check_picture
 from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
 
@@ -55,8 +55,10 @@ def command(
     check_picture(plot)
     check_page(html)
 
+    # start-up: help and the checks of options need no torch
     from ..measuring.forecast import as_solution, limits_for
     from ..planner.explain.findings import frontier, next_gain, tensor_rows
+    from .forecast.pictures import write_page
     from .study import study
 
     studied = study(subject, memory, setup(subject), gpu)

@@ -95,7 +95,7 @@ def _kinds(config: Any) -> tuple[Any, ...]:
 
 
 def _with_lora(model: nn.Module, subject: Subject) -> nn.Module:
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, get_peft_model  # start-up: only --lora needs it
 
     targets = list(subject.lora_targets) or "all-linear"
     config = LoraConfig(r=subject.lora, target_modules=targets, lora_dropout=subject.lora_dropout)

@@ -84,7 +84,7 @@ def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
     Raises:
         UsageError: the options contradict each other.
     """
-    from ..planner.memory.setup import Setup, Spread
+    from ..planner.memory.setup import Setup, Spread  # start-up: it imports torch
 
     gpus, zero = chosen["gpus"], chosen["zero"]
     spreads = [spread for spread in (Spread.DDP, Spread.FSDP) if chosen[spread]]

@@ -11,9 +11,10 @@ import click
 from rich.console import Console
 
 from ..errors import NoEffectError
+from ..measuring.report import as_table
 from ..policy import parse_policy
 from ..policy.platform import Engine
-from .forecast.pictures import check_page, save_page
+from .forecast.files import check_page, save_page
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def command(
 
 
 def _verify_script(script: tuple[str, ...], policy: Policy | None, html: Path | None) -> bool:
-    from ..script.run import examine_script
+    from ..script.run import examine_script  # start-up: it imports torch
 
     try:
         found = examine_script(script[0], script[1:], policy)
@@ -87,8 +88,6 @@ def _verify_script(script: tuple[str, ...], policy: Policy | None, html: Path | 
 
 
 def _told(script: str, found: Examination) -> Iterator[object]:
-    from ..measuring.report import as_table
-
     yield f"{script}: {found.trainer}, {found.ran_under}, stopped after {found.steps} optimizer steps"
     if found.report is not None:
         yield as_table(found.report)
@@ -102,10 +101,10 @@ def _told(script: str, found: Examination) -> Iterator[object]:
 
 
 def _verify_model(subject: Subject, policy: Policy, engine: str, seed: int) -> bool:
+    # start-up: help and the checks of options need no torch
     import torch
 
     from ..certificate.verify import verify
-    from ..measuring.report import as_table
     from .model import build_model, token_ids
     from .positions import fit_length
 

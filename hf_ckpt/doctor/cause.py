@@ -46,7 +46,7 @@ class Cause(ABC):
 @cache
 def causes() -> tuple[Cause, ...]:
     """One of each."""
-    from . import causes as folder
+    from . import causes as folder  # late: its files import this one
 
     return tuple(one_of_each_file(folder, Cause))  # type: ignore[type-abstract]
 

@@ -65,6 +65,6 @@ class Check(ABC):
 @cache
 def checks() -> tuple[Check, ...]:
     """One of each, by code."""
-    from . import checks as folder
+    from . import checks as folder  # late: its files import this one
 
     return tuple(sorted(one_of_each_file(folder, Check), key=lambda check: check.code))

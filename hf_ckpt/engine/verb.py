@@ -92,7 +92,7 @@ def verbs() -> dict[str, Verb]:
     Raises:
         TypeError: A file there does not define exactly one verb.
     """
-    from . import verbs as folder
+    from . import verbs as folder  # late: its files import this one
 
     return {verb.name: verb for verb in one_of_each_file(folder, Verb)}
 

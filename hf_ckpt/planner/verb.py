@@ -83,7 +83,7 @@ def verbs() -> tuple[Verb, ...]:
     Raises:
         TypeError: A file there does not define exactly one verb.
     """
-    from . import verbs as folder
+    from . import verbs as folder  # late: its files import this one
 
     return tuple(sorted(one_of_each_file(folder, Verb), key=lambda verb: verb.name))
 

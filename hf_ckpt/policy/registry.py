@@ -16,7 +16,7 @@ from .base import Policy
 @cache
 def policies() -> dict[str, type[Policy]]:
     """All policies by name, sorted. Raises TypeError when a file there defines none, or a name that is taken."""
-    from .. import policies as folder
+    from .. import policies as folder  # late: its files import this package
 
     found: dict[str, type[Policy]] = {}
     for info in iter_modules(folder.__path__):

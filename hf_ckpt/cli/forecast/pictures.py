@@ -1,24 +1,24 @@
-"""The pictures of `hf-ckpt plan` and `explain`: which file each may be, and what is drawn."""
+"""What `hf-ckpt plan` and `explain` draw: plans, their frontier, and memory over a step."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import click
-
-from ...errors import CkptError, MissingExtraError
-from ...planner.explain.plot import SUFFIXES
-from ...whole_file import write_whole
+from ...errors import CkptError
+from ...measuring.forecast import as_solution, moments, parts
+from ...planner.explain.findings import frontier
+from ...planner.explain.page import Chart, memory_page, on_top_of
+from ...planner.explain.plot import DrawnPlan, plot_plans
+from ...policy import parse_policy
+from .files import save_page
+from .rows import optimizer_parts, optimizer_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ...planner.explain.page import Chart
-    from ...planner.explain.plot import DrawnPlan
     from ...policy import Policy
     from ..study import Study
 
@@ -26,36 +26,8 @@ if TYPE_CHECKING:
 _POINTS = 9
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse a file that cannot be drawn before anything is traced. Raises BadParameter and MissingExtraError."""
-    if path is None:
-        return
-    if not path.parent.is_dir():
-        raise click.BadParameter(f"the folder {path.parent} does not exist", param_hint="--plot")
-    if path.suffix.lower() not in SUFFIXES:
-        raise click.BadParameter(f"{path.name} ends with none of {', '.join(SUFFIXES)}", param_hint="--plot")
-    if find_spec("matplotlib") is None:
-        raise MissingExtraError("--plot needs matplotlib, which is not installed: run `pip install 'hf-ckpt[plot]'`")
-
-
-def check_page(path: Path | None) -> None:
-    """Refuse a page that cannot be written before anything is traced. Raises BadParameter."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"the folder {path.parent} does not exist", param_hint="--html")
-
-
-def save_page(path: Path, html: str) -> None:
-    """Write a page, whole or not at all. Raises CkptError."""
-    try:
-        write_whole(path, html.encode())
-    except OSError as error:
-        raise CkptError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
     """Write memory over a step, layer by layer, of the policies that have a forecast at the study's size of batch."""
-    from ...planner.explain.page import memory_page
-
     charts = []
     for policy in policies:
         with suppress(CkptError):  # the table says why
@@ -67,10 +39,6 @@ def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
 
 
 def _chart(study: Study, policy: Policy) -> Chart:
-    from ...measuring.forecast import as_solution, parts
-    from ...planner.explain.page import Chart, on_top_of
-    from .rows import optimizer_parts
-
     problem, solution = as_solution(study.inputs, study.resolve(policy))
     state = study.inputs.memory.used + study.inputs.to_come
     return Chart(str(policy), on_top_of(state, (*parts(problem, solution), optimizer_parts(study))))
@@ -78,11 +46,6 @@ def _chart(study: Study, policy: Policy) -> Chart:
 
 def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
     """Draw the policies that have a forecast at the study's size of batch, and the frontier of all plans."""
-    from ...measuring.forecast import as_solution
-    from ...planner.explain.findings import frontier
-    from ...planner.explain.plot import plot_plans
-    from ...policy import parse_policy
-
     drawn = []
     for policy in policies:
         try:
@@ -97,10 +60,6 @@ def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
 
 
 def _drawn(study: Study, policy: Policy) -> DrawnPlan:
-    from ...measuring.forecast import as_solution, moments
-    from ...planner.explain.plot import DrawnPlan
-    from .rows import optimizer_step
-
     problem, solution = as_solution(study.inputs, study.resolve(policy))
     state = study.inputs.memory.used + study.inputs.to_come
     alive = (*moments(problem, solution), optimizer_step(study))

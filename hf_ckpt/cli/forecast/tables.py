@@ -8,6 +8,8 @@ from rich.box import SIMPLE
 from rich.filesize import decimal
 from rich.table import Table
 
+from ...measuring.forecast import step_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -54,8 +56,6 @@ def _figures(row: Row) -> list[str]:
 
 
 def _caption(study: Study) -> str:
-    from ...measuring.forecast import step_seconds
-
     inputs = study.inputs
     untraced = sum(ledger is None for ledger in inputs.ledgers)
     seconds = step_seconds(inputs)

@@ -89,7 +89,7 @@ def _save(figure: Any, path: Path) -> None:
 
 def _figure(width: float, height: float) -> Any:
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure  # the extra [plot]
     except ImportError as error:
         raise MissingExtraError(
             "a picture of plans needs matplotlib, which is not installed: run `pip install 'hf-ckpt[plot]'`"
