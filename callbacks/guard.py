@@ -11,7 +11,7 @@ from transformers import Trainer
 from hf_ckpt._undo import AttributeChange
 from hf_ckpt.planner.batches.out_of_memory import TighteningStep
 
-from .trainer_frame import Run
+from .calling_trainer import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,6 +29,7 @@ from hf_ckpt.policy.platform import Engine, parse_engine
 from hf_ckpt.resolving import resolve_on
 
 from .arguments import check_fsdp_plugin, check_one_gpu_a_process, is_compiled
+from .calling_trainer import calling, check_alone, move_to_front
 from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
 from .guard import restore_after_trainings, restore_with
@@ -36,7 +37,6 @@ from .logged import is_logged
 from .metrics import step_metrics
 from .optimizer import best_known
 from .resume import warn_of_drift
-from .trainer_frame import calling, check_alone, move_to_front
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -50,7 +50,6 @@ def sought_sizes(
 
 
 def _largest(model: Model, policy: Policy, dimension: str) -> int | None:
-
     subject = model.subject
 
     def fits(size: int) -> bool:

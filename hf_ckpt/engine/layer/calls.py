@@ -37,9 +37,9 @@ class LayerCall:
     kwargs: dict[str, Any]
     runs_hooks: bool
 
-    def on(self, stand_in: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def on(self, fake_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the same function on another module."""
-        return self.function(stand_in, *args, **kwargs)
+        return self.function(fake_layer, *args, **kwargs)
 
 
 def resolve_call(call: Callable[..., Any], args: tuple[Any, ...]) -> LayerCall:

@@ -20,7 +20,7 @@ from torch.autograd.function import FunctionCtx, _is_setup_context_defined
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 
-from ..layer.stand_in import fake_like
+from ..layer.fake_layer import fake_like
 from ..untraceable import UntraceableError
 from .made_up import anew, fresh_of, outcome_of, windows_of
 

@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
+from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
-from ..layer.stand_in import stand_in_of
 from ..untraceable import UntraceableError, in_words
 from .choices import with_single_choices
 from .composites import python_composites
@@ -110,7 +110,7 @@ def _record(
     slots = slots_of(call.layer)
     mode = _symbolic_mode() if symbolic else FakeTensorMode()
     scopes: list[tuple[str, torch.nn.Module]] = []
-    stand_in, parameters = stand_in_of(
+    fake_layer, parameters = fake_layer_of(
         call.layer, slots, mode, lambda name, module: scopes.append((name, module)), device
     )
     inputs = SymbolicInputs(mode, device)
@@ -134,7 +134,7 @@ def _record(
             as_one_op(opaque, recorder),
             torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda tensor: tensor),
         ):
-            call.on(stand_in, args, kwargs)
+            call.on(fake_layer, args, kwargs)
     finally:
         torch.set_autocast_cache_enabled(cached)
     recorder.check()

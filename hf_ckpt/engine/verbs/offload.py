@@ -70,7 +70,7 @@ class Transfers:
         self.is_cuda = device.type == "cuda"
         self.pool = HostPool(pin=self.is_cuda)
         self.stream = torch.cuda.Stream(device) if self.is_cuda else None  # type: ignore[no-untyped-call]
-        self.latest: weakref.ref[Luggage] | None = None
+        self.latest: weakref.ref[FrameOffloads] | None = None
         self._leaving: deque[Leaving] = deque()
 
     def after_compute(self) -> contextlib.AbstractContextManager[object]:
@@ -129,7 +129,7 @@ class Leaving:
         self.last = ends
 
 
-class Parcel:
+class OffloadedStorage:
     """One storage: on its way to the host, there, or on its way back."""
 
     def __init__(self, tensor: torch.Tensor, transfers: Transfers) -> None:
@@ -160,7 +160,7 @@ class Parcel:
         assert self._back is not None
         return self._back.untyped_storage()
 
-    def leave_again(self) -> None:
+    def evict(self) -> None:
         """Drop the copy on the device: the host keeps its own."""
         self._back = None
 
@@ -177,54 +177,54 @@ class Parcel:
             self._transfers.pool.give(host)
 
 
-class Luggage:
-    """The parcels of one frame, and a link to those of the frame before, which come back next."""
+class FrameOffloads:
+    """The offloaded storages of one frame, and a link to those of the frame before, which come back next."""
 
     def __init__(self, device: torch.device) -> None:
         self._transfers = transfers_of(device)
-        self._parcels: weakref.WeakValueDictionary[int, Parcel] = weakref.WeakValueDictionary()
+        self._storages: weakref.WeakValueDictionary[int, OffloadedStorage] = weakref.WeakValueDictionary()
         self._before = self._transfers.latest
         self._transfers.latest = weakref.ref(self)
         self._transfers.begin_layer()
 
-    def send(self, buffer: int, tensor: torch.Tensor) -> Away:
+    def send(self, buffer: int, tensor: torch.Tensor) -> OffloadedTensor:
         """Offload the storage of ``tensor``, once for all saved tensors on it."""
-        parcel = self._parcels.get(buffer)
-        if parcel is None:
-            parcel = self._parcels[buffer] = Parcel(tensor, self._transfers)
-        return Away(self, parcel, tensor)
+        offloaded = self._storages.get(buffer)
+        if offloaded is None:
+            offloaded = self._storages[buffer] = OffloadedStorage(tensor, self._transfers)
+        return OffloadedTensor(self, offloaded, tensor)
 
     def bring(self) -> None:
         """Start the way back of everything."""
-        for parcel in list(self._parcels.values()):
-            parcel.bring()
+        for offloaded in list(self._storages.values()):
+            offloaded.bring()
 
     def bring_before(self) -> None:
         """This frame is in backward: the one before it is next, and nothing leaves any more."""
         self._transfers.let_go()
         before, self._before = self._before, None
-        luggage = before() if before is not None else None
-        if luggage is not None:
-            luggage.bring()
+        offloads = before() if before is not None else None
+        if offloads is not None:
+            offloads.bring()
 
 
-class Away:
+class OffloadedTensor:
     """A saved tensor whose storage is offloaded: calling it gives the tensor."""
 
-    __slots__ = ("_luggage", "_offset", "_shape", "_stride", "dtype", "parcel")
+    __slots__ = ("_offloads", "_offset", "_shape", "_stride", "dtype", "offloaded")
 
-    def __init__(self, luggage: Luggage, parcel: Parcel, tensor: torch.Tensor) -> None:
-        self.parcel = parcel
+    def __init__(self, offloads: FrameOffloads, offloaded: OffloadedStorage, tensor: torch.Tensor) -> None:
+        self.offloaded = offloaded
         self.dtype = tensor.dtype
-        self._luggage = luggage
+        self._offloads = offloads
         self._shape: Sequence[int] = tensor.shape
         self._stride: Sequence[int] = tensor.stride()
         self._offset = tensor.storage_offset()
 
     def __call__(self) -> torch.Tensor:
         """The tensor, on the device."""
-        storage = self.parcel.storage()
-        self._luggage.bring_before()
+        storage = self.offloaded.storage()
+        self._offloads.bring_before()
         empty = torch.empty(0, dtype=self.dtype, device=storage.device)
         return empty.set_(storage, self._offset, self._shape, self._stride)
 
@@ -233,19 +233,19 @@ class Offload(PackingVerb):
     """The tensor's storage is on the host between forward and backward."""
 
     name = "offload"
-    handle = Away
+    handle = OffloadedTensor
 
     def packer(self, place: Place) -> Pack:
         """Start its way to the host."""
 
-        def send(frame: Frame, tensor: torch.Tensor) -> Away:
-            luggage = frame.of_verb.get("offload")
-            if luggage is None:
-                luggage = frame.of_verb["offload"] = Luggage(tensor.device)
-            away: Away = luggage.send(place.buffer, tensor)
+        def send(frame: Frame, tensor: torch.Tensor) -> OffloadedTensor:
+            offloads = frame.of_verb.get("offload")
+            if offloads is None:
+                offloads = frame.of_verb["offload"] = FrameOffloads(tensor.device)
+            handle: OffloadedTensor = offloads.send(place.buffer, tensor)
             if place.is_source:
-                frame.sources.append(away)
-            return away
+                frame.sources.append(handle)
+            return handle
 
         return send
 
@@ -254,7 +254,7 @@ class Offload(PackingVerb):
         """The tensor, on the device; a graph that is retained sends it back again."""
         tensor: torch.Tensor = handle()
         if frame.retained:
-            handle.parcel.leave_again()
+            handle.offloaded.evict()
         return tensor
 
     def check_possible(self, layer: str, device: torch.device) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import plan_of
-from hf_ckpt.engine.verbs.offload import HostPool, Offload, Parcel, Transfers, rounded, transfers_of
+from hf_ckpt.engine.verbs.offload import HostPool, Offload, OffloadedStorage, Transfers, rounded, transfers_of
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.policy.decision import Keep, RecomputeLayer
 
@@ -80,11 +80,11 @@ def test_sizes_are_rounded_little() -> None:
 def test_views_of_one_storage_travel_once() -> None:
     transfers = Transfers(torch.device("cpu"))
     base = torch.arange(24.0)
-    parcel = Parcel(base[3:], transfers)
+    offloaded = OffloadedStorage(base[3:], transfers)
     assert transfers.pool.allocated == 1
-    assert parcel.storage().nbytes() == base.untyped_storage().nbytes()
-    del parcel
-    assert Parcel(base, transfers)
+    assert offloaded.storage().nbytes() == base.untyped_storage().nbytes()
+    del offloaded
+    assert OffloadedStorage(base, transfers)
     assert transfers.pool.allocated == 1
 
 

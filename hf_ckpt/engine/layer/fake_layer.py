@@ -1,7 +1,7 @@
 """A fake copy of a layer: same classes, same attributes, fake tensors.
 
 Tracing the live module would touch real memory, draw random numbers, and under FSDP2 leave freed storage behind. The
-stand-in shares no state that a forward could change: its attributes are shallow copies, its hooks are gone.
+copy shares no state that a forward could change: its attributes are shallow copies, its hooks are gone.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device |
     return fake.requires_grad_(tensor.requires_grad)
 
 
-def stand_in_of(
+def fake_layer_of(
     layer: nn.Module,
     slots: Sequence[Slot],
     mode: FakeTensorMode,
     scope: Callable[[str, nn.Module], None],
     device: torch.device | None = None,
 ) -> tuple[nn.Module, list[torch.Tensor]]:
-    """Build the stand-in of ``layer`` and its fake tensors, in the order of ``slots``.
+    """Build the fake copy of ``layer`` and its fake tensors, in the order of ``slots``.
 
     ``scope`` is called with the name (relative to the layer) and the copy of every module, so that the recorder can
     attach its own hooks.
@@ -84,9 +84,9 @@ def stand_in_of(
         for key, value in list(copy.__dict__.items()):
             is_object = key not in FOREIGN_ATTRIBUTES and not isinstance(value, torch.Tensor) and has_state(value)
             copy.__dict__[key] = copied(value, replaced) if is_object else _rebound(value, copies)
-    stand_in = copies[id(layer)]
-    stand_in.__dict__["gradient_checkpointing"] = False
-    return stand_in, fakes
+    fake_layer = copies[id(layer)]
+    fake_layer.__dict__["gradient_checkpointing"] = False
+    return fake_layer, fakes
 
 
 def _shallow(value: Any) -> Any:
