@@ -255,6 +255,8 @@ class SelectiveCkpt(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Bring the model back as it was."""
+        if self._checkup is not None:
+            self._checkup.end()
         self.restore()
 
     def restore(self) -> None:

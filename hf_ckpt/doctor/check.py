@@ -11,9 +11,9 @@ from ..discovery import one_of_each_file
 from ..pages import explained_at, rule_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from .facts import StartFacts, StepFacts
+    from .facts import StartFacts, StepFacts, StepsFacts
     from .place import Place
 
 
@@ -57,9 +57,19 @@ class Check(ABC):
         """What a forward and its backward did wrong."""
         return ()
 
+    def after_steps(self, facts: StepsFacts) -> Iterable[Trouble]:
+        """What shows in several steps only."""
+        return ()
+
     def trouble(self, what: str, place: Place | None = None) -> Trouble:
         """The trouble under this check's code."""
         return Trouble(self.code, self.name, what, place)
+
+
+def some_of(names: Sequence[str], shown: int = 3) -> str:
+    """The first of the names, and how many there are more: a large model has hundreds of layers."""
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
 @cache

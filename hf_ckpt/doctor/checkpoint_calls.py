@@ -36,7 +36,7 @@ _TRACING = (os.path.join(_OURS, "engine", "tracing") + os.sep,)
 
 
 @dataclass(slots=True)
-class _Call:
+class NotedCall:
     """A call that was noted, its trainable parameters, and whether its output is flat (known when it returned)."""
 
     facts: CallFacts
@@ -44,16 +44,19 @@ class _Call:
     is_flat: bool = True
 
     def after_backward(self) -> CallFacts:
-        lost = sum(parameter.grad is None for parameter in self.trained)
-        zero = sum(parameter.grad is not None and not has_gradient(parameter) for parameter in self.trained)
-        return replace(self.facts, lost=lost, zero=zero, is_flat=self.is_flat)
+        """The call, and what became of its gradients by now."""
+        # FSDP1 leaves a rank nothing of a parameter whose shard lies on another one.
+        here = [parameter for parameter in self.trained if local_shard(parameter).numel()]
+        lost = sum(parameter.grad is None for parameter in here)
+        zero = sum(parameter.grad is not None and not has_gradient(parameter) for parameter in here)
+        return replace(self.facts, trained=len(here), lost=lost, zero=zero, is_flat=self.is_flat)
 
 
 @dataclass(slots=True)
 class CheckpointCalls:
     """What was noted between :meth:`start` and :meth:`stop`."""
 
-    found: list[_Call] = field(default_factory=list)
+    found: list[NotedCall] = field(default_factory=list)
     _own: frozenset[int] = frozenset()
     _depth: int = 0
     _before: tuple[Any, Any] | None = None
@@ -68,9 +71,10 @@ class CheckpointCalls:
         torch_checkpoint.CheckpointFunction = _Reentrant(self, self._before[0])  # type: ignore[misc, assignment]
         torch_checkpoint._checkpoint_without_reentrant_generator = functools.partial(_generator, self, self._before[1])
 
-    def facts(self) -> tuple[CallFacts, ...]:
-        """The calls noted, and what became of their gradients by now."""
-        return tuple(call.after_backward() for call in self.found)
+    def take(self) -> list[NotedCall]:
+        """The calls noted since they were last taken."""
+        found, self.found = self.found, []
+        return found
 
     def stop(self) -> None:
         """Leave torch's module as it was; calling it again does nothing."""
@@ -80,7 +84,7 @@ class CheckpointCalls:
             self._before = None
 
     @contextmanager
-    def call(self, reentrant: bool, function: Any, preserve: bool, given: tuple[Any, ...]) -> Iterator[_Call]:
+    def call(self, reentrant: bool, function: Any, preserve: bool, given: tuple[Any, ...]) -> Iterator[NotedCall]:
         """A call that runs inside."""
         frame = sys._getframe(2)
         noted = _note(function, given, CallFacts(
@@ -97,9 +101,11 @@ class CheckpointCalls:
             self._depth -= 1
 
 
-def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> _Call:
+def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> NotedCall:
     modules = [inner for module in _modules_of(function) for inner in module.modules()]
-    trained = tuple(p for m in modules for p in m.parameters(recurse=False) if p.requires_grad and p.is_leaf)
+    own = (p for m in modules for p in m.parameters(recurse=False) if p.requires_grad and p.is_leaf)
+    # An expert that no token was sent to is called with rows of none.
+    trained = () if _is_empty(given) else tuple(own)
     bound = tree_iter((given, getattr(function, "keywords", None)), is_leaf=_is_cache)
     seen = replace(
         facts,
@@ -107,8 +113,9 @@ def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> _Call:
         has_grad_input=any(isinstance(value, torch.Tensor) and value.requires_grad for value in given),
         drops_out=any(map(_is_dropout, modules)),
         has_cache=any(map(_is_cache, bound)),
+        kinds=tuple(type(module).__name__ for module in _modules_of(function)),
     )
-    return _Call(seen, trained)
+    return NotedCall(seen, trained)
 
 
 class _Reentrant:
@@ -172,6 +179,11 @@ def _is_bound(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
+
+
+def _is_empty(given: tuple[Any, ...]) -> bool:
+    tensors = [value for value in given if isinstance(value, torch.Tensor)]
+    return any(not tensor.numel() for tensor in tensors)
 
 
 def _is_dropout(module: torch.nn.Module) -> bool:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..compat.adapters import active_adapters
-from ..engine.running.graph import is_in_backward
 from .check import checks
 from .checkpoint_calls import CheckpointCalls, has_gradient
-from .facts import StepFacts
+from .facts import StepFacts, StepsFacts
+from .forwards import Forwards
 from .generations import Generations
 from .harmless import harmless
 from .start_facts import read_start
+from .starved import PATIENCE, Starved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from torch.utils.hooks import RemovableHandle
+    import torch
 
     from ..anatomy import Anatomy
     from .check import Trouble
-    from .facts import ModelSettings
+    from .checkpoint_calls import NotedCall
+    from .facts import CallFacts, ModelSettings
 
 logger = logging.getLogger("hf_ckpt.doctor")
 
@@ -46,12 +45,10 @@ class Checkup:
         self.checkpoints = 0
         self._calls = CheckpointCalls()
         self._generations = Generations()
+        self._forwards = Forwards(model, anatomy)
+        self._starved = Starved(model)
+        self._of_step: list[NotedCall] = []
         self._steps = 0
-        self._modes: dict[str, bool] = {}
-        self._adapters: dict[str, object] = {}
-        self._versions: dict[str, int] = {}
-        self._sleeping: tuple[str, ...] = ()
-        self._hook: RemovableHandle | None = None
 
     def start(self, settings: Mapping[str, Any], built: ModelSettings) -> None:
         """Judge the training as it is before its first step.
@@ -67,93 +64,94 @@ class Checkup:
     def begin_step(self) -> None:
         """A step begins."""
         self._steps += 1
-        if self._steps > STEPS:
-            self.undo()
-            return
-        self._calls.start(self.model)
-        self._generations.start(self.model)
-        if self._hook is None:
-            self._hook = self.model.register_forward_hook(self._after_forward)
+        if self._steps <= STEPS:
+            self._observe()
+        else:
+            self._leave()
 
     def begin_step_again(self) -> None:
         """Forget what ran in this step so far: it was no part of the training."""
-        if self._hook is not None:
-            self._modes = {}
-            self._calls.start(self.model)
-            self._generations.start(self.model)
+        if self._steps <= STEPS:
+            self._observe()
 
     def backward_done(self) -> None:
         """The backward of the latest forward is over, and no optimizer has stepped since."""
-        if self._hook is None or not self._modes:
+        if not (self._forwards.learned.forwards or self._calls.found):
             return
         with harmless("check of this step"):
-            self.checkpoints = max(self.checkpoints, len(self._calls.found))
-            facts = StepFacts(
-                self._calls.facts(),
-                self._sleeping,
-                self._rewritten(),
-                self._switched(),
-                self._readapted(),
-                tuple(self._generations.places),
-                any(map(has_gradient, self.model.parameters())),
-            )
+            facts = self._facts(self._calls.take())
             self._tell(trouble for check in checks() for trouble in check.after_backward(facts))
-        self._modes = {}
-        self._calls.found.clear()
+        self._forwards.forget()
 
     def end_step(self) -> None:
         """The last backward of the step is over: whatever raises from here on finds torch as it was."""
-        self._calls.stop()
-        self._generations.stop()
+        self._stop_notes()
+        with harmless("look at the gradients of this step"):
+            self._look_at_gradients()
+
+    def end(self) -> None:
+        """The last step is over."""
+        with harmless("look back at the steps"):
+            self._tell_of(self._starved.all())
 
     def undo(self) -> None:
         """Observe no longer, for good."""
-        self._steps = STEPS
-        self.end_step()
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
+        self._steps = max(self._steps, PATIENCE)
+        self._leave()
 
-    def _after_forward(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
-            return
-        if is_in_backward():
-            return
-        with harmless("look at this forward"):
-            self._look()
+    def _observe(self) -> None:
+        self._of_step = []
+        self._calls.start(self.model)
+        self._generations.start(self.model)
+        self._forwards.start()
 
-    def _look(self) -> None:
-        self._versions = {name: buffer._version for name, buffer in self.model.named_buffers()}
-        self._sleeping = tuple(
-            layer.info.name
-            for layer in self.anatomy.layers
-            if not layer.module.training and any(p.requires_grad for p in layer.module.parameters())
+    def _leave(self) -> None:
+        self._stop_notes()
+        self._forwards.stop()
+
+    def _stop_notes(self) -> None:
+        self._calls.stop()
+        self._generations.stop()
+        self._forwards.switches.stop()
+
+    def _facts(self, calls: list[NotedCall]) -> StepFacts:
+        self._of_step += calls
+        self.checkpoints = max(self.checkpoints, len(calls))
+        learned = self._forwards.learned
+        return StepFacts(
+            calls=tuple(call.after_backward() for call in calls),
+            sleeping=tuple(learned.sleeping),
+            sleeping_at=learned.sleeping_at,
+            rewritten=tuple(learned.rewritten),
+            switched=tuple(learned.switched),
+            switched_at=learned.switched_at,
+            readapted=tuple(learned.readapted),
+            readapted_at=learned.readapted_at,
+            generated=tuple(self._generations.places),
+            learns=self._learns(),
         )
-        self._modes = {name: inner.training for name, inner in self.model.named_modules()}
-        self._adapters = active_adapters(self.model)
 
-    def _rewritten(self) -> tuple[str, ...]:
-        buffers = self.model.named_buffers()
-        return tuple(name for name, buffer in buffers if self._versions.get(name, buffer._version) != buffer._version)
+    def _learns(self) -> bool:
+        return any(map(has_gradient, self.model.parameters()))
 
-    def _switched(self) -> tuple[str, ...]:
-        """The outermost modules whose mode is another one now."""
-        modules = self.model.named_modules()
-        changed = [name for name, module in modules if self._modes.get(name, module.training) != module.training]
-        inside = {name for name in changed for other in changed if other != name and _is_in(name, other)}
-        return tuple(name or "the model" for name in changed if name not in inside)
+    def _look_at_gradients(self) -> None:
+        """Follow parameters without a gradient, for longer than the steps that are observed."""
+        if self._steps <= STEPS:
+            if self._learns():
+                self._starved.note(self._of_step)
+            if self._steps == STEPS:
+                self._tell_of(self._starved.cut_off())
+        elif self._steps <= PATIENCE:
+            self._starved.look_again()
+            if self._steps == PATIENCE:
+                self._tell_of(self._starved.all())
 
-    def _readapted(self) -> tuple[str, ...]:
-        """The modules that run other adapters now."""
-        now = active_adapters(self.model)
-        return tuple(name for name, before in self._adapters.items() if now.get(name) != before)
+    def _tell_of(self, starved: tuple[CallFacts, ...]) -> None:
+        facts = StepsFacts(starved)
+        self._tell(trouble for check in checks() for trouble in check.after_steps(facts))
 
     def _tell(self, troubles: Iterable[Trouble]) -> None:
         for trouble in troubles:
             if trouble not in self.found:
                 self.found.append(trouble)
                 logger.warning("%s", trouble)
-
-
-def _is_in(name: str, other: str) -> bool:
-    return not other or name.startswith(f"{other}.")

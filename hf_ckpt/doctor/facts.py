@@ -60,7 +60,8 @@ class CallFacts:
     Attributes:
         reentrant: Which of the two variants it is.
         place: The innermost line of the user's code.
-        trained: Trainable parameters of the modules it runs, where it can be seen which these are.
+        trained: Trainable parameters of the modules it runs, where it can be seen which these are, and this rank has a
+            part of them.
         lost: How many of them have no gradient after the backward.
         zero: How many of them have one that is zero throughout.
         has_grad_input: Whether one of its positional tensors needs a gradient.
@@ -70,6 +71,7 @@ class CallFacts:
         is_inside: Whether another checkpoint, or a layer that a policy recomputes, runs around it.
         is_flat: Whether what it returns is a tensor, or tensors in one tuple; True where it is not known.
         is_given_values: Whether ``functional_call`` runs around it, with other parameters than the model's own.
+        kinds: The classes of the modules it runs.
     """
 
     reentrant: bool
@@ -84,26 +86,49 @@ class CallFacts:
     is_inside: bool
     is_flat: bool
     is_given_values: bool = False
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether no gradient but zeros reached any of its parameters."""
+        return 0 < self.trained == self.lost + self.zero
 
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """A forward and its backward.
+    """The forwards of a step before one backward, and that backward.
 
     Attributes:
         calls: The calls of torch's checkpoint in the forward.
         sleeping: Decoder layers with trainable parameters that ran in eval mode.
-        rewritten: Buffers that were written in the backward.
-        switched: Modules whose training mode is another one after the backward than after the forward.
-        readapted: Modules whose active adapters are others after the backward than after the forward.
+        sleeping_at: The line that put them there, where it is one of this step.
+        rewritten: Buffers that the forward wrote, and the backward again.
+        switched: Modules whose training mode was another one when the backward began than after the forward.
+        switched_at: The line that switched them.
+        readapted: Modules whose active adapters were others when the backward began than after the forward.
+        readapted_at: The line that switched these.
         generated: The lines that generated text in training mode with transformers' switch on.
         learns: Whether some parameter has a gradient that is not zero.
     """
 
     calls: tuple[CallFacts, ...]
     sleeping: tuple[str, ...] = ()
+    sleeping_at: Place | None = None
     rewritten: tuple[str, ...] = ()
     switched: tuple[str, ...] = ()
+    switched_at: Place | None = None
     readapted: tuple[str, ...] = ()
+    readapted_at: Place | None = None
     generated: tuple[Place | None, ...] = ()
     learns: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StepsFacts:
+    """Several steps.
+
+    Attributes:
+        starved: Calls of torch's checkpoint whose parameters got no gradient but zeros in any of them.
+    """
+
+    starved: tuple[CallFacts, ...]

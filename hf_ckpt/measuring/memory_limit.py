@@ -35,14 +35,13 @@ class MemoryLimit(LiveStorages):  # type: ignore[no-untyped-call]
         return storage._cdata in self._alive
 
     def _hold(self, tensors: Iterable[torch.Tensor]) -> None:
-        for tensor in tensors:
-            if self._is_ours(tensor):
-                super()._count(tensor.untyped_storage())
+        for key, storage in self._storages_in(list(tensors)):
+            if key not in self._alive:
+                super()._count(storage)
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         size = storage.nbytes()
-        is_new = storage._cdata not in self._alive and storage._cdata not in self._known
-        if is_new and self.live_bytes + size > self.nbytes:
+        if self.live_bytes + size > self.nbytes:
             raise torch.OutOfMemoryError(
                 f"CPU out of memory. Tried to allocate {size} bytes. The limit is {self.nbytes} bytes, of which "
                 f"{self.live_bytes} bytes is allocated by PyTorch."

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_iter
 from ..engine.untraced.saved_counter import storages
 from ..planner.batches.live_forwards import LiveForwards
 from .loss_outside import LossWatch
+from .outermost import OutermostForwards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,9 +49,10 @@ class Held:
 class Meter:
     """Measures a model between ``start`` and ``stop``.
 
-    One saved-tensor hook spans each forward of the root module; a layer's own pre-hook and hook say which layer is
-    running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what stays held. Forwards
-    that wait for the same backward hold their bytes together; of several backwards the one with most counts.
+    One saved-tensor hook spans each forward of the model, or of what holds its layers; a layer's own pre-hook and hook
+    say which layer is running. Inner hooks (torch's checkpoint) see their tensors first, so what arrives here is what
+    stays held. Forwards that wait for the same backward hold their bytes together; of several backwards the one with
+    most counts.
 
     What a loss outside the model's forward saves is counted when its backward begins (see loss_outside.py).
     """
@@ -78,13 +80,11 @@ class Meter:
         self._context: torch.autograd.graph.saved_tensors_hooks | None = None
         self._weights: set[int] = set()
         self._losses = LossWatch(self._count_outside)
+        self._forwards = OutermostForwards(model, anatomy, self._enter_model, self._leave_model)
 
     def start(self) -> None:
         """Register the hooks and reset every region's counters."""
-        self._handles = [
-            self.model.register_forward_pre_hook(self._enter_model, prepend=True),
-            self.model.register_forward_hook(self._leave_model, always_call=True),
-        ]
+        self._forwards.start()
         for layer in self.anatomy.layers:
             self._handles.append(layer.module.register_forward_pre_hook(_SetLayer(self, layer.info.name), prepend=True))
             self._handles.append(layer.module.register_forward_hook(_SetLayer(self, OUTSIDE), always_call=True))
@@ -98,6 +98,7 @@ class Meter:
         if not self._handles:
             return
         self._close()
+        self._forwards.stop()
         self._losses.stop()
         self._begin_group()
         for handle in self._handles:
@@ -125,23 +126,23 @@ class Meter:
         if name != OUTSIDE and torch.is_grad_enabled():
             self.ran.add(name)
 
-    def _enter_model(self, module: nn.Module, args: Any) -> None:
+    def _enter_model(self) -> None:
         self._close()
-        if not (module.training and torch.is_grad_enabled()):
+        if not (self.model.training and torch.is_grad_enabled()):
             return
         if not self._live.waiting():
             self._begin_group()
         self.forwards += 1
         self._weights = {
             storage.data_ptr()
-            for weight in (*module.parameters(), *module.buffers())
+            for weight in (*self.model.parameters(), *self.model.buffers())
             if weight.device.type != "meta"
             for storage in storages(weight)
         }
         self._context = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
         self._context.__enter__()
 
-    def _leave_model(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _leave_model(self, output: Any) -> None:
         if self._context is not None:
             self._live.add(output, 1, 0)
         self._close()

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 
@@ -61,21 +60,30 @@ class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live_bytes = 0
         self.peak_bytes = 0
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._known: set[int] = set()
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operator; what it returns and did not get is new."""
-        for value in tree_iter((args, kwargs)):
-            if isinstance(value, torch.Tensor) and self._is_ours(value):
-                self._known.add(value.untyped_storage()._cdata)
-        out = func(*args, **(kwargs or {}))
-        for value in tree_iter(out):
-            if isinstance(value, torch.Tensor) and self._is_ours(value):
-                self._count(value.untyped_storage())
-        self._known.clear()
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        made = {key: storage for key, storage in self._storages_in(out) if key not in self._alive}
+        if made:
+            for key, _ in self._storages_in((*args, *kwargs.values())):
+                made.pop(key, None)
+            for storage in made.values():
+                self._count(storage)
         return out
+
+    def _storages_in(self, value: Any) -> Iterator[tuple[int, torch.UntypedStorage]]:
+        """The storages on the device, by the address of the StorageImpl (torch/csrc/Storage.cpp).
+
+        It is unique while the storage lives, also where it has no memory.
+        """
+        for tensor in _tensors_in(value):
+            if self._is_ours(tensor):
+                storage = tensor.untyped_storage()
+                yield storage._cdata, storage
 
     def _is_ours(self, tensor: torch.Tensor) -> bool:
         # A fake tensor claims a real device; its storage says meta.
@@ -83,10 +91,7 @@ class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return strided and tensor.untyped_storage().device.type == self.device_type
 
     def _count(self, storage: torch.UntypedStorage) -> None:
-        # The address of the StorageImpl (torch/csrc/Storage.cpp): unique while it lives, also where it has no memory.
         key, size = storage._cdata, storage.nbytes()
-        if key in self._alive or key in self._known:
-            return
 
         def gone(_: weakref.ref[torch.UntypedStorage]) -> None:
             self.live_bytes -= size
@@ -95,3 +100,12 @@ class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive[key] = weakref.ref(storage, gone)
         self.live_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an operator's arguments or results, which nest lists and tuples only: pytree takes far longer."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tensors_in(part)

@@ -72,6 +72,8 @@ class AsItIs(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the training as it was."""
+        if self._checkup is not None:
+            self._checkup.end()
         while self._changes:
             self._changes.pop().undo()
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import Trainer, TrainerCallback
 
 from hf_ckpt import SelectiveCkpt
@@ -19,8 +22,6 @@ from .runs import arguments, pad, small_llama, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import torch
 
 STEPS = 20
 _LENGTHS = [random.Random(3).randint(4, 40) for _ in range(2 * STEPS)]
@@ -56,16 +57,20 @@ def words_about(clean: Clean) -> list[str]:
     return [*words.said, *map(str, callback.findings)]
 
 
-def _trainer(model: Callable[[], Any], callback: SelectiveCkpt, lengths: Any = None, **more: Any) -> None:
+def _trainer(
+    model: Callable[[], Any],
+    callback: SelectiveCkpt,
+    lengths: Any = None,
+    kind: type[Trainer] = Trainer,
+    **more: Any,
+) -> None:
     data = texts(lengths or [16] * 2 * STEPS)
     for example in data:
         example["input_ids"] = example["labels"] = example["input_ids"] % 256
     built = model()
     evaluation = {"eval_dataset": data[:4]} if "eval_strategy" in more else {}
     args = arguments(max_steps=STEPS, **more)
-    trainer = Trainer(
-        built, args, train_dataset=data, data_collator=pad, callbacks=[callback, *_CALLBACKS], **evaluation
-    )
+    trainer = kind(built, args, train_dataset=data, data_collator=pad, callbacks=[callback, *_CALLBACKS], **evaluation)
     with MemoryLimit(100_000_000, built):
         trainer.train()
 
@@ -92,6 +97,95 @@ def _with_average(callback: SelectiveCkpt) -> None:
         _trainer(small_llama, callback)
     finally:
         _CALLBACKS.clear()
+
+
+class Gated(nn.Module):
+    """A checkpointed branch behind a gate that begins at zero, as adaLN-Zero has it."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp, self.gate = mlp, nn.Linear(32, 64)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale, gate = self.gate(x.mean(1, keepdim=True)).chunk(2, -1)
+        return gate * checkpoint(self.mlp, x * (1 + scale), use_reentrant=False)
+
+
+class Dropped(nn.Module):
+    """A checkpointed branch that some steps leave out."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp, self.calls = mlp, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return float(self.calls > 4) * checkpoint(self.mlp, x, use_reentrant=False)
+
+
+class Features(nn.Module):
+    """A checkpointed stack of which the last layer but one is wanted, as LLaVA takes its images."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp, self.stack = mlp, nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states = [x]
+        for layer in self.stack:
+            states.append(checkpoint(layer, states[-1], use_reentrant=False))
+        return self.mlp(x) + states[-2]
+
+
+def _with_mlps(kind: Callable[[nn.Module], nn.Module]) -> Any:
+    model = small_llama()
+    for layer in model.model.layers:
+        layer.mlp = kind(layer.mlp)
+    return model
+
+
+def _with_zeros() -> Any:
+    """Nothing but the head has a gradient in the first step, and nothing but the gates in the second."""
+    model = _with_mlps(Gated)
+    nn.init.zeros_(model.lm_head.weight)
+    return model
+
+
+class InnerModel(Trainer):
+    """Computes its loss from the model without its head, in pieces, and writes a buffer of the model's."""
+
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+        hidden = model.model(input_ids=inputs["input_ids"]).last_hidden_state
+        logits = torch.cat([model.lm_head(piece) for piece in hidden.chunk(2, dim=1)], dim=1)
+        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten())
+        model.seen.add_(1)
+        return loss
+
+
+class OwnTeacher(Trainer):
+    """Distils from the same model in eval mode, and samples after the backward."""
+
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+        model.eval()
+        teacher = model(**inputs).logits.detach()
+        model.train()
+        out = model(**inputs)
+        return out.loss + (out.logits - teacher).square().mean()
+
+    def training_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = super().training_step(model, *args, **kwargs)
+        model.eval()
+        with torch.no_grad():
+            model(input_ids=torch.zeros(1, 4, dtype=torch.long))
+        return loss
+
+
+def _with_buffer() -> Any:
+    model = small_llama()
+    model.register_buffer("seen", torch.zeros(()))
+    return model
 
 
 def _sft(callback: SelectiveCkpt) -> None:
@@ -130,5 +224,13 @@ CLEAN = (
     Clean("Trainer, its own switch on", partial(_trainer, small_llama, gradient_checkpointing=True)),
     Clean("Trainer, evaluations between", partial(_trainer, small_llama, eval_strategy="steps", eval_steps=5)),
     Clean("Trainer, a running average of the weights", _with_average),
+    Clean("Trainer, gates that begin at zero", partial(_trainer, partial(_with_mlps, Gated)), "none"),
+    Clean(
+        "Trainer, gates and a head that begin at zero, warm-up", partial(_trainer, _with_zeros, warmup_steps=4), "none"
+    ),
+    Clean("Trainer, a branch that is dropped at first", partial(_trainer, partial(_with_mlps, Dropped)), "none"),
+    Clean("Trainer, a last layer that nobody wants", partial(_trainer, partial(_with_mlps, Features)), "none"),
+    Clean("Trainer, its own teacher", partial(_trainer, small_llama, kind=OwnTeacher)),
+    Clean("Trainer, a loss from the model without its head", partial(_trainer, _with_buffer, kind=InnerModel)),
     Clean("TRL, SFTTrainer", _sft),
 )

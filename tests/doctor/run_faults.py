@@ -185,10 +185,31 @@ def eval_before_backward() -> SelectiveCkpt:
     class Peeks(Trainer):
         def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
             loss = model(**inputs).loss
-            model.eval()
+            model.eval()  # here
             return loss
 
     return run(small_llama(), kind=Peeks)
+
+
+@fault("CKPT114")
+def eval_before_the_backward_of_an_inner_model() -> SelectiveCkpt:
+    class Peeks(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            hidden = model.model(input_ids=inputs["input_ids"]).last_hidden_state
+            model.eval()  # here
+            return nn.functional.cross_entropy(model.lm_head(hidden).flatten(0, 1), inputs["labels"].flatten())
+
+    return run(small_llama(), kind=Peeks)
+
+
+@fault("CKPT203")
+def a_loss_computed_in_eval_mode() -> SelectiveCkpt:
+    class Sleeps(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            model.eval()  # here
+            return model(**inputs).loss
+
+    return run(small_llama(), kind=Sleeps)
 
 
 @fault("CKPT204")
@@ -292,7 +313,7 @@ def an_adapter_switched_before_backward() -> SelectiveCkpt:
         def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
             model.set_adapter("default")
             loss = model(**inputs).loss
-            model.set_adapter("second")
+            model.set_adapter("second")  # here
             return loss
 
     return run(model, kind=Switches)

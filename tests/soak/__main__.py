@@ -29,6 +29,7 @@ def main() -> int:
         print(
             f"{what:9} {values[len(values) // 4]:8} after a quarter {values[-1]:8} at the end {found.growth(what):+.4f} a step"
         )
+    print(f"{found.recipes_a_step:.4f} recipes a step at most")
     print(f"final weights {'equal' if found.equal_weights else 'DIFFER'}")
     return not found.equal_weights
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .run import soak
+from ..state_machine.machine import adapted_llama
+from .run import Counts, Soak, count_all, soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .run import Soak
 
 STEPS = 5000
 
@@ -25,6 +24,18 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 def figures(found: Soak) -> str:
     growth = {what: found.growth(what) for what in ("objects", "storages", "traces")}
     return ", ".join([f"{value:+.4f} {what} a step" for what, value in growth.items()])
+
+
+def test_one_object_a_step_is_seen() -> None:
+    model, kept = adapted_llama(), []
+    before = count_all(model)
+    for _ in range(10):
+        kept.append([model])
+    after = count_all(model)
+    assert 10 <= after.objects - before.objects <= 12  # the records themselves
+    grown = [Counts(1000 + 100 * phase, 10, 6, 0, 4) for phase in range(48)]
+    assert Soak(4800, tuple(grown), 1, 1, equal_weights=True).growth("objects") == pytest.approx(1.0)
+    assert Soak(4800, tuple(grown), 1, 1, equal_weights=True).recipes_a_step == pytest.approx(0.04)
 
 
 @pytest.mark.slow
@@ -46,3 +57,4 @@ def test_nothing_grows_and_the_weights_are_the_twins(tell: Callable[..., None]) 
     assert found.growth("objects") < 0.05, found.counts
     assert found.growth("storages") < 0.002, found.counts
     assert found.growth("traces") < 0.002, found.counts
+    assert found.recipes_a_step < 1, found.counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..check import Check, Trouble
+from ..check import Check, Trouble, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ class EvalMode(Check):
         """All such layers in one sentence."""
         if facts.sleeping:
             yield self.trouble(
-                f"{', '.join(facts.sleeping)} ran in eval mode with trainable parameters, and eval mode switches "
-                "activation checkpointing off there: call `model.train()`"
+                f"{some_of(facts.sleeping)} ran in eval mode with trainable parameters, and eval mode switches "
+                "activation checkpointing off there: call `model.train()`",
+                facts.sleeping_at,
             )

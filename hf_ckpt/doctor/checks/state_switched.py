@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..check import Check, Trouble
+from ..check import Check, Trouble, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +22,13 @@ class StateSwitched(Check):
         """All such modules in one sentence."""
         if facts.switched:
             yield self.trouble(
-                f"the training mode of {', '.join(facts.switched)} changed between forward and backward, so the "
-                "recompute is not what the forward was: call `model.eval()` after `loss.backward()`"
+                f"the training mode of {some_of(facts.switched)} changed between forward and backward, so the "
+                "recompute is not what the forward was: call `model.eval()` after `loss.backward()`",
+                facts.switched_at,
             )
         if facts.readapted:
             yield self.trouble(
-                f"the active adapters of {facts.readapted[0]}{_others(len(facts.readapted) - 1)} changed between "
-                "forward and backward, so the recompute runs others: call `set_adapter` after `loss.backward()`"
+                f"the active adapters of {some_of(facts.readapted, 1)} changed between "
+                "forward and backward, so the recompute runs others: call `set_adapter` after `loss.backward()`",
+                facts.readapted_at,
             )
-
-
-def _others(count: int) -> str:
-    return f" and {count} more" if count else ""

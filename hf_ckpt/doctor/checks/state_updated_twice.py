@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..check import Check, Trouble
+from ..check import Check, Trouble, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,6 @@ class StateUpdatedTwice(Check):
         """All such buffers in one sentence."""
         if facts.rewritten:
             yield self.trouble(
-                f"{', '.join(facts.rewritten)} were written in backward too, because the recompute runs the forward "
+                f"{some_of(facts.rewritten)} were written in backward too, because the recompute runs the forward "
                 "that updates them again: leave these layers out of the policy, or freeze their statistics"
             )

@@ -21,7 +21,8 @@ class StructuredOutput(Check):
     def after_backward(self, facts: StepFacts) -> Iterator[Trouble]:
         """Of each such call whose parameters all have none."""
         for call in facts.calls:
-            if call.reentrant and call.has_grad_input and not call.is_flat and 0 < call.trained == call.lost:
+            cut_off = call.reentrant and call.has_grad_input and not call.is_flat
+            if facts.learns and cut_off and 0 < call.trained == call.lost:
                 yield self.trouble(
                     "this reentrant checkpoint returns tensors that are not in one flat tuple, so "
                     f"{call.lost} trainable parameters in it got no gradient: pass use_reentrant=False",
