@@ -47,9 +47,8 @@ class Starved:
         judged = [(call, call.after_backward()) for call in calls]
         for place, (call, facts) in enumerate(judged):
             key = tuple(map(id, call.trained))
-            later = [other for _, other in judged[place + 1 :] if _same_line(facts, other)]
             earlier = [other for _, other in judged[:place] if _same_line(facts, other)]
-            if facts.is_starved and not _is_left_over(earlier, later):
+            if facts.is_starved and not _is_left_over(earlier):
                 cut_off = facts.lost == facts.trained
                 self._cases.setdefault(key, _Case(call, facts, cut_off)).cut_off &= cut_off
             else:
@@ -83,9 +82,9 @@ def _same_line(call: CallFacts, other: CallFacts) -> bool:
     return (call.place, call.kinds) == (other.place, other.kinds)
 
 
-def _is_left_over(earlier: list[CallFacts], later: list[CallFacts]) -> bool:
-    """Whether nobody wanted what the last layers of a stack return: LLaVA takes its images before the last one."""
-    return any(call.trained and not call.is_starved for call in earlier) and all(c.is_starved for c in later)
+def _is_left_over(earlier: list[CallFacts]) -> bool:
+    """Whether it is the rest of a stack whose first layers learn: LLaVA takes its images before the last one."""
+    return any(call.trained and not call.is_starved for call in earlier)
 
 
 def _has_opening_gate(model: torch.nn.Module) -> bool:
