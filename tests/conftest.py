@@ -22,6 +22,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Under the profile ``ci`` the strategies alone decide what Hypothesis draws, so the same every time.
+
+    It mixes in constants from every loaded module of ours, so from what the tests before imported, and it reads all
+    their sources to collect them (``_get_local_constants`` in hypothesis/internal/conjecture/providers.py).
+    """
+    if config.getoption("--hypothesis-profile", None) == "ci":
+        from hypothesis.internal.conjecture import providers
+
+        none = providers.Constants()
+        providers._get_local_constants = lambda: none
+
+
 @pytest.fixture(scope="session")
 def forked() -> Iterator[Forked]:
     """Runs scripts, alone or as ranks, with torch, transformers, peft and accelerate loaded already."""

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,14 +34,20 @@ ON_BY_DEFAULT = {rule.code for rule in load_rules() if rule.default}
 
 def found(example: Example) -> list[Finding]:
     """The findings under the rules that are on by default and the example's own."""
-    wanted = ON_BY_DEFAULT.union({example.rule.code}).__contains__
-    if is_config(example.filename):
-        return check_in_runs(Source(example.filename, example.code), (), wanted, {}, reported=lambda file: False)
-    return check_source(example.code, example.filename, select=wanted)
+    return _found(example.code, example.filename, example.rule.code)
 
 
-def fixable(example: Example) -> list[Finding]:
-    return [finding for finding in found(example) if finding.fix and finding.fix.edits]
+@cache
+def _found(code: str, filename: str, rule: str) -> list[Finding]:
+    wanted = ON_BY_DEFAULT.union({rule}).__contains__
+    if is_config(filename):
+        return check_in_runs(Source(filename, code), (), wanted, {}, reported=lambda file: False)
+    return check_source(code, filename, select=wanted)
+
+
+def fixable(example: Example) -> bool:
+    """Whether anything is fixed in it; nothing is where the page has no word on that."""
+    return "Fix safety" in page(example.rule) and any(finding.fix and finding.fix.edits for finding in found(example))
 
 
 def fixed(example: Example) -> Example:
