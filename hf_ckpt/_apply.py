@@ -10,6 +10,7 @@ from .compat.kv_cache import disable_kv_cache
 from .handle import Handle
 from .head.install import install as install_head
 from .install import Installation, install
+from .mlp.install import install as install_mlps
 from .planner.batches.batch_planner import BatchPlanner, PlannedLayer
 from .planner.calibration.calibrate import calibration
 from .policy.platform import Engine, parse_engine
@@ -84,6 +85,9 @@ def put_on(
     installation = Installation()
     handle = Handle(model, anatomy, resolved, installation)
     try:
+        if resolved.requests.mlp_chunks is not None:
+            handle.mlps, changes = install_mlps(anatomy, resolved.requests.mlp_chunks)
+            installation.changes.extend(changes)
         install(model, anatomy, resolved.layers, engine, into=installation)
         if resolved.recomputes:
             installation.changes.extend(disable_kv_cache(model))
@@ -129,6 +133,7 @@ def _plan(
         gradients_grow=gradients_grow,
         head=handle.head,
         offload=handle.resolved.requests.offload,
+        mlps=handle.mlps,
     )
     handle.installation.changes.append(planner)
     planner.attach()

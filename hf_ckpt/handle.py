@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .head.measured import MeasuredHead
 from .measuring.make_report import make_report
 from .measuring.meter import Meter
+from .mlp.measured import MeasuredMlps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .head.install import HeadHandle
     from .install import Installation
     from .measuring.report import Report
+    from .mlp.measured import ChunkedMlps
     from .planner.batches.batch_planner import BatchPlanner
     from .policy.resolve import ResolvedPolicy
 
@@ -54,6 +56,8 @@ class Handle:
         self.planner: BatchPlanner | None = None
         #: The head that ``head(chunks)`` of the policy put on; None without that term.
         self.head: HeadHandle | None = None
+        #: The MLPs that ``mlp(chunks)`` of the policy put in chunks; None without that term.
+        self.mlps: ChunkedMlps | None = None
         #: Whether what applied the policy still runs; None when only ``restore`` ends it.
         self.in_use: Callable[[], bool] | None = None
         self._meter: Meter | None = None
@@ -78,7 +82,8 @@ class Handle:
     def start_measuring(self) -> None:
         """Begin what :meth:`measure` does, for callers that cannot use ``with``."""
         self.stop_measuring()
-        self._meter = Meter(self.model, self.anatomy, self.installation.regions, self._heads())
+        mlps = None if self.mlps is None else MeasuredMlps(self.mlps)
+        self._meter = Meter(self.model, self.anatomy, self.installation.regions, self._heads(), mlps)
         self._meter.start()
 
     def stop_measuring(self) -> None:

@@ -11,6 +11,7 @@ from .compat.prefix_tuning import check_prefix_tuning
 from .conflicts import check_conflicts
 from .errors import ModelStructureError
 from .head.install import find_head
+from .mlp.install import obstacle as mlp_obstacle
 from .policy import parse_policy
 from .policy.platform import Engine, Platform
 from .policy.resolve import ResolvedPolicy, resolve
@@ -52,7 +53,7 @@ def resolve_on(
     _check_is_model(model)
     check_conflicts(model)
     anatomy = read_anatomy(model)
-    platform = read_platform(model, engine=engine, device=device, compiled=compiled)
+    platform = read_platform(model, anatomy, engine=engine, device=device, compiled=compiled)
     resolved = resolve(parsed, anatomy.stacks, platform)
     if resolved.recomputes:
         check_prefix_tuning(model)
@@ -61,6 +62,7 @@ def resolve_on(
 
 def read_platform(
     model: torch.nn.Module,
+    anatomy: Anatomy,
     *,
     engine: Engine = Engine.TRACED,
     device: torch.device | None = None,
@@ -73,7 +75,7 @@ def read_platform(
     except ModelStructureError as error:
         missing = str(error)
     where = device or next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    return Platform(engine, compiled, where.type, missing, has_op)
+    return Platform(engine, compiled, where.type, missing, mlp_obstacle(anatomy), has_op)
 
 
 def _check_is_model(model: object) -> None:

@@ -140,6 +140,8 @@ def of_loss(report: Report | None) -> Culprit:
         return Culprit(
             "", "", f"the loss is summed in {chunks} chunks, in another order: leave `head` out of the policy"
         )
+    if report is not None and report.mlps is not None:
+        return Culprit("", "", f"MLPs run in {report.mlps.chunks} chunks, which rounds otherwise: leave the chunks out")
     return Culprit(
         "", "", "the forward computes another loss where it is checkpointed: look for a branch on "
         "torch.is_grad_enabled(), or on the switch of activation checkpointing",

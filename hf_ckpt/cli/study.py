@@ -113,7 +113,7 @@ class Model:
 
     @cached_property
     def _platform(self) -> Platform:
-        return read_platform(self.module, device=self.device)
+        return read_platform(self.module, self.anatomy, device=self.device)
 
     def _new_study(self, subject: Subject) -> Study:
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing

@@ -100,6 +100,8 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
         ForecastError: as in :func:`forecast`.
         BudgetError: as in :func:`forecast`.
     """
+    if policy.requests.mlp_chunks is not None:
+        raise ForecastError(f"`{policy.policy}` runs MLPs in chunks: measure it with `hf-ckpt bench`")
     problem = _problem(inputs, policy)
     limits = limits_for(inputs, policy, problem)
     if limits is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..anatomy import Anatomy
     from ..head.measured import HeadReport, MeasuredHead
+    from ..mlp.measured import MeasuredMlps, MlpReport
     from ..regions import Region
 
 #: Where saved tensors outside every decoder layer are counted: embeddings, final norm, head, loss.
@@ -58,14 +59,22 @@ class Meter:
     """
 
     def __init__(
-        self, model: nn.Module, anatomy: Anatomy, regions: list[Region], heads: Sequence[MeasuredHead] = ()
+        self,
+        model: nn.Module,
+        anatomy: Anatomy,
+        regions: list[Region],
+        heads: Sequence[MeasuredHead] = (),
+        mlps: MeasuredMlps | None = None,
     ) -> None:
         self.model = model
         self.anatomy = anatomy
         self.regions = regions
         self.heads = heads
+        self.mlps = mlps
         #: What each head did that should run in chunks; filled by ``stop``.
         self.head_reports: tuple[HeadReport, ...] = ()
+        #: What the MLPs did that should run in chunks; filled by ``stop``.
+        self.mlp_report: MlpReport | None = None
         #: Names of the layers whose forward ran with gradients.
         self.ran: set[str] = set()
         self.held = Held()
@@ -113,6 +122,7 @@ class Meter:
         # Where transformers runs a layer's hooks inside its checkpoint, only the region saw the layer.
         self.ran |= {name for name, calls in self.calls.items() if calls > 0}
         self.head_reports = tuple(report for head in self.heads if (report := head.report()) is not None)
+        self.mlp_report = None if self.mlps is None else self.mlps.report()
 
     def hold(self, layer: str, values: Iterable[Any]) -> None:
         """A region keeps these alive by plain reference."""

@@ -13,6 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from ..head.measured import HeadReport
+    from ..mlp.measured import MlpReport
 
 #: What a report says of a layer that keeps everything.
 KEEP = "keep"
@@ -66,6 +67,7 @@ class Report:
         outside_bytes: Bytes held outside every layer (embeddings, head, loss), a loss outside the model's forward
             included (label smoothing, a ``compute_loss`` of one's own); None when no step was measured.
         heads: The loss heads that should have run in chunks in the measured step.
+        mlps: The MLPs that should have; None where none should.
     """
 
     policy: str
@@ -73,6 +75,7 @@ class Report:
     layers: tuple[LayerReport, ...]
     outside_bytes: int | None
     heads: tuple[HeadReport, ...] = ()
+    mlps: MlpReport | None = None
 
     @property
     def measured(self) -> bool:
@@ -130,6 +133,7 @@ def _caption(report: Report) -> str | None:
     absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
     lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
     lines += [line for head in report.heads if (line := head_line(head))]
+    lines += [line] if (line := mlp_line(report.mlps)) else []
     return "\n".join(lines) or None
 
 
@@ -139,6 +143,14 @@ def head_line(head: HeadReport) -> str:
     if head.left_alone:
         return f"{name} leaves the head alone: {head.left_alone}"
     return f"{name} had no effect: {head.problem}" if head.problem else ""
+
+
+def mlp_line(mlps: MlpReport | None) -> str:
+    """One sentence about MLPs that ran in chunks, and about those that did not; empty where none should."""
+    if mlps is None:
+        return ""
+    why = f" ({mlps.reason})" if mlps.reason else ""
+    return f"mlp({mlps.chunks}): {mlps.ran_in_chunks} of {mlps.mlps} MLPs ran in chunks{why}"
 
 
 def as_text(report: Report) -> str:

@@ -19,7 +19,8 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
 
     A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
     nothing to rebuild, or that the loss does not depend on while others replay. Of a layer that did not run nothing is
-    known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks.
+    known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks, and
+    an MLP must have run in them.
     """
     if not report.measured:
         raise NoEffectError(
@@ -37,6 +38,11 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     for head in report.heads:
         if head.asked and head.problem:
             raise NoEffectError(f"`head({head.chunks})` of policy `{report.policy}` had no effect: {head.problem}")
+    if report.mlps is not None and not report.mlps.ran_in_chunks:
+        raise NoEffectError(
+            f"`mlp({report.mlps.chunks})` of policy `{report.policy}` had no effect: "
+            f"{report.mlps.reason or 'no MLP ran in the measured step'}"
+        )
 
 
 def unseen(report: Report, anatomy: Anatomy) -> set[str]:

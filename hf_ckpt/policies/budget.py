@@ -76,7 +76,10 @@ class OffloadPolicy(Policy):
     """
 
     name: ClassVar[str] = "offload"
-    about_layers: ClassVar[bool] = False
+
+    def about_layers(self) -> bool:
+        """It widens what a budget may choose from."""
+        return False
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Nothing about any layer: it widens what a budget may choose from."""

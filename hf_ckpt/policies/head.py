@@ -28,7 +28,6 @@ class HeadPolicy(Policy):
     """
 
     name: ClassVar[str] = "head"
-    about_layers: ClassVar[bool] = False
     chunks: int
 
     @classmethod
@@ -39,6 +38,10 @@ class HeadPolicy(Policy):
     def arguments(self) -> tuple[str, ...]:
         """``chunks``."""
         return (str(self.chunks),)
+
+    def about_layers(self) -> bool:
+        """It speaks about the head."""
+        return False
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
         """Nothing about any layer."""

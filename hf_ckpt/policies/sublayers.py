@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from ..policy.base import Policy
+from ..errors import ModelStructureError, PolicyError
+from ..policy.base import Policy, Requests, positive_int
 from ..policy.decision import Decision, RecomputeLayer, RecomputeSublayers, Role, Stack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ..policy.platform import Platform
 
 _CHEAP_WITH_EAGER = (Role.ATTENTION, Role.NORM)
 _CHEAP_WITH_FUSED = (Role.MLP, Role.EXPERTS, Role.NORM)
@@ -50,10 +53,50 @@ class Attention(_SublayerPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Mlp(_SublayerPolicy):
-    """Rebuild what the MLP saves (gate, up, activation, product); in an MoE layer, what router and experts save."""
+    """Rebuild what the MLP saves (gate, up, activation, product); in an MoE layer, what router and experts save.
+
+    ``mlp(8)`` runs the MLP of every layer in 8 chunks of the tokens instead, in forward and again in backward, so that
+    its intermediates never exist for all tokens: add it to ``full`` or a budget when one layer alone is too large.
+    Results and gradients are those without chunks up to rounding, not bit for bit. Experts run as ever.
+    """
 
     name: ClassVar[str] = "mlp"
     roles: ClassVar[tuple[Role, ...]] = (Role.MLP, Role.EXPERTS)
+    #: In how many chunks of the tokens the MLP runs; None: as the model runs it.
+    chunks: int | None = None
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """Nothing, or a whole number above 0."""
+        return cls(positive_int(cls.name, arguments) if arguments else None)
+
+    def arguments(self) -> tuple[str, ...]:
+        """``chunks``, where there are any."""
+        return () if self.chunks is None else (str(self.chunks),)
+
+    def about_layers(self) -> bool:
+        """With chunks it says how every MLP runs, and leaves what is saved to others."""
+        return self.chunks is None
+
+    def decide(self, stack: Stack) -> Mapping[int, Decision]:
+        """Every layer that has an MLP or experts; none with chunks."""
+        return super(Mlp, self).decide(stack) if self.chunks is None else {}
+
+    def requests(self) -> Requests:
+        """The MLPs in chunks."""
+        return Requests(mlp_chunks=self.chunks)
+
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse chunks inside a compiled graph, and in layers without an MLP that can be cut."""
+        if self.chunks is None:
+            return
+        if platform.compiled:
+            raise PolicyError(
+                f"`{self}` cannot be followed inside the graph that torch_compile=True makes: switch that off, or "
+                "leave the chunks out"
+            )
+        if platform.missing_mlp:
+            raise ModelStructureError(platform.missing_mlp)
 
 
 @dataclass(frozen=True, slots=True)

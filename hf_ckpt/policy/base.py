@@ -24,11 +24,13 @@ class Requests:
         budget: The memory budget that the planner keeps.
         head_chunks: In how many chunks of tokens the loss head runs; None: as the model runs it, or as a plan has it.
         offload: Whether a plan may move saved tensors to host memory.
+        mlp_chunks: In how many chunks of the tokens each MLP runs; None: as the model runs it.
     """
 
     budget: Budget | None = None
     head_chunks: int | None = None
     offload: bool = False
+    mlp_chunks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,6 @@ class Policy(ABC):
     name: ClassVar[str]
     #: The towers it speaks about; None means all of the model's.
     towers: ClassVar[frozenset[Tower] | None] = None
-    #: Whether it decides about layers, so that ``@`` can say about which.
-    about_layers: ClassVar[bool] = True
 
     @classmethod
     def parse(cls, arguments: tuple[str, ...]) -> Self:
@@ -85,6 +85,10 @@ class Policy(ABC):
         Raises:
             PolicyError: The stack has not what the policy names.
         """
+
+    def about_layers(self) -> bool:
+        """Whether it decides about layers, so that ``@`` can say about which."""
+        return True
 
     def covers(self, stack: Stack) -> bool:
         """Whether it speaks about this stack: one of the towers it names, else any.

@@ -148,7 +148,7 @@ def scoped(policy: Policy, selectors: tuple[LayerSelector, ...]) -> Policy:
     if not selectors:
         return policy
     for part in parts_of(policy):
-        if not part.about_layers:
+        if not part.about_layers():
             raise PolicyError(f"`{part}` is about no layers, so `@{selectors[0]}` cannot restrict it: add it with `+`")
     return Scoped(policy, selectors)
 

@@ -52,6 +52,7 @@ class Platform:
         compiled: Whether the model will run inside a graph of ``torch.compile``.
         device: The type of the device that the model trains on: ``"cuda"``, ``"cpu"``, ``"meta"``.
         missing_head: Why the model has no loss head that could be chunked; empty when it has one.
+        missing_mlp: Why no layer has an MLP that could run in chunks; empty when one has.
         has_op: Whether torch has an op of this name.
     """
 
@@ -59,4 +60,5 @@ class Platform:
     compiled: bool = False
     device: str = "cpu"
     missing_head: str = ""
+    missing_mlp: str = ""
     has_op: Callable[[str], bool] = _any_op

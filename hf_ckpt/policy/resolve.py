@@ -129,7 +129,7 @@ def _check_exists(term: Policy, stacks: Sequence[Stack]) -> None:
 
 
 def _check_names_layers(term: Policy, stacks: Sequence[Stack]) -> None:
-    if not all(part.about_layers for part in parts_of(term)) or any(True for _ in _decisions(term, stacks)):
+    if not all(part.about_layers() for part in parts_of(term)) or any(True for _ in _decisions(term, stacks)):
         return
     reasons = dict.fromkeys(
         reason for stack in stacks if term.covers(stack) for part in parts_of(term) if (reason := part.why_none(stack))

@@ -75,7 +75,9 @@ def fitting_policy(model: torch.nn.Module, size: BatchSize, stands: Stands, poli
     training = model.training
     try:
         with _disable_current_modes():  # what watches operators has no part in this
-            return _would_fit(_inputs(model, rows, length, stands), read_platform(model), stands, policy)
+            anatomy = read_anatomy(model)
+            inputs = _inputs(model, anatomy.reached_by_tokens(), rows, length, stands)
+            return _would_fit(inputs, read_platform(model, anatomy), stands, policy)
     finally:
         model.train(training)
 
@@ -106,8 +108,7 @@ def _charts(inputs: ForecastInputs, platform: Platform, stands: Stands, name: st
     return ()
 
 
-def _inputs(model: torch.nn.Module, rows: int, length: int, stands: Stands) -> ForecastInputs:
-    anatomy = read_anatomy(model).reached_by_tokens()
+def _inputs(model: torch.nn.Module, anatomy: Anatomy, rows: int, length: int, stands: Stands) -> ForecastInputs:
     device = next(model.parameters()).device
     ids = torch.empty((rows, length), dtype=torch.int64, device="meta")
     return ForecastInputs(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ...head.managed import ManagedHead
     from ...ledger import LayerLedger
+    from ...mlp.measured import ChunkedMlps
     from ..costs.problem import Problem
     from ..costs.roofline import Calibration
     from ..memory.room import Room, Taken
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The same for batches of every size. With ``offload`` saved tensors may move to host memory."""
+    """The same for batches of every size. With ``offload`` saved tensors may move to host memory.
+
+    ``mlps`` are those that run in chunks.
+    """
 
     rates: Calibration
     room: Room
@@ -31,6 +35,7 @@ class Surroundings:
     ranks: Ranks
     live: LiveForwards
     offload: bool = False
+    mlps: ChunkedMlps | None = None
     beside: BesideLayers = field(default_factory=BesideLayers)
 
     def taken(self) -> Taken:
@@ -48,4 +53,5 @@ class Surroundings:
             **self.room.other_gradients(grown),
             offload=self.offload,
             outside=self.beside.of(size),
+            chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
         )

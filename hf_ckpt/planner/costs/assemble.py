@@ -28,6 +28,7 @@ def assemble(
     late_gradients: int = 0,
     offload: bool = False,
     outside: int = 0,
+    chunk: int = 0,
 ) -> Problem:
     """Build the planner's problem.
 
@@ -40,6 +41,7 @@ def assemble(
         late_gradients: Bytes of gradients made after them.
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
+        chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
 
     Returns:
         The problem.
@@ -68,6 +70,7 @@ def assemble(
         overhead=rates.per_layer,
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,
+        chunk=chunk,
     )
 
 

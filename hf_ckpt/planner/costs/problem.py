@@ -76,7 +76,8 @@ class Problem:
     ``overhead`` is the added seconds of a layer that replays at all. ``link`` is
     None where offloading is not possible or not wanted. ``forwards`` says how many forwards of this kind are alive when
     backward begins (a smaller one counts for a part): the others hold what this one holds, their heads too. Each of
-    them holds ``outside`` bytes beside the layers and the head (embeddings, final norms).
+    them holds ``outside`` bytes beside the layers and the head (embeddings, final norms). ``chunk`` are the bytes that
+    the backward of an MLP takes for one of its chunks, which no ledger shows; 0 where MLPs run whole.
     """
 
     kinds: tuple[Kind, ...]
@@ -89,6 +90,7 @@ class Problem:
     link: HostLink | None = None
     forwards: float = 1.0
     outside: int = 0
+    chunk: int = 0
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""
@@ -104,7 +106,7 @@ class Problem:
         """For every layer: the bytes alive in its backward besides what the layers before it hold."""
         alive, total = [], self.head_gradients
         for kind in (self.kinds[k] for k in reversed(self.order)):
-            alive.append(kind.transient + total)
+            alive.append(kind.transient + self.chunk + total)
             total += kind.gradients
         return tuple(reversed(alive))
 
