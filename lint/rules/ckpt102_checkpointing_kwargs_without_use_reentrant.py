@@ -135,7 +135,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.events import HfEnable, KwargsWrite, TrainerArgs, TrainerBuild
 from ..model.libraries.trainer import (
     KWARGS,
     SWITCHES,
@@ -143,6 +143,7 @@ from ..model.libraries.trainer import (
     default_switch,
     kwargs_may_change,
     overriding_trainer,
+    settings_of,
     trainer_kwargs,
 )
 from ..model.needs import together
@@ -169,6 +170,9 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)
+    for setting in settings_of(run):
+        if isinstance(setting, KwargsWrite) and _lacks_key(trainer_kwargs(setting.kwargs)):
+            yield _report(setting.kwargs, setting.node)
     for args in _parsed(run):
         kwargs = args.declared(*KWARGS)
         may_be_on = equals(args.declared(*SWITCHES), False, None) is not True
@@ -195,7 +199,7 @@ def _may_be_on(args: TrainerArgs) -> bool:
     return equals(args.enabled, False, None) is not True
 
 
-def _report(kwargs: Value, call: ast.Call) -> Report:
+def _report(kwargs: Value, call: ast.AST) -> Report:
     literal = kwargs.display if isinstance(kwargs, Dict) else None
     fix = (
         Rewrite(Applicability.UNSAFE, 'Add `"use_reentrant": False`', (SetKey(literal, "use_reentrant", "False"),))

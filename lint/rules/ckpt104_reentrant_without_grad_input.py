@@ -329,11 +329,23 @@ def _holds_tensors(value: Value) -> bool:
 
 def _has_weights(run: Run, event: Checkpointing) -> bool:
     region = run.region(event)
-    weights = list(region.modules_of(*_PARAMETRIC))
+    weights = [*region.modules_of(*_PARAMETRIC), *filter(_is_library_model, region.modules)]
+    weights += [part for part in (_entered(event),) if _is_library_model(part)]
     trains = event.place.function is not None and event.place.function.name in ("forward", "training_step")
     if not weights or not (trains or any(run.of(Backward))):
         return False
     return not may_be_frozen(run, _entered(event), *region.modules)
+
+
+def _is_library_model(module: Value) -> bool:
+    """Whether it is a model of torchvision, timm or transformers, or a named part of one."""
+    module = unwrapped(module)
+    while isinstance(module, Attr):
+        module = unwrapped(module.base)
+    name = canonical(module.call.name) if isinstance(module, Result) else ""
+    return name.startswith(("torchvision.models.", "timm.create_model", "timm.models.")) or (
+        isinstance(module, Result) and is_hf_model(module)
+    )
 
 
 def _entered(event: Checkpointing) -> Value:

@@ -2,9 +2,10 @@
 
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
-`InstanceNorm*` layer that updates running statistics, or a model of torchvision, or a part of one, that has such a
-layer; a densenet of torchvision that is `memory_efficient`, which is a checkpoint of its own; and a model of
-transformers whose checkpointed layers have one, as Wav2Vec2's and SeamlessM4T's conformers do. Layers with
+`InstanceNorm*` layer that updates running statistics, or a model of torchvision or timm, or a part of one, that has
+such a layer; a model of timm whose `set_grad_checkpointing` checkpoints such layers; a densenet of torchvision that is
+`memory_efficient`, which is a checkpoint of its own; and a model of transformers whose checkpointed layers have one, as
+Wav2Vec2's and SeamlessM4T's conformers do. Layers with
 `track_running_stats=False`, with `momentum=None` (a plain average, which counts every batch twice and stays right) or
 `momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around them
 or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and a
@@ -75,7 +76,38 @@ args = TrainingArguments("out", gradient_checkpointing=True)  # error
 trainer = Trainer(model=model, args=args)
 ```
 
+```python
+import timm
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        resnet = models.resnet50(weights="DEFAULT")
+        self.features = nn.Sequential(*list(resnet.children())[:-2])
+        self.backbone = timm.create_model("tf_efficientnet_b0.ns_jft_in1k", num_classes=0)
+
+    def forward(self, x, y):
+        x = checkpoint(self.features, x, use_reentrant=False)  # error
+        return x, checkpoint(self.backbone, y, use_reentrant=False)  # error
+
+model = timm.create_model("resnet50", pretrained=True)
+model.set_grad_checkpointing()  # error
+```
+
 ## Good
+```python
+import timm
+
+timm.create_model("vit_base_patch16_224").set_grad_checkpointing()
+timm.create_model("resnet50_gn").set_grad_checkpointing()
+timm.create_model("resnet50").set_grad_checkpointing(False)
+frozen = timm.create_model("resnet50")
+frozen.set_grad_checkpointing()
+frozen.eval()
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -331,9 +363,10 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Result, Value, equals, options, truth
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
-from ..model.events import Checkpointing, Compile, HfEnable, TorchCheckpoint, TrainerBuild
+from ..model.events import Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
 from ..model.libraries.batch_norms import FAMILIES
 from ..model.libraries.held_norms import built_with_batch_norm, layer_with_batch_norm
+from ..model.libraries.timm_models import timm_name
 from ..model.libraries.trainer import args_of, is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -349,9 +382,10 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
 NEEDS = (
-    *together(("BatchNorm", "InstanceNorm", "torchvision"), Checkpointing),
+    *together(("BatchNorm", "InstanceNorm", "torchvision", "timm"), Checkpointing),
     *together(FAMILIES, (HfEnable, ("TrainingArguments", "checkpointing"))),
     ("densenet", "memory_efficient"),
+    TimmEnable,
 )
 
 _BATCH_NORMS = (
@@ -367,6 +401,7 @@ def check(run: Run) -> Iterator[Report]:
         return  # A compiled region updates them once.
     yield from _in_regions(run)
     yield from _in_layers_of_transformers(run)
+    yield from _in_models_of_timm(run)
     yield from _in_densenets(run)
 
 
@@ -394,6 +429,14 @@ def _in_layers_of_transformers(run: Run) -> Iterator[Report]:
         if layer is not None and not may_keep_statistics(run, loaded):
             remark = Remark(loaded.node or node, f"`{layer}` has it")
             yield _report(node, f"the BatchNorm in every `{layer}`", remark)
+
+
+def _in_models_of_timm(run: Run) -> Iterator[Report]:
+    for enable in run.of(TimmEnable):
+        built = built_with_batch_norm(enable.model)
+        if enable.is_on and built is not None and timm_name(built) and not may_keep_statistics(run, built):
+            remark = Remark(built.call.node, f"`{timm_name(built)}` has it")
+            yield _report(enable.node, "the BatchNorm in the blocks of this model", remark)
 
 
 def _checkpointed_models(run: Run) -> Iterator[tuple[ast.AST, Value]]:

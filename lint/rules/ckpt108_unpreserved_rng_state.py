@@ -130,7 +130,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Dict, Partial, Value, equals, options
+from ..facts.values import ABSENT, Dict, Partial, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import (
     ApplyCheckpointing,
@@ -140,11 +140,12 @@ from ..model.events import (
     HfEnable,
     HfSetting,
     KbitPrepare,
+    KwargsWrite,
     TorchCheckpoint,
     TrainerArgs,
     TrainerBuild,
 )
-from ..model.libraries.trainer import args_of, overriding_trainer
+from ..model.libraries.trainer import args_of, overriding_trainer, settings_of
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
@@ -154,6 +155,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT108", "unpreserved-rng-state", Severity.ERROR
@@ -168,8 +170,8 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.replayed(Checkpointing):
         if equals(_setting(event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
             draws = torch_draws(run, run.region(event), training=not run.stays_in_eval(event))
-            yield from (_report(event.node, draw) for draw in draws)
-    for setting in run.of(HfSetting):
+            yield from (_report(event.node, draw, _fix(event.call)) for draw in draws)
+    for setting in settings_of(run):
         kwargs = from_json(setting.kwargs)
         unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)
         if unpreserved and not (isinstance(setting, HfEnable) and _has_no_effect(run, setting)):
@@ -201,6 +203,8 @@ def _models(run: Run, setting: HfSetting) -> Iterator[Value]:
     """The models that ``setting`` reaches."""
     if isinstance(setting, HfEnable | KbitPrepare):
         yield setting.model
+    elif isinstance(setting, KwargsWrite):
+        yield from (trainer.model for trainer in run.of(TrainerBuild) if same(trainer.args, setting.target))
     elif isinstance(setting, TrainerArgs):
         for trainer in run.of(TrainerBuild):
             found = (args_of(option) for option in options(trainer.args))
@@ -208,14 +212,17 @@ def _models(run: Run, setting: HfSetting) -> Iterator[Value]:
                 yield trainer.model
 
 
-def _report(call: ast.Call, draw: Draw) -> Report:
-    written = any(keyword.arg == "preserve_rng_state" for keyword in call.keywords)
+def _fix(call: Call) -> Rewrite | None:
+    if not call.written("preserve_rng_state"):
+        return None
+    return Rewrite(Applicability.SAFE, "Keep the random state", (DropKeyword(call.node, "preserve_rng_state"),))
+
+
+def _report(node: ast.AST, draw: Draw, fix: Rewrite | None = None) -> Report:
     return Report(
-        call,
+        node,
         f"the recomputation draws other random numbers for `{draw.what}` than the forward pass did, and gradients are "
         "silently wrong; drop `preserve_rng_state=False`",
         notes=(Remark(draw.node, f"`{draw.what}` runs in the checkpointed region", draw.conditions),),
-        fix=Rewrite(Applicability.SAFE, "Keep the random state", (DropKeyword(call, "preserve_rng_state"),))
-        if written
-        else None,
+        fix=fix,
     )

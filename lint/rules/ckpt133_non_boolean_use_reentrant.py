@@ -98,7 +98,8 @@ from ..facts.nodes import expression
 from ..facts.objects.parsers import Given
 from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
-from ..model.events import HfSetting, TorchCheckpoint
+from ..model.events import TorchCheckpoint
+from ..model.libraries.trainer import settings_of
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Replace, Report, Rewrite
 
@@ -115,7 +116,7 @@ NEEDS = together("use_reentrant", CHECKPOINTS)
 def check(run: Run) -> Iterator[Report]:
     """Report strings where a bool is due."""
     given = [event.use_reentrant for event in run.of(TorchCheckpoint)]
-    dicts = [setting.kwargs for setting in run.of(HfSetting)]
+    dicts = [setting.kwargs for setting in settings_of(run)]
     given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
     for value in given:
         if value.node is not None and _is_environment_text(value):

@@ -32,6 +32,9 @@ class Block(nn.Module):
 def compare(model):
     apply_activation_checkpointing(model, check_fn=lambda module: module is Block)  # error
 
+def compare_with_text(model):
+    apply_activation_checkpointing(model, check_fn=lambda module: type(module) == "Block")  # error
+
 def is_block(module):
     return module == Block
 
@@ -133,7 +136,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Class, Ref, Result, Value
+from ..facts.values import Class, Const, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.libraries.transformers_layers import is_checkpointed_layer
@@ -185,6 +188,8 @@ def check(run: Run) -> Iterator[Report]:
 def _compares_with_class(check: Value) -> Reason | None:
     """``module is Block`` or ``module == Block``: a module is never its class."""
     compared = compared_with(check)
+    if compared is not None and isinstance(compared.value, Const):
+        return Reason(f"this check compares a class with the text {compared.name}", compared.node)
     if compared is None or not _is_class(compared.value):
         return None
     return Reason(f"this check compares a module with the class `{compared.name}`", compared.node)

@@ -2,13 +2,13 @@
 
 ## What it does
 Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and
-`gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, diffusers' `enable_gradient_checkpointing()`
-and the old `set_gradient_checkpointing()` on one, any of them on a `DistributedDataParallel` object, and a Trainer that
-is to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
+`gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, the name of another library on one
+(diffusers' `enable_gradient_checkpointing`, timm's `set_grad_checkpointing`, the old `set_gradient_checkpointing`), or
+on a model of diffusers, timm or torchvision, any of them on a `DistributedDataParallel` object, and a Trainer that is
+to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
 their parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or are calls of the module
-(`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)`
-for a model. A method that the program asks for first, by
-`hasattr` or `getattr` with a default, is fine.
+(`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
+program asks for first, by `hasattr` or `getattr` with a default, is fine.
 
 ## Why is this bad?
 The method takes one dict of arguments for torch's checkpoint, `TypeError` otherwise; the other names belong to other
@@ -23,6 +23,15 @@ model = AutoModelForCausalLM.from_pretrained("base")
 model.gradient_checkpointing_enable(True)  # error
 model.gradient_checkpointing_enable(use_reentrant=False)  # error
 model.enable_gradient_checkpointing()  # error
+model.set_grad_checkpointing()  # error
+```
+```python
+import timm
+from diffusers import UNet2DConditionModel
+
+unet = UNet2DConditionModel.from_pretrained("base", subfolder="unet")
+unet.gradient_checkpointing_enable()  # error
+timm.create_model("vit_base_patch16_224").gradient_checkpointing_enable()  # error
 ```
 ```python
 from torch.nn.parallel import DistributedDataParallel
@@ -233,7 +242,7 @@ from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
-from ..model.types import is_hf_model
+from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -248,13 +257,16 @@ NEEDS = (
     "utils.checkpoint",
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
+    ".set_grad_checkpointing",
     *together(TrainerBuild, "Module", SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
 )
 RAISES = True
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
-_OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing")
+_OTHER_NAMES = ("enable_gradient_checkpointing", "set_gradient_checkpointing", "set_grad_checkpointing")
+#: How models of other libraries are made to checkpoint; None for those that cannot.
+_OF_LIBRARIES = {"timm": "set_grad_checkpointing", "diffusers": "enable_gradient_checkpointing", "torchvision": None}
 _SEQUENTIAL = ".checkpoint_sequential"
 _WRAPPERS = ("checkpoint_wrapper", "offload_wrapper", "apply_activation_checkpointing", "CheckpointWrapper")
 _SWITCHES = (
@@ -278,6 +290,8 @@ def check(run: Run) -> Iterator[Report]:
             )
         elif call.method in _OTHER_NAMES and is_hf_model(call.receiver):
             yield _misnamed(call)
+        elif (library := _other_library(call.receiver)) and _OF_LIBRARIES[library] != call.method:
+            yield _of_another_library(call, library)
     for enable in run.of(HfEnable):
         if not enable.place.tries and not _is_ddp(enable.model):
             yield from _wrong_arguments(enable)
@@ -312,6 +326,29 @@ def _overlap(left: Value, right: Value) -> bool:
 
 def _is_ddp(value: Value) -> bool:
     return all(isinstance(option, Result) and canonical(option.call.name) == _DDP for option in options(value))
+
+
+def _other_library(value: Value) -> str:
+    """The library, not transformers, that certainly made the model ``value``; empty where that is not known."""
+    made = unwrapped(value)
+    name = canonical(made.call.name) if isinstance(made, Result) else ""
+    if name.startswith(("timm.create_model", "torchvision.models.")):
+        return name.partition(".")[0]
+    kind = name.removeprefix("diffusers.").removesuffix(".from_pretrained")
+    is_model = kind.endswith("Model") or kind.startswith("Autoencoder")
+    return "diffusers" if name.startswith("diffusers.") and is_model and "." not in kind else ""
+
+
+def _of_another_library(call: Call, library: str) -> Report:
+    wanted = _OF_LIBRARIES[library]
+    plain = wanted is not None and not call.node.args and not call.node.keywords
+    change = RenameAttribute(call.attribute, wanted) if call.attribute is not None and wanted is not None else None
+    return Report(
+        call.node,
+        f"models of {library} have no `{call.method}`, which raises an AttributeError; "
+        + (f"write `{wanted}()`" if wanted else "checkpoint their parts in `forward`"),
+        fix=Rewrite(Applicability.UNSAFE, f"Write `{wanted}`", (change,)) if plain and change else None,
+    )
 
 
 def _misnamed(call: Call) -> Report:

@@ -14,6 +14,58 @@ _TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows
 
 #: Scripts whose line with `# error: CODE` is reported, and no other one.
 CASES = {
+    "arguments of a parser that get their dict afterwards": """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("base")
+model = get_peft_model(model, LoraConfig(r=8, lora_dropout=0.1))
+args.activation_checkpointing = True
+if args.bf16:
+    args.activation_checkpointing_kwargs = {"use_reentrant": False, "preserve_rng_state": False}  # error: CKPT108
+else:
+    args.activation_checkpointing_kwargs = {"early_stop": False}  # error: CKPT102
+Trainer(model=model, args=args, train_dataset=[]).train()
+""",
+    "an option that is a text by its type": """\
+import argparse
+from transformers import TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_reentrant", type=str, default="False")  # error: CKPT133
+parser.add_argument("--early_stop", type=bool, default="False")
+options = parser.parse_args()
+how = {"use_reentrant": options.use_reentrant, "early_stop": options.early_stop}
+TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs=how)
+""",
+    "a model loaded with a dropout, in eval mode before its backward pass": """\
+import torch
+from transformers import AutoModelForCausalLM
+from data import batches
+
+model = AutoModelForCausalLM.from_pretrained("base", attn_pdrop=0.1)
+model.gradient_checkpointing_enable()
+model.train()
+for batch in batches:
+    loss = model(**batch).loss
+    model.eval()  # error: CKPT114
+    loss.backward()
+    model.train()
+""",
+    "a model of torchvision gets the pictures of a loop": """\
+import torch
+import torchvision
+from torch.utils.checkpoint import checkpoint_sequential
+from data import train_loader
+
+model = torchvision.models.vgg16(weights=None)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for images, labels in train_loader:
+    features = checkpoint_sequential(model.features, 4, images.cuda(), use_reentrant=True)  # error: CKPT104
+    torch.nn.functional.cross_entropy(model.classifier(features.flatten(1)), labels).backward()
+    optimizer.step()
+""",
     "the batch of a LightningModule": """\
 import lightning as L
 import torch.nn as nn

@@ -37,6 +37,7 @@ from .containers import (
     each,
     fill,
     held_by,
+    is_list_of_children,
     is_module_list,
     iterate,
     matching_field,
@@ -205,9 +206,19 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
             return Unknown(node)
         case Attr(base=module, name="_modules"), _ if (name := text_of(index)) is not None:
             return get_attribute(module, name, node)
+    if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
+        return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
         return base if isinstance(node.slice, ast.Slice) else _element(base, index, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
+
+
+def _leaves_out_the_last(index: ast.expr) -> bool:
+    """Whether it is `[:-1]` or `[:-2]`: a backbone without its head."""
+    match index:
+        case ast.Slice(lower=None, upper=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1 | 2)), step=None):
+            return True
+    return False
 
 
 def _element(base: Value, index: Value, node: ast.AST) -> Value:

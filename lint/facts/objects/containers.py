@@ -143,7 +143,22 @@ def elements(value: Value) -> list[Value]:
                 found += items
             case _ if container_kind(option):
                 found += held_by(option)
+            case Result(call) if call.name in _SAME_ELEMENTS and call.args:
+                found += elements(call.args[0])
+            case Result(call) if call.method == "children":
+                # What a library built has children that nothing shows: the call stands for them.
+                found += children_of(call.receiver) or [option]
     return found
+
+
+def is_list_of_children(value: Value) -> bool:
+    """Whether ``value`` is `list(module.children())`."""
+    match value:
+        case Result(call) if call.name in _SAME_ELEMENTS:
+            return bool(call.args) and is_list_of_children(call.args[0])
+        case Result(call):
+            return call.method == "children"
+    return False
 
 
 def length_of(value: Value) -> int | None:

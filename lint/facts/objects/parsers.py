@@ -118,7 +118,9 @@ def _default(call: Call) -> Value:
     if not isinstance(given, Absent):
         # A default in text goes through `type`, like what the user writes.
         is_text = isinstance(given, Const) and isinstance(given.value, str)
-        return UNKNOWN if is_text and not isinstance(call.keyword("type"), Absent) else given
+        kind = call.keyword("type")
+        keeps = isinstance(kind, Absent) or (isinstance(kind, Ref) and kind.name == "builtins.str")
+        return UNKNOWN if is_text and not keeps else given
     action = call.keyword("action")
     return Const(_UNSET.get(action.value if isinstance(action, Const) else None), call.node)
 

@@ -29,6 +29,7 @@ from .training import (
     ModeChange,
     ModeSwitch,
     NamedParts,
+    TimmEnable,
     TrainSwitch,
 )
 from .transformers import (
@@ -39,6 +40,7 @@ from .transformers import (
     HfEnable,
     HfSetting,
     KbitPrepare,
+    KwargsWrite,
     TrainerArgs,
     TrainerBuild,
     UncalledEnable,
@@ -81,9 +83,11 @@ __all__ = [
     "HfEnable",
     "HfSetting",
     "KbitPrepare",
+    "KwargsWrite",
     "ModeChange",
     "ModeSwitch",
     "NamedParts",
+    "TimmEnable",
     "TorchCheckpoint",
     "TrainSwitch",
     "TrainerArgs",

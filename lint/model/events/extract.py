@@ -65,6 +65,8 @@ ENABLES = frozenset(name for name, kind in MODEL_METHODS.items() if kind is hf.H
 ATTRIBUTES: dict[str, type[WriteEvent]] = {
     "forward": hf.ForwardPatch,
     "gradient_checkpointing": hf.FlagWrite,
+    "gradient_checkpointing_kwargs": hf.KwargsWrite,
+    "activation_checkpointing_kwargs": hf.KwargsWrite,
 }
 
 #: What a call of a method of a launcher means.
@@ -86,6 +88,7 @@ METHODS: dict[str, type[CallEvent]] = {
     "evaluate": t.Evaluation,
     "predict": t.Evaluation,
     "generate": t.Generate,
+    "set_grad_checkpointing": t.TimmEnable,
     "requires_grad_": t.GradientSwitchCall,
     "detach": t.Detach,
     "named_parameters": t.NamedParts,

@@ -128,6 +128,24 @@ class Generate(CallEvent):
         return self.call.receiver
 
 
+class TimmEnable(CallEvent):
+    """``model.set_grad_checkpointing()`` of a model of timm."""
+
+    __slots__ = ()
+    words = ("set_grad_checkpointing",)
+
+    @property
+    def model(self) -> Value:
+        """The model."""
+        return self.call.receiver
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it certainly switches checkpointing on."""
+        enable = self.call.argument(0, "enable")
+        return isinstance(enable, Absent) or equals(enable, True) is True
+
+
 class GradientSwitch(Event):
     """Gradients of a module, a parameter or a tensor are switched on or off."""
 

@@ -7,10 +7,10 @@ import ast
 from ...facts.objects.classes import ancestors
 from ...facts.values import ABSENT, Absent, Class, Value
 from ...prefilter.words import TRL
-from .event import CallEvent, NamingEvent, WriteEvent
+from .event import CallEvent, Event, NamingEvent, WriteEvent
 
 
-class HfSetting(CallEvent):
+class HfSetting(Event):
     """A place where arguments for torch's checkpoint are given to transformers or peft as a dict."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class HfSetting(CallEvent):
         raise NotImplementedError
 
 
-class HfEnable(HfSetting):
+class HfEnable(CallEvent, HfSetting):
     """``model.gradient_checkpointing_enable(...)`` or its new name, on a model of transformers."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class HfDisable(CallEvent):
         return self.call.receiver
 
 
-class KbitPrepare(HfSetting):
+class KbitPrepare(CallEvent, HfSetting):
     """``peft.prepare_model_for_kbit_training(model, ...)``."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class KbitPrepare(HfSetting):
         return self.call.argument(2, "gradient_checkpointing_kwargs")
 
 
-class TrainerArgs(HfSetting):
+class TrainerArgs(CallEvent, HfSetting):
     """A ``TrainingArguments`` object (or one of its children in trl) is built."""
 
     __slots__ = ()
@@ -108,6 +108,27 @@ class TrainerArgs(HfSetting):
     def _either(self, new: str, old: str) -> Value:
         given = self.call.keyword(new) if new in self.call.kwargs else self.call.keyword(old)
         return self.declared(new, old) if isinstance(given, Absent) else given
+
+
+class KwargsWrite(WriteEvent, HfSetting):
+    """``args.gradient_checkpointing_kwargs = {...}``, or by the new name, on arguments that are built already."""
+
+    __slots__ = ()
+    words = (
+        *(".gradient_checkpointing_kwargs =", ".gradient_checkpointing_kwargs="),
+        *(".activation_checkpointing_kwargs =", ".activation_checkpointing_kwargs="),
+        ("setattr", "checkpointing_kwargs"),
+    )
+
+    @property
+    def target(self) -> Value:
+        """What the dict is written to."""
+        return self.write.obj
+
+    @property
+    def kwargs(self) -> Value:
+        """The dict of arguments for torch's checkpoint."""
+        return self.write.value
 
 
 class TrainerBuild(CallEvent):

@@ -1,4 +1,4 @@
-"""Modules of libraries with a BatchNorm inside: models of torchvision and transformers, and blocks."""
+"""Modules of libraries with a BatchNorm inside: models of torchvision, timm and transformers, and blocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ...facts.values import Attr, Const, Ref, Result, Value, is_absent, options
 from ..names import canonical
 from ..types import unwrapped
 from .batch_norms import TORCHVISION, TRANSFORMERS
+from .timm_models import has_batch_norm
 
 if TYPE_CHECKING:
     from ...facts.values import Call
@@ -32,6 +33,10 @@ def built_with_batch_norm(part: Value) -> Result | None:
         value = unwrapped(value.base)
     if not isinstance(value, Result):
         return None
+    if value.call.method == "children" and not path:
+        return built_with_batch_norm(value.call.receiver)
+    if has_batch_norm(value.call, ".".join(path)):
+        return value
     if not path:
         return value if _is_block(value.call) or _parts_with_norm(value.call) else None
     return value if ".".join(path) in _parts_with_norm(value.call) else None

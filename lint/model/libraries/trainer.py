@@ -21,7 +21,7 @@ from ...facts.values import (
     same,
     truth,
 )
-from ..events import HfEnable, TrainerArgs, TrainerBuild
+from ..events import HfEnable, HfSetting, KwargsWrite, TrainerArgs, TrainerBuild
 from ..events.extract import events_of, is_trainer_args
 from ..names import canonical
 from ..types import bases, may_be_same_model
@@ -101,6 +101,14 @@ def _switch(args: TrainerArgs) -> bool | None:
 def _effective(run: Run, names: tuple[str, str]) -> tuple[str, ...]:
     """The names a write to which reaches the Trainer: since transformers 5.23 only the new one."""
     return names if run.versions.may_be("transformers", "<5.23") else names[:1]
+
+
+def settings_of(run: Run) -> Iterator[HfSetting]:
+    """Every dict of arguments for torch's checkpoint that transformers or peft gets, also one that is written later."""
+    for setting in run.of(HfSetting):
+        reaches = isinstance(setting, KwargsWrite) and setting.write.field in _effective(run, KWARGS)
+        if not isinstance(setting, KwargsWrite) or (reaches and is_args(setting.target)):
+            yield setting
 
 
 def kwargs_may_change(run: Run, args: TrainerArgs) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Function
+from ...facts.values import Const, Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,10 @@ def compared_with(check: Value) -> ComparedWith | None:
             Function() as function,
         ) if left in _parameters(function):
             return ComparedWith(right, function.scope.look_up(right), test)
+        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(str(text))]) as test, _ if (
+            _is_class(asked)
+        ):
+            return ComparedWith(repr(text), Const(text, test), test)
     return None
 
 
@@ -72,8 +76,13 @@ def _parameters(function: Function) -> list[str]:
 
 def _is_class_name(node: ast.expr) -> bool:
     """`type(module).__name__` or `module.__class__.__name__`."""
+    return isinstance(node, ast.Attribute) and node.attr == "__name__" and _is_class(node.value)
+
+
+def _is_class(node: ast.expr) -> bool:
+    """`type(module)` or `module.__class__`."""
     match node:
-        case ast.Attribute(value=ast.Call(func=ast.Name("type")) | ast.Attribute(attr="__class__"), attr="__name__"):
+        case ast.Call(func=ast.Name("type")) | ast.Attribute(attr="__class__"):
             return True
     return False
 

@@ -44,7 +44,10 @@ _CONFIGS: dict[str, tuple[str, ...]] = {
     "transformers.BartConfig": ("dropout",),
 }
 #: Arguments of any configuration that set a dropout inside its layers; zero by default.
-_LAYER_DROPOUTS = ("attention_dropout", "hidden_dropout", "activation_dropout", "resid_dropout")
+_LAYER_DROPOUTS = (
+    *("attention_dropout", "hidden_dropout", "activation_dropout", "resid_dropout", "attn_pdrop", "resid_pdrop"),
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout_rate"),
+)
 _SAMPLERS = frozenset(
     f"torch.{name}"
     for name in (
