@@ -60,6 +60,13 @@ class Named(NamedTuple):
     order: int
 
 
+class Store(NamedTuple):
+    """``obj[...] = value`` or ``obj[...] += value``, where ``obj`` is no container of the program."""
+
+    obj: Value
+    value: Value
+
+
 class Program:
     """What a file does: its calls and writes in program order, its functions and classes."""
 
@@ -79,6 +86,7 @@ class Program:
         "order",
         "returns",
         "script",
+        "stores",
         "text",
         "texts",
         "tree",
@@ -101,6 +109,8 @@ class Program:
         self.importing: list[str] = []
         self.calls: list[Call] = []
         self.writes: list[Write] = []
+        #: Assignments to parts of tensors.
+        self.stores: list[Store] = []
         self.named: list[Named] = []
         self.functions: dict[FunctionNode, Function] = {}
         #: Functions that were defined again, in another call of the function around them.

@@ -37,6 +37,7 @@ SFTTrainer("base", args=args, peft_config=LoraConfig()).train()
 ## Good
 ```python
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
@@ -52,6 +53,12 @@ def without_adapter(model, is_block):
 def another_model(model, teacher, is_block):
     apply_activation_checkpointing(teacher, check_fn=is_block)
     get_peft_model(model, LoraConfig()).save_pretrained("adapter")
+
+def around_the_adapters(name):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    # What holds an adapter is not wrapped.
+    apply_activation_checkpointing(model, check_fn=lambda m: not any(isinstance(p, LoraLayer) for p in m.modules()))
+    model.save_pretrained("adapter")
 
 def full_training(model):
     args = TrainingArguments("out", fsdp="full_shard", fsdp_config={"activation_checkpointing": True})
@@ -93,7 +100,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, Value, equals, options
+from ..facts.values import Absent, Dict, Ref, Value, equals, options
 from ..finding import Severity
 from ..model.events import (
     AdapterAttach,
@@ -105,6 +112,7 @@ from ..model.events import (
 )
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import args_of, where
+from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -130,12 +138,18 @@ def check(run: Run) -> Iterator[Report]:
     for attach in run.of(AdapterAttach):
         for wrap in run.of(WrapperCheckpointing):
             if root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place):
-                yield _report(wrap.node, attach.node)
+                yield from () if _asks_for_adapters(run, wrap) else (_report(wrap.node, attach.node),)
     for trainer in run.of(TrainerBuild):
         adapter = _adapter_of(run, trainer)
         for args in (args_of(value) for value in options(trainer.args)):
             if adapter is not None and args is not None and (node := _wrapping(args)) is not None:
                 yield _report(node, adapter)
+
+
+def _asks_for_adapters(run: Run, wrap: WrapperCheckpointing) -> bool:
+    """Whether the check asks for a layer of peft, by which it may leave out whatever holds an adapter."""
+    classes = classes_checked(wrap.check, run.bodies) if isinstance(wrap, ApplyCheckpointing) else []
+    return any(isinstance(cls, Ref) and cls.name.startswith("peft.") for cls in classes)
 
 
 def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:

@@ -78,6 +78,13 @@ def watch(net):
         print(parameter.grad.norm())
     for parameter in net.parameters():
         parameter.register_post_accumulate_grad_hook(norm)
+
+def add_up_in_fp32(net):
+    # Each part of the gradient is added once.
+    def add(parameter):
+        parameter.main_grad.add_(parameter.grad)
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(add)
 ```
 
 ## Fix safety
@@ -121,6 +128,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.values import Attr, Element
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, GradientHook, TorchCheckpoint
 from ..model.needs import together
@@ -130,6 +138,7 @@ from ..model.report import Remark, Report, Rewrite, SetKeyword
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
@@ -154,4 +163,10 @@ def check(run: Run) -> Iterator[Report]:
 
 def _steps(run: Run, hook: GradientHook) -> bool:
     """Whether the hook, or what it calls, updates the parameter."""
-    return any(call.called in _CHANGES for call in run.bodies.of(hook.hook).calls)
+    return any(_changes_weights(call) for call in run.bodies.of(hook.hook).calls)
+
+
+def _changes_weights(call: Call) -> bool:
+    """Whether ``call`` changes a parameter; a buffer beside it, which adds gradients up, may get them in parts."""
+    beside = isinstance(call.receiver, Element) or (isinstance(call.receiver, Attr) and call.receiver.name != "data")
+    return call.called == "step" or (call.called in _CHANGES and not beside)

@@ -184,7 +184,7 @@ _TRANSFORMS = tuple(
 def check(run: Run) -> Iterator[Report]:
     """Report what only a plain backward pass, or no checkpoint at all, supports."""
     asking = list(_higher_order(run))
-    reentrant = list(forwards(run, reentrant=True)) if asking else []
+    reentrant = list(forwards(run, run.program.calls, reentrant=True)) if asking else []
     for call, loss in asking:
         cause = _source(run, call, loss, reentrant)
         if cause is not None:

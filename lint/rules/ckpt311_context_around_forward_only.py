@@ -146,9 +146,9 @@ _MATH = "torch.nn.attention.SDPBackend.MATH"
 
 def check(run: Run) -> Iterator[Report]:
     """Report forward passes whose recomputation runs with another kernel."""
-    for forward in forwards(run, reentrant=False):
-        context = _plain_kernel(forward.call)
-        if context is None or not _attends(run, forward):
+    contexts = {call: context for call in run.program.calls if (context := _plain_kernel(call)) is not None}
+    for forward in forwards(run, contexts, reentrant=False):
+        if not _attends(run, forward):
             continue
         backward = next((it for it in run.of(Backward) if _is_outside(run, forward.call, it.call)), None)
         if backward is not None:
@@ -156,7 +156,7 @@ def check(run: Run) -> Iterator[Report]:
                 forward.call.node,
                 "the recomputation runs in the backward pass, outside of `sdpa_kernel`, with another kernel: a "
                 "CheckpointError; put the backward pass inside the block too",
-                notes=(Remark(context, "this holds for the forward pass"), Remark(backward.node, "this runs outside")),
+                notes=(Remark(contexts[forward.call], "this holds for the forward pass"), Remark(backward.node, "this runs outside")),
             )
 
 

@@ -618,6 +618,61 @@ PROGRAMS = {
             def forward(self, x):
                 return checkpoint(self.b, x, use_reentrant=False)
     """,
+    "keyword arguments of the caller, sorted out by name": """
+        from peft import prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM
+        def sorted_out(kwargs):
+            known = {}
+            for key, value in kwargs.items():
+                if key in prepare_model_for_kbit_training.__code__.co_varnames:
+                    known[key] = value
+            return known
+        def train(name, batches, **kwargs):
+            length = kwargs.pop("length", None)
+            model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+            model = prepare_model_for_kbit_training(model, **sorted_out(kwargs))
+            for batch in batches:
+                model(**batch).loss.backward()
+    """,
+    "a method that takes another block each time": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self, blocks, optimizers):
+                super().__init__()
+                self.blocks = nn.ModuleDict(blocks)
+                for weight in self.parameters():
+                    weight.register_post_accumulate_grad_hook(lambda weight: optimizers[weight].step())
+            def run_one(self, x, name):
+                return self.blocks[name](x)
+            def forward(self, x):
+                for name in self.blocks:
+                    x = checkpoint(self.run_one, x, name, use_reentrant=True)
+                return x
+    """,
+    "zeros that a module fills": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class MLP(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(4, 4))
+            def forward(self, x):
+                return checkpoint(self.net, x, use_reentrant=True)
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.first, self.second = nn.LayerNorm(4), MLP(), MLP()
+            def forward(self, x):
+                padded = torch.zeros_like(x)
+                padded[..., :4] = self.norm(x[..., :4])
+                summed = torch.zeros(8, 4)
+                summed.copy_(padded)
+                return self.first(padded) + self.second(summed)
+        def train(x):
+            Block()(x).sum().backward()
+    """,
 }
 
 

@@ -6,8 +6,8 @@ import ast
 
 from ..objects.attributes import set_attribute, set_item
 from ..objects.containers import iterate
-from ..values import Choice, Const, Element, Seq, Unknown, Value, conditional_options, join_under
-from ..walk import Walk, Write
+from ..values import Choice, Const, Dict, Element, Seq, Unknown, Value, conditional_options, join_under
+from ..walk import Store, Walk, Write
 
 
 def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -18,7 +18,9 @@ def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
         case ast.Attribute(value=base, attr=name):
             write(walk, walk.evaluate(base), name, value, node)
         case ast.Subscript(value=base, slice=index):
-            _assign_item(walk, walk.evaluate(base), walk.evaluate(index), value, node)
+            held = walk.evaluate(base)
+            store(walk, held, value)
+            _assign_item(walk, held, walk.evaluate(index), value, node)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
             for part, element in zip(targets, _unpack(value, targets), strict=True):
                 assign(walk, part, element, node)
@@ -31,6 +33,12 @@ def write(walk: Walk, base: Value, name: str, value: Value, node: ast.AST, augme
     before = set_attribute(base, name, value, walk.place)
     order = walk.program.next_order()
     walk.program.writes.append(Write(base, name, value, node, walk.place, order, before, augmented=augmented))
+
+
+def store(walk: Walk, base: Value, value: Value) -> None:
+    """Record that a part of the tensor ``base`` becomes ``value``, or gets it added."""
+    if not isinstance(base, Dict | Seq):
+        walk.program.stores.append(Store(base, value))
 
 
 def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AST) -> None:

@@ -12,6 +12,7 @@ from ..walk import Walk, Write
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Iterator
 
 
 def grow(walk: Walk, held: Seq, call: Call) -> None:
@@ -59,11 +60,18 @@ def _read(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
         case "values", []:
             return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
         case "items", []:
-            pairs = [Seq("tuple", [Const(key), value], False, call.node) for key, value in held.items.items()]
-            return Seq("list", list(pairs), held.open, call.node, walk.place)
+            return Seq("list", list(_pairs(held)), held.open, call.node, walk.place)
         case "copy", []:
             return Dict(dict(held.items), held.open, call.node, walk.place)
     return None
+
+
+def _pairs(held: Dict) -> Iterator[Value]:
+    """What `items()` gives; a dict that is not wholly known has other keys too. Without a node no two are the same."""
+    for key, value in held.items.items():
+        yield Seq("tuple", [Const(key), value], False, None)
+    if held.open and held.items:
+        yield Seq("tuple", [UNKNOWN, join(*held.items.values())], False, None)
 
 
 def _update(walk: Walk, held: Dict, call: Call) -> None:

@@ -9,7 +9,7 @@ from ..objects.annotations import annotated, narrowed
 from ..objects.containers import elements
 from ..values import UNKNOWN, Const, Dict, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
-from .bindings import assign, write
+from .bindings import assign, store, write
 from .control_flow import branch, for_loop, match_block, try_block, while_loop, with_block
 from .definitions import declare_outer, define_class, define_function
 from .imports import bind_import, bind_import_from
@@ -57,6 +57,7 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
             write(walk, walk.evaluate(base), name, Unknown(node), node, augmented=True)
         case ast.Subscript():
             held = walk.evaluate(node.target.value)
+            store(walk, held, value)
             if isinstance(held, Dict) and isinstance(value, Value):
                 held.open = True
 

@@ -13,7 +13,7 @@ from ..libraries.trainer import enable_reentrant
 from ..types import unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call
     from ..run import Run
@@ -26,11 +26,11 @@ class Forward(NamedTuple):
     cause: Checkpointing | HfEnable
 
 
-def forwards(run: Run, *, reentrant: bool) -> Iterator[Forward]:
-    """The calls that certainly run a region of this variant: of a checkpoint itself, or of what contains one."""
+def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Forward]:
+    """Those of ``calls`` that certainly run a region of this variant: of a checkpoint itself, or of what contains one."""
     events = {event.node: event for event in run.replayed(Checkpointing) if event.reentrant is reentrant}
     enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
-    for call in run.program.calls:
+    for call in calls:
         if call.node in events:
             yield Forward(call, events[call.node])
             continue

@@ -91,7 +91,7 @@ class Regions:
     __slots__ = ("_calls", "_checkpointed", "_known")
 
     def __init__(self, program: Program) -> None:
-        self._known: dict[int, tuple[Value, Region]] = {}
+        self._known: dict[tuple[int, ...], tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
         #: The checkpoints of each function of the file, with how many of its parameters are taken already.
         self._checkpointed: dict[ast.AST, list[tuple[Call, int]]] = {}
@@ -131,11 +131,12 @@ class Regions:
 
     def of(self, *entered: Value) -> Region:
         """What runs when ``entered`` (functions, modules, or containers of them) is called."""
-        if len(entered) == 1 and id(entered[0]) in self._known:
-            return self._known[id(entered[0])][1]
+        known = self._known.get(_identity(entered[0])) if len(entered) == 1 else None
+        if known is not None:
+            return known[1]
         region = _Search(self).run(entered)
         if len(entered) == 1:
-            self._known[id(entered[0])] = (entered[0], region)
+            self._known[_identity(entered[0])] = (entered[0], region)
         return region
 
 
@@ -240,6 +241,13 @@ class _Search:
             return call.args[:1]
         self.modules[_key(result)] = result
         return []
+
+
+def _identity(entered: Value) -> tuple[int, ...]:
+    """What tells one value from another; a method is bound anew each time that it is read."""
+    if isinstance(entered, Method):
+        return id(entered.function), id(entered.receiver)
+    return (id(entered),)
 
 
 def _key(part: Value | Call) -> _Key:

@@ -55,6 +55,8 @@ _FUNCTIONS = frozenset(
         *(f"torch.nn.functional.{name}" for name in ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d")),
     )
 )
+#: Methods that write another tensor into their object.
+_WRITES = ("copy_", "add_", "index_add_", "index_copy_", "index_put_", "scatter_", "scatter_add_", "masked_scatter_")
 #: Methods after which a value carries no gradient.
 _PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
 #: Functions that count.
@@ -110,7 +112,8 @@ def _makes_gradless(run: History, call: Call, depth: int) -> bool:
         return bool(parts) and all(is_gradless(run, part, depth) for part in parts)
     if name in _FACTORIES:
         wanted = call.keyword("requires_grad")
-        return is_absent(wanted) is True or equals(wanted, False) is True
+        plain = is_absent(wanted) is True or equals(wanted, False) is True
+        return plain and not _is_filled(run, Result(call), depth)
     module = same_object(call.func)
     if isinstance(module, Result) and canonical(module.call.name) in _WITHOUT_WEIGHTS:
         return all(is_gradless(run, argument, depth) for argument in call.args)
@@ -118,6 +121,14 @@ def _makes_gradless(run: History, call: Call, depth: int) -> bool:
         embeds = canonical(module.call.name) in (_EMBEDDING, f"{_EMBEDDING}.from_pretrained")
         return embeds or all(is_gradless(run, argument, depth) for argument in call.args)
     return False
+
+
+def _is_filled(run: History, tensor: Result, depth: int) -> bool:
+    """Whether something that may need a gradient is written into ``tensor``, which then needs one too."""
+    written = [store.value for store in run.program.stores if same(store.obj, tensor)]
+    for call in run.method_calls(*_WRITES):
+        written += call.args if same(call.receiver, tensor) else []
+    return not all(isinstance(value, Const) or is_gradless(run, value, depth) for value in written)
 
 
 def _is_made_frozen(module: Result) -> bool:
