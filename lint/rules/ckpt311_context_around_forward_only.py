@@ -156,7 +156,10 @@ def check(run: Run) -> Iterator[Report]:
                 forward.call.node,
                 "the recomputation runs in the backward pass, outside of `sdpa_kernel`, with another kernel: a "
                 "CheckpointError; put the backward pass inside the block too",
-                notes=(Remark(contexts[forward.call], "this holds for the forward pass"), Remark(backward.node, "this runs outside")),
+                notes=(
+                    Remark(contexts[forward.call], "this holds for the forward pass"),
+                    Remark(backward.node, "this runs outside"),
+                ),
             )
 
 

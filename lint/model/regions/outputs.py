@@ -27,7 +27,7 @@ class Forward(NamedTuple):
 
 
 def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Forward]:
-    """Those of ``calls`` that certainly run a region of this variant: of a checkpoint itself, or of what contains one."""
+    """Those of ``calls`` that certainly run a region of this variant: a checkpoint, or what contains one."""
     events = {event.node: event for event in run.replayed(Checkpointing) if event.reentrant is reentrant}
     enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
     for call in calls:
