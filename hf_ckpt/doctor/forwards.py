@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_iter
 
 from ..compat.adapters import active_adapters
-from ..measuring.outermost import OutermostForwards
+from ..measuring.outermost import OutermostForwards, around_layers
 from .harmless import harmless
 from .switches import Switches
 
@@ -69,7 +69,7 @@ class Forwards:
         self.anatomy = anatomy
         self.learned = Learned()
         self.switches = Switches()
-        self._calls = OutermostForwards(model, anatomy, self._before_forward, self._after_forward)
+        self._calls = OutermostForwards(around_layers(model, anatomy), self._before_forward, self._after_forward)
         self._versions: dict[str, int] = {}
         self._versions_before_backward: dict[str, int] = {}
 

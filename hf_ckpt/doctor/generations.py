@@ -40,7 +40,7 @@ class Generations:
 
         @functools.wraps(generate)
         def noted(own: Any, *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("use_cache", True) and any(map(loses_its_cache, own.modules())):
+            if _asks_for_cache(own, *args, **kwargs) and any(map(loses_its_cache, own.modules())):
                 self.places.append(waiting_place(sys._getframe(1)))
             return generate(own, *args, **kwargs)
 
@@ -50,3 +50,9 @@ class Generations:
         """Leave transformers as it was; calling it again does nothing."""
         if self._before is not None:
             GenerationMixin.generate, self._before = self._before, None
+
+
+def _asks_for_cache(own: Any, inputs: Any = None, generation_config: Any = None, *_: Any, **kwargs: Any) -> bool:
+    """Whether this call of ``generate`` is to use a KV cache."""
+    configured = getattr(generation_config or getattr(own, "generation_config", None), "use_cache", None)
+    return kwargs.get("use_cache", configured) is not False

@@ -12,7 +12,7 @@ import torch
 from ..engine.running.graph import is_in_backward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch.utils.hooks import RemovableHandle
 
@@ -20,25 +20,33 @@ if TYPE_CHECKING:
 
 
 class OutermostForwards:
-    """Calls ``before()`` and ``after(output)`` around every forward that runs all decoder layers, a replay left out.
+    """Calls ``before()`` and ``after(output)`` around every forward of one of these modules that runs in no other one.
 
-    After an error ``output`` is None.
+    A replay is left out; after an error ``output`` is None.
+
+    Args:
+        modules: The model first; see :func:`around_layers`.
+        before: Called when such a forward begins.
+        after: Called when it ended.
     """
 
     def __init__(
-        self, model: torch.nn.Module, anatomy: Anatomy, before: Callable[[], None], after: Callable[[Any], None]
+        self, modules: Iterable[torch.nn.Module], before: Callable[[], None], after: Callable[[Any], None]
     ) -> None:
-        self.model = model
-        self.anatomy = anatomy
+        self._modules = tuple(modules)
         self._before = before
         self._after = after
         self._running: torch.nn.Module | None = None
         self._handles: list[RemovableHandle] = []
 
+    def __reduce__(self) -> tuple[Callable[[], OutermostForwards], tuple[()]]:
+        # A copy or a pickle of the model carries its hooks, and nobody is told of that one's forwards.
+        return _of_nothing, ()
+
     def start(self) -> None:
         """Put the hooks on."""
         self.stop()
-        for module in _around_layers(self.model, self.anatomy):
+        for module in self._modules:
             self._handles += (
                 module.register_forward_pre_hook(self._enter, prepend=True),
                 module.register_forward_hook(self._leave, always_call=True),
@@ -54,7 +62,7 @@ class OutermostForwards:
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or is_in_backward():
             return
-        if self._running is None or module is self.model:  # an interrupt may have ended the forward before
+        if self._running is None or module is self._modules[0]:  # an interrupt may have ended the forward before
             self._running = module
             self._before()
 
@@ -65,7 +73,11 @@ class OutermostForwards:
         self._after(output)
 
 
-def _around_layers(model: torch.nn.Module, anatomy: Anatomy) -> Iterator[torch.nn.Module]:
+def _of_nothing() -> OutermostForwards:
+    return OutermostForwards((torch.nn.Identity(),), lambda: None, lambda output: None)
+
+
+def around_layers(model: torch.nn.Module, anatomy: Anatomy) -> Iterator[torch.nn.Module]:
     """The model, the module in it that holds all decoder layers, and so on inwards."""
     layers = {id(layer.module) for layer in anatomy.layers}
     module: torch.nn.Module | None = model

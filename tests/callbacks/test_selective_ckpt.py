@@ -169,6 +169,50 @@ def test_arguments_and_callback_survive_copies(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(args)).to_json_string() == args.to_json_string()
 
 
+class Copies(TrainerCallback):
+    """Copies and pickles the model while the policy is on and its first steps are observed."""
+
+    def __init__(self) -> None:
+        self.copies: list[Any] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.copies += [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+
+
+@pytest.mark.parametrize(("policy", "engine"), POLICIES)
+def test_model_and_callback_can_be_copied_at_any_time(policy: str, engine: str, tmp_path: Path) -> None:
+    callback, copies = SelectiveCkpt(policy, engine=engine, doctor=True), Copies()
+    trainer = train(build("llama"), arguments(tmp_path, max_steps=2), callback, copies)
+    for made in (*copies.copies, copy.deepcopy(trainer.model), pickle.loads(pickle.dumps(trainer.model))):
+        ids = torch.zeros(2, 8, dtype=torch.long)
+        made(input_ids=ids, labels=ids).loss.backward()
+    for twin in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        assert str(twin.policy) == str(callback.policy)
+    assert pickle.loads(pickle.dumps(trainer.optimizer)).state_dict().keys() == trainer.optimizer.state_dict().keys()
+    assert callback.findings == []
+
+
+class WithoutItsHead(Trainer):
+    """Computes its loss from what the model in the model returns."""
+
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+        hidden = model.model(input_ids=inputs["input_ids"]).last_hidden_state
+        return torch.nn.functional.cross_entropy(model.lm_head(hidden).flatten(0, 1), inputs["labels"].flatten())
+
+
+@pytest.mark.parametrize(("policy", "engine"), POLICIES)
+def test_a_loss_may_run_the_model_without_its_head(policy: str, engine: str, tmp_path: Path) -> None:
+    callback, outcomes = SelectiveCkpt(policy, engine=engine), []
+    for callbacks in ([], [callback]):
+        args = arguments(tmp_path)
+        trainer = WithoutItsHead(build("llama"), args, train_dataset=dataset(), callbacks=callbacks)
+        trainer.train()
+        outcomes.append(outcome(trainer))
+    assert identical(*outcomes)
+    assert callback.report is not None
+    assert any(layer.replays for layer in callback.report.layers)
+
+
 def test_alone_it_means_budget_auto(tmp_path: Path) -> None:
     reference = outcome(train(build("llama"), arguments(tmp_path)))
     callback = SelectiveCkpt()

@@ -18,6 +18,7 @@ from hf_ckpt import SelectiveCkpt
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.doctor.check import checks
 from hf_ckpt.doctor.checkup import Checkup
+from hf_ckpt.script.as_it_is import AsItIs
 
 from ..models import build_encoder
 from .clean_ranks import STRATEGIES, words_of
@@ -74,6 +75,24 @@ def test_right_uses_of_torchs_checkpoint_are_told_nothing() -> None:
     assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=False)), "none").findings == []
     assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=True)), "none").findings == []
     assert _clean(build_encoder(), "none", bf16=True).findings == []
+
+
+class _Samples(TrainerCallback):
+    """Generates in training mode without a KV cache, as the model is configured."""
+
+    def on_substep_end(self, *_: Any, model: Any = None, **__: Any) -> None:
+        model.generation_config.use_cache = False
+        with torch.no_grad():
+            model.generate(torch.zeros(1, 4, dtype=torch.long), max_new_tokens=2, pad_token_id=2)
+
+
+def test_text_generated_without_a_cache_is_told_nothing() -> None:
+    args = arguments(max_steps=2, gradient_checkpointing=True, gradient_accumulation_steps=2)
+    trainer = Trainer(small_llama(), args, train_dataset=texts([16] * 16), data_collator=pad, callbacks=[_Samples()])
+    seen = AsItIs(trainer)
+    trainer.add_callback(seen)
+    trainer.train()
+    assert seen.findings == []
 
 
 def test_torch_is_left_as_it_was_when_a_step_fails() -> None:
