@@ -1,7 +1,8 @@
 """``python -m tests.stock TESTS``: transformers' own checkpointing tests on tiny models, its switch and ours (minutes).
 
 TESTS is the ``tests`` folder of transformers' source distribution (``pip download --no-deps --no-binary :all:
-transformers==VERSION``). It has the mixins; the sweep's generator makes the models and inputs that they ask for.
+transformers==VERSION``). It has the mixins, which need the package ``parameterized``; the sweep's generator makes the
+models and inputs that they ask for.
 """
 
 from __future__ import annotations

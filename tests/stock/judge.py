@@ -11,6 +11,8 @@ from unittest.mock import patch
 from transformers import PreTrainedModel
 
 from hf_ckpt import apply
+from hf_ckpt.anatomy import read_anatomy
+from hf_ckpt.policy.decision import Role
 
 from ..sweep.build import build
 from ..sweep.classes import subjects
@@ -28,8 +30,9 @@ TESTS = (
     "test_gradient_checkpointing_backward_compatibility",
 )  # fmt: skip
 STOCK = "transformers' switch"
+SUBLAYERS = "every sublayer"
 #: What recomputes: transformers' own switch, and policies that it is told to mean.
-SWITCHES = (STOCK, "full", "attention+mlp+norm")
+SWITCHES = (STOCK, "full", SUBLAYERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,14 @@ def _meaning(switch: str) -> Iterator[None]:
         return
     handles: dict[int, Handle] = {}
 
-    def enable(model: Any, *_: Any, **__: Any) -> None:
-        handles[id(model)] = apply(model, switch)
-
     def disable(model: Any) -> None:
-        handles.pop(id(model)).restore()
+        for module in model.modules():  # a part of a model turns its own when it is made
+            if id(module) in handles:
+                handles.pop(id(module)).restore()
+
+    def enable(model: Any, *_: Any, **__: Any) -> None:
+        disable(model)
+        handles[id(model)] = apply(model, _every_role(model) if switch == SUBLAYERS else switch)
 
     with (
         patch.object(PreTrainedModel, "activation_checkpointing_enable", enable),
@@ -79,3 +85,9 @@ def _meaning(switch: str) -> Iterator[None]:
         patch.object(PreTrainedModel, "gradient_checkpointing_disable", disable),
     ):
         yield
+
+
+def _every_role(model: Any) -> str:
+    """The sum of the policies for the sublayers that the model has."""
+    roles = {role for layer in read_anatomy(model).layers for role in layer.info.sublayers}
+    return "+".join(sorted({Role.MLP if role is Role.EXPERTS else role for role in roles}))

@@ -20,6 +20,8 @@ from .build import Built, CannotBuildError, build
 from .inputs import seed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import nn
 
     from hf_ckpt import Handle
@@ -110,7 +112,7 @@ def _plain(built: Built) -> Plain:
         raise CannotBuildError("no parameter gets a gradient")
     buffers = [buffer.clone() for buffer in model.buffers()]
     try:
-        held = _held(model, built.batches[-1])
+        held = _held(model, built.batches)
     except ModelStructureError as error:
         raise CannotBuildError(f"is refused under every policy: {_short(error)}") from error
     return Plain(gradients, buffers, held, _changed(before, _attributes(model)))
@@ -200,10 +202,11 @@ def _under(handle: Handle, built: Built, plain: Plain) -> PolicyResult:
     return PolicyResult("passed", "", share, modes, because)
 
 
-def _held(model: nn.Module, batch: dict[str, Any]) -> int:
+def _held(model: nn.Module, batches: Iterable[dict[str, Any]]) -> int:
     handle = apply(model, "none")
     with handle.measure():
-        _step(model, batch)
+        for batch in batches:
+            _step(model, batch)
     held = handle.report().held_bytes
     handle.restore()
     return held or 0

@@ -42,7 +42,8 @@ def _head(built: list[Result], unbuilt: list[Result], classes: int) -> list[str]
         "twice, with dropout. A policy **passes** when all gradients and buffers are those of the unpatched model to the "
         "last bit, every layer that it covers was seen to replay, fewer bytes are held, the state-dict keys stay the "
         "same and `restore()` leaves the model as it was. *None there*: the model has no sublayer of that role, and the "
-        "policy is refused in these words.",
+        "policy is refused in these words. *Holds no less*: where layers are replayed by sublayer, a norm that is one "
+        "kernel saves two numbers a row beside its input, which its replay must hold too.",
         "",
         f"Of {classes} classes {seen} have been run. {len(built)} of them train here, and {good} of these are right under "
         f"all {len(POLICIES)} policies; what does not train here is listed below with its reason.{rest} "

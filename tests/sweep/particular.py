@@ -27,7 +27,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "AlignModel": {"vision_config": _EFFICIENT, "projection_dim": 80},
     "BeitForSemanticSegmentation": {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
     "Blip2ForImageTextRetrieval": {"qformer_config": {"use_qformer_text_input": True}},
-    "DepthProForDepthEstimation": {"patch_size": 64, "merge_padding_value": 1},
+    "DepthProForDepthEstimation": {"patch_size": 64, "intermediate_hook_ids": [1, 0]},
     "EfficientNetForImageClassification": _EFFICIENT,
     "Emu3ForConditionalGeneration": {"vq_config": {"base_channels": 32, "num_res_blocks": 1}},
     "EncoderDecoderModel": {
