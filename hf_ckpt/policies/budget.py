@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPolicy(Policy):
-    """The least added time within a byte budget, planned for each size of batch.
+    """Pick the plan that adds the least step time within a memory budget, for each size of batch.
 
     ``budget=72GiB`` bounds the device's peak, ``budget=0.5`` the share of the uncheckpointed saved tensors that layers
     may hold, ``budget=auto`` is what the device has left beside the model's state. A bound on the peak may also chunk
@@ -30,6 +30,7 @@ class BudgetPolicy(Policy):
     """
 
     name: ClassVar[str] = "budget"
+    usage: ClassVar[str] = "budget=72GiB"
     budget: Budget
 
     @classmethod
@@ -70,12 +71,14 @@ class BudgetPolicy(Policy):
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy(Policy):
-    """Beside a budget (``budget=40GiB+offload``): saved tensors may move to pinned host memory and come back in time.
+    """Let a budget also move saved tensors to pinned host memory and back, on a GPU.
 
-    The copies run on a stream of their own, one layer ahead of backward. On a CPU there is nowhere to offload to.
+    Written beside the budget: ``budget=40GiB+offload``. The copies run on a stream of their own, one layer ahead of
+    backward. On a CPU there is nowhere to offload to.
     """
 
     name: ClassVar[str] = "offload"
+    usage: ClassVar[str] = "budget=40GiB+offload"
 
     def about_layers(self) -> bool:
         """It widens what a budget may choose from."""

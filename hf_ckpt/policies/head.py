@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeadPolicy(Policy):
-    """Compute the output embeddings and the loss in this many chunks of tokens, so that full logits never exist.
+    """Compute the output embeddings and the loss in chunks of tokens, so that full logits never exist.
 
     With a large vocabulary logits, their fp32 copy and their gradient are the peak once the layers hold little. The
     loss equals the unchunked one up to the order of its fp32 sum over tokens. ``head(1)`` runs the head as the model
@@ -28,6 +28,7 @@ class HeadPolicy(Policy):
     """
 
     name: ClassVar[str] = "head"
+    usage: ClassVar[str] = "head(8)"
     chunks: int
 
     @classmethod

@@ -20,7 +20,10 @@ _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?$")
 
 @dataclass(frozen=True, slots=True)
 class Full(LayerSelector):
-    """Keep only each layer's inputs. With L layers of which one holds I bytes inside and B at its boundary: L*B + I."""
+    """Keep only each layer's inputs, and recompute the rest.
+
+    With L layers, of which one holds I bytes inside and B at its boundary, the peak is L*B + I.
+    """
 
     name: ClassVar[str] = "full"
 
@@ -31,7 +34,7 @@ class Full(LayerSelector):
 
 @dataclass(frozen=True, slots=True)
 class NonePolicy(Policy):
-    """No activation checkpointing. Memory: everything; added time: nothing."""
+    """Keep everything: no activation checkpointing."""
 
     name: ClassVar[str] = "none"
 
@@ -42,9 +45,10 @@ class NonePolicy(Policy):
 
 @dataclass(frozen=True, slots=True)
 class First(CountedLayers):
-    """The first n layers: their saved tensors live longest (they are used last in backward)."""
+    """Recompute the first n layers: their saved tensors live longest, as backward uses them last."""
 
     name: ClassVar[str] = "first"
+    usage: ClassVar[str] = "first(8)"
 
     def select(self, stack: Stack) -> frozenset[int]:
         """The first n layers, or all when there are fewer."""
@@ -53,9 +57,10 @@ class First(CountedLayers):
 
 @dataclass(frozen=True, slots=True)
 class Last(CountedLayers):
-    """The last n layers: they are replayed first in backward, while every other layer still holds its saved tensors."""
+    """Recompute the last n layers: backward replays them first, while every other one still holds its saved tensors."""
 
     name: ClassVar[str] = "last"
+    usage: ClassVar[str] = "last(8)"
 
     def select(self, stack: Stack) -> frozenset[int]:
         """The last n layers, or all when there are fewer."""
@@ -64,7 +69,7 @@ class Last(CountedLayers):
 
 @dataclass(frozen=True, slots=True)
 class Every(LayerSelector):
-    """Layers 0, k, 2k, ... of the stack are recomputed, the others keep everything.
+    """Recompute layers 0, k, 2k, ... of the stack; the others keep everything.
 
     This is not segment checkpointing (see ``segments``): with L layers, B bytes at a boundary and I inside a layer it
     holds ``ceil(L/k) * B + (L - ceil(L/k)) * I``, so a larger k holds *more*. Counting is per tower, so a vision tower
@@ -75,6 +80,7 @@ class Every(LayerSelector):
     """
 
     name: ClassVar[str] = "every"
+    usage: ClassVar[str] = "every(2)"
     k: int
 
     @classmethod
@@ -93,13 +99,16 @@ class Every(LayerSelector):
 
 @dataclass(frozen=True, slots=True)
 class Layers(LayerSelector):
-    """Layer indices and ranges, counted from 0 within the stack; ``a-b`` includes both ends, ``a-`` runs to the end.
+    """Recompute the layers of these indices and ranges, counted from 0 within the stack.
+
+    ``a-b`` includes both ends, ``a-`` runs to the end.
 
     Args:
         ranges: (first, last) pairs, both included; last is None for a range that runs to the end.
     """
 
     name: ClassVar[str] = "layers"
+    usage: ClassVar[str] = "layers(0-7,12)"
     ranges: tuple[tuple[int, int | None], ...]
 
     @classmethod

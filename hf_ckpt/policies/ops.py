@@ -66,15 +66,16 @@ class DotsWithNoBatchDimsSaveable(_OpPolicy):
 
 @dataclass(frozen=True, slots=True)
 class SaveOnlyTheseNames(_OpPolicy):
-    """Keep the outputs of these aten ops (``mm``, ``aten.addmm``, ``aten.mm.default``), rebuild everything else.
+    """Keep the outputs of these aten ops, rebuild everything else.
 
     JAX names values with ``checkpoint_name``; an untouched PyTorch model has no such names, so the names are ops.
 
     Args:
-        names: Names of aten ops, with or without ``aten.`` and overload.
+        names: Names of aten ops, such as ``mm``, ``aten.addmm`` or ``aten.mm.default``.
     """
 
     name: ClassVar[str] = "save_only_these_names"
+    usage: ClassVar[str] = "save_only_these_names(mm,addmm)"
     names: tuple[str, ...]
 
     @classmethod
@@ -106,7 +107,7 @@ class SaveOnlyTheseNames(_OpPolicy):
 
 @dataclass(frozen=True, slots=True)
 class EverythingSaveable(Policy):
-    """Every saved tensor may be kept, so every one is: the same as ``none`` (``jax.checkpoint_policies``)."""
+    """Keep every saved tensor: the same as ``none`` (``jax.checkpoint_policies``)."""
 
     name: ClassVar[str] = "everything_saveable"
 

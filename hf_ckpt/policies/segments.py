@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Segments(Policy):
-    """Only the boundary in front of each k layers is stored; the whole segment is replayed in backward.
+    """Store only the boundary in front of each k layers, and replay the whole segment in backward.
 
     With L layers, B bytes at a boundary and I inside one layer it holds ``ceil(L/k) * B`` and rebuilds ``k * I`` at a
     time, where ``every(k)`` holds ``ceil(L/k) * B + (L - ceil(L/k)) * I``. The sum ``L/k * B + k * I`` is smallest at
@@ -27,6 +27,7 @@ class Segments(Policy):
     """
 
     name: ClassVar[str] = "segments"
+    usage: ClassVar[str] = "segments(2)"
     k: int | None
 
     @classmethod

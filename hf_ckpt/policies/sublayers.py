@@ -53,16 +53,18 @@ class Attention(_SublayerPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Mlp(_SublayerPolicy):
-    """Rebuild what the MLP saves (gate, up, activation, product); in an MoE layer, what router and experts save.
+    """Rebuild what the MLP saves (in an MoE layer, router and experts); ``mlp(8)`` runs it in 8 chunks of the tokens.
 
-    ``mlp(8)`` runs the MLP of every layer in 8 chunks of the tokens instead, in forward and again in backward, so that
-    its intermediates never exist for all tokens: add it to ``full`` or a budget when one layer alone is too large.
-    Results and gradients are those without chunks up to rounding, not bit for bit. Experts run as ever.
+    An MLP saves gate, up, activation and product. In chunks, in forward and again in backward, its intermediates never
+    exist for all tokens: add ``mlp(8)`` to ``full`` or a budget when one layer alone is too large. Results and gradients
+    are those without chunks up to rounding, not bit for bit. Experts run as ever.
+
+    Args:
+        chunks: In how many chunks of the tokens the MLP runs; None: as the model runs it.
     """
 
     name: ClassVar[str] = "mlp"
     roles: ClassVar[tuple[Role, ...]] = (Role.MLP, Role.EXPERTS)
-    #: In how many chunks of the tokens the MLP runs; None: as the model runs it.
     chunks: int | None = None
 
     @classmethod

@@ -23,7 +23,7 @@ class _TowerPolicy(LayerSelector):
 
 @dataclass(frozen=True, slots=True)
 class Language(_TowerPolicy):
-    """Every layer of the language tower; behind ``@`` it restricts a policy to that tower."""
+    """Recompute every layer of the language tower; behind ``@`` it restricts a policy to that tower."""
 
     name: ClassVar[str] = "language"
     towers: ClassVar[frozenset[Tower] | None] = frozenset({Tower.LANGUAGE})
@@ -31,7 +31,7 @@ class Language(_TowerPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Vision(_TowerPolicy):
-    """Every layer of the vision tower; behind ``@`` it restricts a policy to that tower."""
+    """Recompute every layer of the vision tower; behind ``@`` it restricts a policy to that tower."""
 
     name: ClassVar[str] = "vision"
     towers: ClassVar[frozenset[Tower] | None] = frozenset({Tower.VISION})
@@ -39,7 +39,7 @@ class Vision(_TowerPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Audio(_TowerPolicy):
-    """Every layer of the audio tower; behind ``@`` it restricts a policy to that tower."""
+    """Recompute every layer of the audio tower; behind ``@`` it restricts a policy to that tower."""
 
     name: ClassVar[str] = "audio"
     towers: ClassVar[frozenset[Tower] | None] = frozenset({Tower.AUDIO})

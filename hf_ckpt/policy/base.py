@@ -42,6 +42,8 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
+    #: An example of how it is written, where it takes arguments.
+    usage: ClassVar[str] = ""
     #: The towers it speaks about; None means all of the model's.
     towers: ClassVar[frozenset[Tower] | None] = None
 

@@ -113,6 +113,13 @@ def test_every_policy_is_found_under_the_name_it_is_written_with() -> None:
     assert files == {path.stem for path in Path(policies_folder.__path__[0]).glob("*.py")} - {"__init__"}
 
 
+@pytest.mark.parametrize("name", sorted(policies()))
+def test_every_policy_shows_how_it_is_written(name: str) -> None:
+    written = policies()[name].usage or name
+    assert isinstance(parse_policy(written.removeprefix("budget=40GiB+")), policies()[name])
+    assert str(parse_policy(written)) == written
+
+
 @pytest.mark.parametrize(
     ("policy", "layers"),
     [
