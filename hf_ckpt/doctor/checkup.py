@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .check import checks
-from .checkpoint_calls import CheckpointCalls, has_gradient
 from .facts import StepFacts, StepsFacts
-from .forwards import Forwards
-from .generations import Generations
 from .harmless import harmless
+from .observers.checkpoint_calls import CheckpointCalls, has_gradient
+from .observers.forwards import Forwards
+from .observers.generations import Generations
+from .observers.starved import PATIENCE, Starved
 from .start_facts import read_start
-from .starved import PATIENCE, Starved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ..anatomy import Anatomy
     from .check import Trouble
-    from .checkpoint_calls import NotedCall
     from .facts import CallFacts, ModelSettings
+    from .observers.checkpoint_calls import NotedCall
 
 logger = logging.getLogger("hf_ckpt.doctor")
 

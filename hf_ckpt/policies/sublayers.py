@@ -56,8 +56,8 @@ class Mlp(_SublayerPolicy):
     """Rebuild what the MLP saves (in an MoE layer, router and experts); ``mlp(8)`` runs it in 8 chunks of the tokens.
 
     An MLP saves gate, up, activation and product. In chunks, in forward and again in backward, its intermediates never
-    exist for all tokens: add ``mlp(8)`` to ``full`` or a budget when one layer alone is too large. Results and gradients
-    are those without chunks up to rounding, not bit for bit. Experts run as ever.
+    exist for all tokens: add ``mlp(8)`` to ``full`` or a budget when one layer alone is too large. Results and
+    gradients are those without chunks up to rounding, not bit for bit. Experts run as ever.
 
     Args:
         chunks: In how many chunks of the tokens the MLP runs; None: as the model runs it.

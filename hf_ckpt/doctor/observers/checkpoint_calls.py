@@ -20,10 +20,10 @@ from torch.nn.utils import stateless
 from torch.utils._pytree import tree_iter
 from transformers import Cache
 
-from ..compat.wrappers import local_shard
-from ..engine.running.graph import is_in_backward
-from .facts import CallFacts
-from .place import waiting_place
+from ...compat.wrappers import local_shard
+from ...engine.running.graph import is_in_backward
+from ..facts import CallFacts
+from ..place import waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..compat.wrappers import local_shard
+from ...compat.wrappers import local_shard
 from .checkpoint_calls import has_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..facts import CallFacts
     from .checkpoint_calls import NotedCall
-    from .facts import CallFacts
 
 #: Steps after which zeros are no accident any more, where training goes on so long.
 PATIENCE = 20

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from .place import waiting_place
+from ..place import waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .place import Place
+    from ..place import Place
 
 
 class Switches:

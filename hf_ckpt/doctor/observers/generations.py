@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import GenerationMixin
 
-from ..compat.checkpointing import loses_its_cache
-from .place import waiting_place
+from ...compat.checkpointing import loses_its_cache
+from ..place import waiting_place
 
 if TYPE_CHECKING:
     import torch
 
-    from .place import Place
+    from ..place import Place
 
 
 class Generations:

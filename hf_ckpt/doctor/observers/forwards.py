@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
-from ..compat.adapters import active_adapters
-from ..measuring.outermost import OutermostForwards, around_layers
-from .harmless import harmless
+from ...compat.adapters import active_adapters
+from ...measuring.outermost import OutermostForwards, around_layers
+from ..harmless import harmless
 from .switches import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..anatomy import Anatomy
-    from .place import Place
+    from ...anatomy import Anatomy
+    from ..place import Place
 
 
 @dataclass(slots=True)
