@@ -39,7 +39,7 @@ def test_the_table_says_what_was_reviewed():
     assert with_table(text, REVIEWED) == text
 
 
-@pytest.mark.slow(minutes=10)
+@pytest.mark.slow(minutes=15)
 def test_findings_are_those_that_were_reviewed():
     try:
         entries, failures = collect_users(default_cache())
