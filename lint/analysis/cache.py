@@ -38,10 +38,11 @@ class Cache:
         self._entries: dict[str, Any] = self._load()
         self._new: dict[str, Any] = {}
 
-    def key(self, filename: str, data: bytes, settings: Settings) -> str:
+    def key(self, filename: str, data: bytes, settings: Settings, named: bool = False) -> str:
         """The hash of everything that the findings in ``filename`` depend on."""
         absolute = os.path.abspath(filename)
-        facts = (self._tool, filename, absolute, settings, sorted(project_ranges(os.path.dirname(absolute)).items()))
+        ranges = sorted(project_ranges(os.path.dirname(absolute)).items())
+        facts = (self._tool, filename, absolute, settings, ranges, named)
         return blake2b(data, digest_size=16, key=blake2b(repr(facts).encode()).digest()).hexdigest()
 
     def get(self, key: str, filename: str, reported: Collection[str] = ()) -> FileResult | None:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..configs import is_config, is_launch, is_settings
-from ..prefilter.file_gate import gate, names_us
+from ..prefilter.file_gate import GateResult, gate, names_us
 from ..sources.error import SourceError
 from ..sources.source import Source, read_source
-from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, unparsable
+from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from .deep import with_any_depth
 from .result import Checked, FileResult
 
@@ -44,7 +44,7 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
     """
     gated = gate(job.path, data, job.settings)
     if not gated.needed and not job.runs:
-        return Checked(FileResult(job.path, consulted=gated.consulted))
+        return Checked(passed_over(job, gated, data))
     try:
         source = read_source(job.path, data)
     except SourceError as error:
@@ -53,6 +53,31 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
     from ..project.local_modules import LocalModules  # start-up: most files stop at the gate
 
     return check_loaded(source, job, LocalModules(job.path), reported)
+
+
+def passed_over(job: Job, gated: GateResult, data: bytes) -> FileResult:
+    """The result for a file that no rule has a word for; one that is named is Python all the same, or it is said."""
+    broken = job.named and os.path.splitext(job.path)[1] in ("", ".py", ".pyi") and _syntax_error(data)
+    found = (not_python(job.path, broken),) if broken else ()
+    enabled = _enabled(job.path, job.settings) if found else frozenset()
+    return FileResult(job.path, tuple(it for it in found if it.code in enabled), consulted=gated.consulted)
+
+
+def _syntax_error(data: bytes) -> SyntaxError | None:
+    from ast import PyCF_ONLY_AST  # start-up: files in folders stop before
+    from warnings import catch_warnings, simplefilter
+
+    with catch_warnings():
+        simplefilter("ignore")  # of escapes in strings
+        try:
+            compile(data, "<named>", "exec", PyCF_ONLY_AST)
+        except SyntaxError as error:
+            return error
+        except ValueError as error:
+            return SyntaxError(str(error))
+        except (RecursionError, MemoryError):
+            return None
+    return None
 
 
 def check_loaded(

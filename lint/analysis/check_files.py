@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..prefilter.file_gate import gate
-from .check_file import check_bytes, check_path
+from .check_file import check_bytes, check_path, passed_over
 from .garbage import collection_paused
 from .result import FileResult
 
@@ -61,15 +61,17 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
             results.append(FileResult(job.path, failure=f"{job.path}: cannot be read: {error.strerror or error}"))
             continue
         # What is known of a file does not say which files it ran with.
-        key = cache.key(job.path, data, job.settings) if cache and not job.runs else ""
+        key = cache.key(job.path, data, job.settings, job.named) if cache and not job.runs else ""
         result = cache.get(key, job.path, reported) if cache and key else None
         if result is None:
             gated = gate(job.path, data, job.settings)
-            result = FileResult(job.path, consulted=gated.consulted)
             if gated.needed or job.runs:
+                result = FileResult(job.path, consulted=gated.consulted)
                 candidates.append(_Candidate(len(results), job, data, key))
-            elif cache and key:
-                cache.put(key, result, reported)
+            else:
+                result = passed_over(job, gated, data)
+                if cache and key:
+                    cache.put(key, result, reported)
         results.append(result)
     for candidate, result in zip(candidates, _analyse(candidates, reported), strict=True):
         results[candidate.position] = result

@@ -16,3 +16,5 @@ class Job(NamedTuple):
     settings: Settings
     #: The runs that the file belongs to, as the command line says; empty when it is checked by itself.
     runs: tuple[RunFiles, ...] = ()
+    #: The command line names it, and not only a folder that it is in: no Python is never passed over without a word.
+    named: bool = False

@@ -70,7 +70,8 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
         print(
             f"warning: nothing to check (Python, notebooks, configurations, launch scripts) in {where}", file=sys.stderr
         )
-    jobs = [Job(path, settings_for(os.path.dirname(path) or ".")) for path in found.files]
+    named = {*options.paths}
+    jobs = [Job(path, settings_for(os.path.dirname(path) or "."), named=path in named) for path in found.files]
     if options.run_configs or any(map(may_join, found.files)):
         from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
@@ -136,7 +137,7 @@ def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> i
 
     filename = options.stdin_filename or _STDIN
     data = sys.stdin.buffer.read()
-    job = Job(filename, settings_for(_directory(filename)))
+    job = Job(filename, settings_for(_directory(filename)), named=True)
     if not (options.fix or options.fix_only or options.diff):
         return finish([check_bytes(job, data).result], options, ((filename, data),))
     fixed = rewrite_bytes(job, data, fixing(options.unsafe_fixes))

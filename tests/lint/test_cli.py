@@ -140,6 +140,17 @@ def test_a_file_that_does_not_parse_is_one_finding_and_the_rest_go_on(project, c
     assert len(found) == 3
 
 
+def test_a_named_file_without_a_word_of_ours_must_be_python_too(project):
+    (project / "broken.py").write_text("def broken(:\n    pass\n")
+    (project / "plain.py").write_text("print('\\d')\n")
+    [found] = records(lint("broken.py", "plain.py", "--output-format", "json", cwd=project))
+    assert (found["code"], found["location"]["row"]) == ("CKPT903", 1)
+    assert lint("broken.py", "--ignore", "CKPT903", cwd=project).returncode == 0
+    piped = lint("-", "--output-format", "json", cwd=project, stdin="x = (\n")
+    assert [item["code"] for item in records(piped)] == ["CKPT903"]
+    assert "broken.py" not in lint(".", cwd=project).stdout
+
+
 def test_missing_and_unreadable_paths_are_failures_and_the_rest_go_on(project):
     process = lint("nope.py", "bad.py", cwd=project)
     assert process.returncode == 2
