@@ -64,7 +64,7 @@ def passed_over(job: Job, gated: GateResult, data: bytes) -> FileResult:
 
 
 def _syntax_error(data: bytes) -> SyntaxError | None:
-    from ast import PyCF_ONLY_AST  # start-up: files in folders stop before
+    from _ast import PyCF_ONLY_AST  # start-up: importing `ast` takes longer than the file
     from warnings import catch_warnings, simplefilter
 
     with catch_warnings():
