@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def forked() -> Iterator[Forked]:
     """Runs scripts, alone or as ranks, with torch, transformers, peft and accelerate loaded already."""
     for library in ("torch", "transformers", "peft", "accelerate"):
-        pytest.importorskip(library)
+        if find_spec(library) is None:
+            pytest.skip(f"needs {library}")
     forked = Forked("training")
     yield forked
     forked.close()

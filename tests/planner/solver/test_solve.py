@@ -53,14 +53,13 @@ def layer_costs(problem, kind, plan):
 def timeline(problem, plans, head):
     """(held, peak, seconds), by walking forward and backward with a live-bytes counter."""
     costs = [layer_costs(problem, problem.kinds[k], plan) for k, plan in zip(problem.order, plans, strict=True)]
-    return walk(problem, plans, costs, head)
+    return walk(problem, costs, staged(problem, plans), head)
 
 
-def walk(problem, plans, costs, head):
-    """:func:`timeline` with what each layer costs under its plan."""
+def walk(problem, costs, room, head):
+    """:func:`timeline` with what each layer costs under its plan, and the ``room`` that moved buffers take."""
     held = [size for size, _, _ in costs]
     live, seconds = problem.shared + sum(held), head.seconds + sum(seconds for _, seconds, _ in costs)
-    room = staged(problem, plans)
     peak = live + head.nbytes
     live += problem.head_gradients
     for k, size in zip(reversed(problem.order), reversed(held), strict=True):
@@ -89,7 +88,8 @@ def brute_force(problem):
     results = []
     for chosen in itertools.product(*choices):
         plans, costs = zip(*chosen, strict=True)
-        results += [(walk(problem, plans, costs, head), plans, head) for head in problem.heads]
+        room = staged(problem, plans) if problem.link else 0
+        results += [(walk(problem, costs, room, head), plans, head) for head in problem.heads]
     return results
 
 
