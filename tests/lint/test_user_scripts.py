@@ -14,6 +14,23 @@ _TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows
 
 #: Scripts whose line with `# error: CODE` is reported, and no other one.
 CASES = {
+    "one of two models is put in train mode": """\
+import torch
+from diffusers import UNet2DConditionModel
+from transformers import CLIPTextModel
+from data import loader
+
+unet = UNet2DConditionModel.from_pretrained("base", subfolder="unet")
+encoder = CLIPTextModel.from_pretrained("base", subfolder="text_encoder")
+unet.enable_gradient_checkpointing()
+encoder.gradient_checkpointing_enable()  # error: CKPT203
+optimizer = torch.optim.AdamW([*unet.parameters(), *encoder.parameters()])
+unet.train()
+for batch in loader:
+    noise = unet(batch["x"], batch["t"], encoder(batch["ids"])[0]).sample
+    (noise - batch["noise"]).pow(2).mean().backward()
+    optimizer.step()
+""",
     "arguments of a parser that get their dict afterwards": """\
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
@@ -86,7 +103,7 @@ class Lit(L.LightningModule):
 import torch
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
-from data import train_loader, latents
+from data import codes, latents, train_loader
 
 encoder, head = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
@@ -98,6 +115,9 @@ for step, batch in enumerate(train_loader):
 for latent in latents:
     latent.requires_grad_()
     head(checkpoint(encoder, latent, use_reentrant=True)).mean().backward()
+optimizer = torch.optim.SGD(codes, lr=0.1)
+for code in codes:
+    head(checkpoint(encoder, code, use_reentrant=True)).mean().backward()
 """,
     "an evaluation in a function, after which nothing trains the model again": """\
 import torch

@@ -157,8 +157,18 @@ def _is_trained_on(run: History, element: Element) -> bool:
             return False
         case Ref() | Param() | Attr() | Result():
             loops = (loop for backward in run.of(Backward) for loop in backward.place.loops)
-            return any(isinstance(loop, ast.For) and loop.iter is element.node for loop in loops)
+            passed = any(isinstance(loop, ast.For) and loop.iter is element.node for loop in loops)
+            return passed and not _is_optimized(run, element.of)
     return False
+
+
+def _is_optimized(run: History, value: Value) -> bool:
+    """Whether an optimizer gets ``value``: tensors that are trained, not data."""
+    made = (call for call in run.program.calls if call.name.startswith("torch.optim."))
+    given = (
+        option for call in made for argument in (*call.args, *call.kwargs.values()) for option in options(argument)
+    )
+    return any(same(option, value) for option in given)
 
 
 def _is_batch_of_lightning(param: Param) -> bool:
