@@ -82,6 +82,16 @@ def more_rows_than_ever() -> Outcome:
     return run(ROOM, small_llama(), _even(), Rows)
 
 
+@fault("larger-batch")
+def longer_examples_in_no_larger_a_batch() -> Outcome:
+    class Shapes(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            shape = (1, 160) if self.state.global_step == 6 else (8, 20)
+            return model(**{name: value.reshape(shape) for name, value in inputs.items()}).loss
+
+    return run(ROOM, small_llama(attn_implementation="eager"), texts([80] * 60), Shapes)
+
+
 @fault("growing-holder")
 def logits_in_a_list() -> Outcome:
     class Keeps(Trainer):
@@ -148,6 +158,52 @@ def gradients_in_a_global() -> Outcome:
         return run(ROOM, small_llama(), _even(), callbacks=[Each(keep)])
     finally:
         _SEEN.clear()
+
+
+@fault("growing-holder")
+def a_list_of_the_class() -> Outcome:
+    class Keeps(TrainerCallback):
+        seen: list = []  # noqa: RUF012
+
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+            Keeps.seen.append([p.detach().clone() for p in model.parameters()])  # grows here
+
+    return run(ROOM, small_llama(), _even(), callbacks=[Keeps()])
+
+
+@fault("growing-holder")
+def records_of_each_step() -> Outcome:
+    @dataclass(slots=True)
+    class Record:
+        step: int
+        logits: torch.Tensor
+
+    class Plain:
+        def __init__(self, record: Record) -> None:
+            self.record = record
+
+    class Keeps(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            self.records = getattr(self, "records", [])
+            out = model(**inputs)
+            self.records.append(Plain(Record(self.state.global_step, out.logits.detach())))  # grows here
+            return out.loss
+
+    return run(ROOM, small_llama(), _even(), Keeps)
+
+
+@fault("growing-holder")
+def key_value_caches() -> Outcome:
+    class Keeps(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+            self.caches = getattr(self, "caches", [])
+            with torch.no_grad():
+                self.caches.append(
+                    model(inputs["input_ids"].repeat(4, 1), use_cache=True).past_key_values
+                )  # grows here
+            return model(**inputs).loss
+
+    return run(ROOM, small_llama(), _even(), Keeps, policy="none")
 
 
 @fault("growing-holder")

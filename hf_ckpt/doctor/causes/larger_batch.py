@@ -26,7 +26,7 @@ class LargerBatch(Cause):
         now = size.measures
         larger = [name for name in _TOTALS if now.get(name, 0) > evidence.most.get(name, 0)]
         if not larger:
-            return None
+            return self._longer(now, evidence.most)
         total = larger[0]
         before = evidence.most.get(total, 0)
         return Found(
@@ -34,6 +34,22 @@ class LargerBatch(Cause):
             f"this batch is larger than any that fitted: {_words(now, total)}; the most before were {before:,}",
             "",
             int(evidence.activations * (1 - before / now[total])),
+        )
+
+    def _longer(self, now: dict[str, int], most: dict[str, int]) -> Found | None:
+        """Longer examples in no larger a batch: attention that keeps its scores grows with the square of the length.
+
+        It is last among the causes, as nothing says how much of it is the length's.
+        """
+        length, before = now.get("length", 0), most.get("length", 0)
+        if not before or length <= before:
+            return None
+        return Found(
+            self.name,
+            f"the examples of this batch are longer than any that fitted: {length:,} tokens; the most before were "
+            f"{before:,}",
+            "",
+            0,
         )
 
 

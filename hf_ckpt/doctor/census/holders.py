@@ -6,12 +6,14 @@ import functools
 import inspect
 import sys
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import Cache, Trainer, TrainerCallback
+from transformers.cache_utils import CacheLayerMixin
 
 from ..place import Place, growing_line, is_users
 
@@ -25,6 +27,17 @@ _DEPTH = 5
 #: How many leaves of one container are looked at: a tokenised data set in a list has hundreds of millions.
 _LEAVES = 1_000_000
 _OWN_TABLES = frozenset({"_parameters", "_buffers", "_modules"})
+#: What is looked into by itself, or holds everything there is.
+_NO_RECORDS = (
+    torch.Tensor,
+    torch.nn.Module,
+    torch.optim.Optimizer,
+    ModuleType,
+    FunctionType,
+    type,
+    TrainerCallback,
+    Trainer,
+)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -88,11 +101,25 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
-    if depth == _DEPTH or not isinstance(value, _CONTAINERS):
+    parts = None if depth == _DEPTH else _held_by(value, depth)
+    if parts is None:
         yield value
         return
-    for part in list(value.values() if isinstance(value, dict) else value):
+    for part in parts:
         yield from _leaves(part, depth + 1)
+
+
+def _held_by(value: Any, depth: int) -> list[Any] | None:
+    """What a container holds, a record (a dataclass, a KV cache), or an object of the user's in one of these."""
+    if isinstance(value, _CONTAINERS):
+        return list(value.values() if isinstance(value, dict) else value)
+    if isinstance(value, _NO_RECORDS):
+        return None
+    if is_dataclass(value):
+        return [getattr(value, part.name, None) for part in fields(value)]
+    if isinstance(value, Cache | CacheLayerMixin) or (depth and is_users(_file_of(type(value)))):
+        return list(getattr(value, "__dict__", {}).values())
+    return None
 
 
 def _parts(named: _Named) -> Iterator[_Named]:
@@ -106,6 +133,8 @@ def _parts(named: _Named) -> Iterator[_Named]:
         yield _Named(_class_of(value.__self__), named.filename, value.__self__, depth)
     elif isinstance(value, FunctionType):
         yield from _of_function(value, depth)
+    elif isinstance(value, type) and is_users(_file_of(value)):
+        yield from _of_class(value, depth)
     elif isinstance(value, torch.nn.Module | ModuleType | type | torch.optim.Optimizer):
         return
     elif is_users(_file_of(type(value))):
@@ -130,6 +159,16 @@ def _of_objects(owners: Iterable[object]) -> Iterator[_Named]:
 def _attributes(name: str, filename: str, owner: object, depth: int) -> Iterator[_Named]:
     for key, value in list(getattr(owner, "__dict__", {}).items()):
         yield _Named(f"{name}.{key}", filename, value, depth)
+    for kind in type(owner).__mro__:
+        if is_users(_file_of(kind)):
+            yield from _of_class(kind, depth)
+
+
+def _of_class(kind: type, depth: int) -> Iterator[_Named]:
+    """What stands on the class itself, and is the same for all its objects."""
+    for key, value in list(vars(kind).items()):
+        if not key.startswith("__") and not isinstance(value, FunctionType | property | classmethod | staticmethod):
+            yield _Named(f"{kind.__name__}.{key}", _file_of(kind), value, depth)
 
 
 def _of_frames(frames: Iterable[FrameType]) -> Iterator[_Named]:
