@@ -198,9 +198,8 @@ def key_value_caches() -> Outcome:
         def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
             self.caches = getattr(self, "caches", [])
             with torch.no_grad():
-                self.caches.append(
-                    model(inputs["input_ids"].repeat(4, 1), use_cache=True).past_key_values
-                )  # grows here
+                out = model(inputs["input_ids"].repeat(4, 1), use_cache=True)
+            self.caches.append(out.past_key_values)  # grows here
             return model(**inputs).loss
 
     return run(ROOM, small_llama(), _even(), Keeps, policy="none")
