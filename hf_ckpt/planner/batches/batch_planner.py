@@ -241,7 +241,7 @@ class BatchPlanner:
         grown = self.group is not None and self.group.meet(size, alive.load)
         if grown:
             self.book.plans.clear()
-        target = size if self.group is None else self.group.stand_in(size)
+        target = size if self.group is None else self.group.representative(size)
         known = self.learning.known(target)
         if self.group is not None and not alive.backward_seen:
             # How many forwards go before a backward is not known yet: none of them may take what the next ones need.

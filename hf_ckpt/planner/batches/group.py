@@ -32,7 +32,7 @@ class Group:
         self.largest = _larger(self._recent, self.largest)
         return grown
 
-    def stand_in(self, size: BatchSize) -> BatchSize:
+    def representative(self, size: BatchSize) -> BatchSize:
         """The size whose plan a forward of this size gets."""
         return _larger(size, self.largest)
 

@@ -96,7 +96,7 @@ def test_forwards_of_two_sizes_share_the_plan_of_the_larger_one():
     group = Group()
     assert not group.meet(short, 0)
     assert group.meet(long, short.load)
-    assert group.stand_in(short) == long
+    assert group.representative(short) == long
     assert group.weight(long) == 1.25
     assert not group.meet(short, 0)
     assert not group.meet(long, short.load)
