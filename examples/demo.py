@@ -1,7 +1,7 @@
 """`make demo`: one model, one seed, three policies. What each holds, what it costs, and that training is the same.
 
 Trains a small Llama with LoRA adapters on the sources of Python's standard library, once with no activation
-checkpointing, once with every layer checkpointed, once with `SelectiveCkpt()`; then lints the classic mistakes.
+checkpointing, once with every layer checkpointed, once under a budget; then lints the classic mistakes.
 `--model NAME_OR_PATH` takes a real model instead.
 """
 
