@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
-from ..facts.values import ABSENT, Dict, Result, equals, is_absent, options, same, truth
+from ..facts.values import ABSENT, Attr, Dict, Result, equals, is_absent, options, same, truth
 from ..model import events as e
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..facts.imported.local import FindModule
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..facts.walk import Program
 
 
 #: The methods of a model that switch its checkpointing.
 _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
+#: Those of diffusers and timm; the variant is the library's.
+_OTHER_SWITCHES = ("enable_gradient_checkpointing", "disable_gradient_checkpointing", "set_grad_checkpointing")
 _ASKS = "asks the Trainer for: "
 _WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
@@ -59,7 +61,7 @@ def explain_program(program: Program, versions: Mapping[str, str]) -> Explanatio
     story = _Story(run)
     for event in run.events:
         story.tell(event)
-    steps = [*story.steps, *_writes(run), *_recipes(run), *_raised(run, story.raising)]
+    steps = [*story.steps, *_elsewhere(story), *_writes(run), *_recipes(run), *_raised(run, story.raising)]
     unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
     verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
     return Explanation(program.filename, tuple(unique), verdicts)
@@ -212,6 +214,25 @@ def _writes(run: Run) -> Iterator[tuple[int, Step]]:
         dead = old_name and not run.versions.may_be("transformers", "<5.23")
         effect = "no effect: the Trainer reads the new name only" if dead else "changes what the Trainer is asked for"
         yield write.order, _step(write.node, effect)
+
+
+def _elsewhere(story: _Story) -> Iterator[tuple[int, Step]]:
+    """The switches of models that come from elsewhere, and those of other libraries."""
+    told = {event.node for event in story.run.events if isinstance(event, e.HfEnable | e.HfDisable)}
+    for call in story.run.method_calls(*_SWITCHES, *_OTHER_SWITCHES):
+        if call.node not in told and call.node not in story.raising and isinstance(call.func, Attr):
+            effect = f"of a model that is not known here: {_switched(story.run, call)}"
+            yield call.order, _step(call.node, _under(condition(call.place), effect))
+
+
+def _switched(run: Run, call: Call) -> str:
+    """What a method switches, by its name."""
+    if "disable" in call.method:
+        return str(State(False))
+    if call.method in _SWITCHES:
+        return str(State(True, enable_reentrant(run, e.HfEnable(call))))
+    enabled = call.argument(0, "enable")
+    return str(State(True if is_absent(enabled) else truth(enabled)))
 
 
 def _recipes(run: Run) -> Iterator[tuple[int, Step]]:

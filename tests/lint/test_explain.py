@@ -112,6 +112,23 @@ def test_what_the_file_does_not_decide_is_left_open():
     assert "left open by train.py:5" in as_text(explain(text, "train.py", {}))
 
 
+def test_switches_of_models_that_come_from_elsewhere_are_shown():
+    script = """
+    def prepare(unet, text_encoder, vit, args):
+        if args.low_memory:
+            unet.enable_gradient_checkpointing()
+            text_encoder.gradient_checkpointing_enable({"use_reentrant": True})
+        vit.set_grad_checkpointing(False)
+    """
+    steps = explain(textwrap.dedent(script), "train.py", {}).steps
+    elsewhere = "of a model that is not known here"
+    assert [(step.where.line, step.effect) for step in steps] == [
+        (4, f"when `args.low_memory`: {elsewhere}: on, variant not decided in this file"),
+        (5, f"when `args.low_memory`: {elsewhere}: on, reentrant"),
+        (6, f"{elsewhere}: off"),
+    ]
+
+
 def test_another_file_may_decide(tmp_path):
     (tmp_path / "factory.py").write_text(
         "from transformers import AutoModelForCausalLM\n\n\ndef build():\n"
