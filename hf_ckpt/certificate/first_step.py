@@ -6,6 +6,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch._dynamo.eval_frame import OptimizedModule
+
 from .._undo import AttributeChange
 from .certificate import Certificate, Verdict
 from .certify import certify
@@ -43,6 +45,11 @@ def certificate_of(
     """The certificate of a Trainer's step; not proven where a step cannot be run twice."""
     if getattr(trainer, "is_deepspeed_enabled", False):
         return Certificate(Verdict.UNPROVEN, reason="DeepSpeed's engine runs every step once: verify without DeepSpeed")
-    if getattr(trainer.args, "torch_compile", False):
+    if getattr(trainer.args, "torch_compile", False) or any(map(_is_compiled, model.modules())):
         return Certificate(Verdict.UNPROVEN, reason="a compiled step sums in another order: verify without it")
     return certify(model, step, put_on, owners=(trainer,))
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    """Whether ``torch.compile(module)`` or ``module.compile()`` stands around its forward."""
+    return isinstance(module, OptimizedModule) or module._compiled_call_impl is not None

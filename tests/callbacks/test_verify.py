@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,9 +12,13 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Trainer
 
 from hf_ckpt import SelectiveCkpt
+from hf_ckpt.certificate.first_step import certificate_of
 from hf_ckpt.errors import PolicyError
 
 from ..doctor.runs import arguments, pad, small_llama, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _train(model: nn.Module, callback: SelectiveCkpt, **more: Any) -> tuple[dict[str, torch.Tensor], Trainer]:
@@ -71,3 +75,31 @@ def test_a_wrong_step_is_told_and_the_training_goes_on(caplog: pytest.LogCapture
 def test_what_it_cannot_verify_is_refused_at_construction() -> None:
     with pytest.raises(PolicyError, match="write verify='first_step'"):
         SelectiveCkpt("full", verify="always")
+
+
+def _compiled_by_its_arguments(trainer: Trainer) -> None:
+    trainer.args.torch_compile = True
+
+
+def _compiled_by_hand(trainer: Trainer) -> None:
+    trainer.model.model.layers[0].compile(backend="eager")
+
+
+def _under_deepspeed(trainer: Trainer) -> None:
+    trainer.is_deepspeed_enabled = True
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_compiled_by_its_arguments, "a compiled step sums in another order: verify without it"),
+        (_compiled_by_hand, "a compiled step sums in another order: verify without it"),
+        (_under_deepspeed, "DeepSpeed's engine runs every step once: verify without DeepSpeed"),
+    ],
+)
+def test_what_cannot_be_proven_is_one_sentence(change: Callable[[Trainer], None], says: str) -> None:
+    trainer = Trainer(small_llama(), arguments())
+    change(trainer)
+    found = certificate_of(trainer, trainer.model, lambda: pytest.fail("the step ran"), None)
+    assert not found.holds
+    assert str(found) == f"not proven: {says}"
