@@ -8,6 +8,7 @@ from importlib.metadata import distributions
 import batch_norms
 import pytest
 from hf_ckpt.lint.model.libraries.batch_norms import FAMILIES, TORCHVISION, TRANSFORMERS
+from hf_ckpt.lint.model.libraries.timm_models import _FAMILIES, _OTHER_NORM
 
 HINT = "run `python -m tests.lint.batch_norms`"
 
@@ -52,6 +53,25 @@ def test_checkpointed_layers_of_transformers_have_the_norm(name):
     for layer in layers:
         assert isinstance(layer, GradientCheckpointingLayer)
         assert any(isinstance(part, _BatchNorm) and part.track_running_stats for part in layer.modules())
+
+
+@pytest.mark.slow
+def test_families_of_timm_have_the_norm():
+    """The shortest name of each family that the pattern knows, on the meta device."""
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    shortest: dict[str, str] = {}
+    for name in sorted(timm.list_models(), key=len):
+        family = _FAMILIES.match(name)
+        if family is not None and not _OTHER_NORM.search(name):
+            shortest.setdefault(family[0].rstrip("0123456789"), name)
+    for name in shortest.values():
+        with torch.device("meta"):
+            model = timm.create_model(name)
+        model.set_grad_checkpointing()
+        assert any(isinstance(part, _BatchNorm) and part.track_running_stats for part in model.modules()), name
 
 
 def test_parts_of_torchvision_run_twice():
