@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
@@ -9,6 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+#: How the names of files begin that are being written.
+PREFIX = ".hf-ckpt-"
 
 
 @contextmanager
@@ -32,9 +37,11 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[str]:
         yield path
         return
     target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    stem, suffix = os.path.splitext(name)
-    temporary = os.path.join(folder, f".{stem}-{os.getpid()}-{os.urandom(4).hex()}{suffix}")
+    if os.path.islink(target):  # what leads back to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    # All begin alike, so that one that a killed process left is known for what it is.
+    name = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}{os.path.splitext(target)[1]}"
+    temporary = os.path.join(os.path.dirname(target), name)
     try:
         yield temporary
         _store(temporary)

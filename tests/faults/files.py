@@ -19,6 +19,7 @@ from hf_ckpt.lint.analysis.check_files import CACHE_FROM
 
 from hf_ckpt.planner.calibration import store
 from hf_ckpt.planner.costs.roofline import Calibration
+from hf_ckpt.whole_file import PREFIX
 
 from .outcome import Outcome
 
@@ -66,7 +67,6 @@ _OLD = tuple({"report.json": "[]\n", "known.json": '{"version": 1, "files": {}}\
 _MANY = tuple((f"train{number}.py", _MISTAKE if number < 5 else "") for number in range(CACHE_FROM))
 _RESULTS = ".ckpt_lint_cache/results.json"
 #: What a process that was killed cannot remove.
-_TEMPORARY = (".ckpt-lint-", ".calibration-")
 WRITES = (
     Write(_RESULTS, _lint("."), is_cache=True, files=_MANY),
     Write(_RESULTS, _lint("."), is_cache=True, files=(*_MANY, (_RESULTS, "{}"), (".ckpt_lint_cache/.gitignore", "*\n"))),
@@ -99,7 +99,7 @@ def cut_off(write: Write, *, killed: bool, share: float) -> Outcome:
         after = _files(folder)
     if killed:
         outcome.check(status == -signal.SIGXFSZ, f"status {status}: {said}")
-        after = {name: content for name, content in after.items() if not Path(name).name.startswith(_TEMPORARY)}
+        after = {name: content for name, content in after.items() if not Path(name).name.startswith(PREFIX)}
     else:
         outcome.check(status == (ends if write.is_cache else 2), f"status {status}: {said}")
         outcome.check("Traceback" not in said, f"said {said}")
