@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .. import __file__ as _package_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+#: The folder of this package, as frames name the files in it.
+PACKAGE = os.path.dirname(os.path.abspath(_package_file))
 
 _GROWING = frozenset({"append", "appendleft", "extend", "add", "update", "insert", "setdefault"})
 
@@ -44,11 +49,10 @@ def is_users(filename: str) -> bool:
 
 @cache
 def _foreign_roots() -> tuple[str, ...]:
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    beside = [os.path.join(os.path.dirname(ours), wing) for wing in ("callbacks", "lint")]
+    beside = [os.path.join(os.path.dirname(PACKAGE), wing) for wing in ("callbacks", "lint")]
     installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     packages = list(_package_folders())
-    return tuple({os.path.realpath(path) for path in (ours, *beside, *installed, *packages)})
+    return tuple({os.path.realpath(path) for path in (PACKAGE, *beside, *installed, *packages)})
 
 
 def _package_folders() -> Iterator[str]:

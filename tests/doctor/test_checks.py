@@ -18,6 +18,7 @@ from hf_ckpt import SelectiveCkpt
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.doctor.check import checks
 from hf_ckpt.doctor.checkup import Checkup
+from hf_ckpt.doctor.observers.checkpoint_calls import RECOMPUTED, TRACING
 from hf_ckpt.script.as_it_is import AsItIs
 
 from ..models import build_encoder
@@ -50,6 +51,23 @@ def test_every_check_is_under_a_rule_of_the_linter() -> None:
         assert rule.name == check.name
         page = check.trouble("").page
         assert (root / (page.partition("/blob/main/")[2] or page)).is_file()
+
+
+def test_the_folders_of_the_engine_are_where_the_notes_look_for_them() -> None:
+    for folder in (RECOMPUTED, TRACING):
+        assert Path(folder, "__init__.py").is_file(), folder
+
+
+def test_a_policys_own_checkpoints_are_not_counted() -> None:
+    model = small_llama().train()
+    handle = hf_ckpt.apply(model, "full", engine="torch")
+    checkup = Checkup(model, handle.anatomy)
+    checkup.begin_step()
+    ids = torch.zeros(2, 8, dtype=torch.long)
+    model(input_ids=ids, labels=ids).loss.backward()
+    checkup.backward_done()
+    checkup.undo()
+    assert (checkup.checkpoints, checkup.found) == (0, [])
 
 
 def _clean(model: Any, policy: str, **more: Any) -> SelectiveCkpt:

@@ -23,16 +23,20 @@ from transformers import Cache
 from ...compat.wrappers import local_shard
 from ...engine.running.graph import is_in_backward
 from ..facts import CallFacts
-from ..place import waiting_place
+from ..place import PACKAGE, waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Where a layer runs whose saved tensors are recomputed, and where one is only traced.
-_RECOMPUTED = (os.path.join(_OURS, "engine", "running") + os.sep,)
-_TRACING = (os.path.join(_OURS, "engine", "tracing") + os.sep,)
+RECOMPUTED = os.path.join(PACKAGE, "engine", "running") + os.sep
+TRACING = os.path.join(PACKAGE, "engine", "tracing") + os.sep
+#: What runs between a call of torch's checkpoint and the note of it; torch/_compile.py keeps dynamo out of the former.
+_BETWEEN = (
+    torch_checkpoint.__file__, __file__, contextlib.__file__, torch._compile.__file__,
+    os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -90,9 +94,9 @@ class CheckpointCalls:
         noted = _note(function, given, CallFacts(
             reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, zero=0, has_grad_input=False,
             preserves_rng=preserve, drops_out=False, has_cache=False, is_flat=True,
-            is_inside=self._depth > 0 or _runs(frame, _RECOMPUTED), is_given_values=_is_given_values(frame, self._own),
+            is_inside=self._depth > 0 or _runs(frame, RECOMPUTED), is_given_values=_is_given_values(frame, self._own),
         ))  # fmt: skip
-        if not (is_in_backward() or _is_ours(frame) or _runs(frame, _TRACING)):
+        if not (is_in_backward() or _is_ours(frame) or _runs(frame, TRACING)):
             self.found.append(noted)
         self._depth += 1
         try:
@@ -207,16 +211,15 @@ def _holds_tensors(value: Any) -> bool:
 
 def _is_ours(frame: FrameType | None) -> bool:
     """Whether a region of a policy makes the call: the first frame outside torch's file and this one."""
-    between = (torch_checkpoint.__file__, __file__, contextlib.__file__)
-    while frame is not None and frame.f_code.co_filename in between:
+    while frame is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_OURS + os.sep)
+    return frame is not None and frame.f_code.co_filename.startswith(PACKAGE + os.sep)
 
 
-def _runs(frame: FrameType | None, rooms: tuple[str, ...]) -> bool:
-    """Whether code of one of these folders runs around the call."""
+def _runs(frame: FrameType | None, folder: str) -> bool:
+    """Whether code of this folder runs around the call."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith(rooms):
+        if frame.f_code.co_filename.startswith(folder):
             return True
         frame = frame.f_back
     return False
