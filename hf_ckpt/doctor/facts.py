@@ -63,7 +63,6 @@ class CallFacts:
         trained: Trainable parameters of the modules it runs, where it can be seen which these are, and this rank has a
             part of them.
         lost: How many of them have no gradient after the backward.
-        zero: How many of them have one that is zero throughout.
         has_grad_input: Whether one of its positional tensors needs a gradient.
         preserves_rng: Whether the random state is brought back in the recompute.
         drops_out: Whether a dropout of its modules is on.
@@ -78,7 +77,6 @@ class CallFacts:
     place: Place | None
     trained: int
     lost: int
-    zero: int
     has_grad_input: bool
     preserves_rng: bool
     drops_out: bool
@@ -87,11 +85,6 @@ class CallFacts:
     is_flat: bool
     is_given_values: bool = False
     kinds: tuple[str, ...] = ()
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether no gradient but zeros reached any of its parameters."""
-        return 0 < self.trained == self.lost + self.zero
 
 
 @dataclass(frozen=True, slots=True)

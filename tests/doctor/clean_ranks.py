@@ -9,11 +9,15 @@ import json
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
 from transformers import Trainer
 
 import hf_ckpt
@@ -24,13 +28,19 @@ from hf_ckpt.doctor.watch import Watch
 
 from ..engine.sharded_worker import wrap
 from .clean_runs import STEPS, Words
+from .run_faults import _with_mlp
 from .runs import arguments, pad, small_llama, texts
 
 if TYPE_CHECKING:
     from ..forked import Forked
 
 #: As the table names them, and as they are started.
-STRATEGIES = {"Trainer, DDP": "ddp", "FSDP1": "fsdp1", "FSDP2": "fsdp2"}
+STRATEGIES = {
+    "Trainer, DDP": "ddp",
+    "FSDP1": "fsdp1",
+    "FSDP2": "fsdp2",
+    "FSDP2, one unit for all, a checkpoint of its own": "fsdp2-root",
+}
 _MARK = "said: "
 
 
@@ -52,12 +62,20 @@ def _trained_by_trainer() -> list[str]:
     return [*map(str, callback.findings), *([] if callback.certificate.holds else [str(callback.certificate)])]
 
 
+def _sharded(strategy: str) -> tuple[nn.Module, str]:
+    """The model, and the policy for it."""
+    if strategy == "fsdp2-root":
+        return fully_shard(_with_mlp(partial(checkpoint, use_reentrant=False))), "none"
+    return wrap(small_llama(), strategy), "full"
+
+
 def _trained_by_hand(strategy: str) -> list[str]:
-    model = wrap(small_llama(), strategy).train()
+    model, policy = _sharded(strategy)
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters())
     batches = [pad(texts([16, 16])) for _ in range(STEPS)]
-    certificate = hf_ckpt.verify(model, lambda: model(**batches[0]).loss, "full")
-    handle = hf_ckpt.apply(model, "full")
+    certificate = hf_ckpt.verify(model, lambda: model(**batches[0]).loss, policy)
+    handle = hf_ckpt.apply(model, policy)
     checkup, watch = Checkup(model, handle.anatomy), Watch(model)
     checkup.start({}, ModelSettings())
     for number, batch in enumerate(batches):
@@ -68,6 +86,7 @@ def _trained_by_hand(strategy: str) -> list[str]:
         checkup.end_step()
         optimizer.step()
         optimizer.zero_grad()
+    checkup.end()
     return [*map(str, checkup.found), *([] if certificate.holds else [str(certificate)])]
 
 

@@ -130,7 +130,7 @@ class Features(nn.Module):
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__()
-        self.mlp, self.stack = mlp, nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
+        self.mlp, self.stack = mlp, nn.ModuleList(nn.Sequential(nn.Linear(32, 32), nn.GELU()) for _ in range(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         states = [x]

@@ -18,7 +18,7 @@ from hf_ckpt import SelectiveCkpt
 from hf_ckpt.anatomy import read_anatomy
 from hf_ckpt.doctor.check import checks
 from hf_ckpt.doctor.checkup import Checkup
-from hf_ckpt.doctor.observers.checkpoint_calls import RECOMPUTED, TRACING
+from hf_ckpt.doctor.observers.checkpoint_calls import RECOMPUTED, TRACING, has_gradient
 from hf_ckpt.script.as_it_is import AsItIs
 
 from ..models import build_encoder
@@ -93,6 +93,27 @@ def test_right_uses_of_torchs_checkpoint_are_told_nothing() -> None:
     assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=False)), "none").findings == []
     assert _clean(_with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=True)), "none").findings == []
     assert _clean(build_encoder(), "none", bf16=True).findings == []
+
+
+def test_zeros_of_a_few_steps_are_told_nothing() -> None:
+    callback = SelectiveCkpt("none", doctor=True)
+    model = _with_mlp(lambda mlp, x: x + 0.0 * checkpoint(mlp, x, use_reentrant=False))
+    args = arguments(max_steps=2)
+    Trainer(model, args, train_dataset=texts([16] * 8), data_collator=pad, callbacks=[callback]).train()
+    assert callback.findings == []
+
+
+def test_gradients_are_read_once_a_layer_whatever_the_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _with_mlp(lambda mlp, x: checkpoint(mlp, x, use_reentrant=False)).train()
+    checkup, ids, read = Checkup(model, read_anatomy(model)), torch.zeros(2, 8, dtype=torch.long), []
+    checkup.begin_step()
+    for _ in range(5):
+        model(input_ids=ids, labels=ids).loss.backward()
+        checkup.backward_done()
+    monkeypatch.setattr("hf_ckpt.doctor.observers.starved.has_gradient", lambda p: read.append(p) or has_gradient(p))
+    checkup.end_step()
+    checkup.undo()
+    assert len(read) == 1
 
 
 class _Samples(TrainerCallback):

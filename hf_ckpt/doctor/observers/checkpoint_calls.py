@@ -39,21 +39,37 @@ _BETWEEN = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A parameter by the module that holds it: FSDP2 gives the forward another tensor than the optimizer."""
+
+    module: torch.nn.Module
+    name: str
+
+    def fetch(self) -> torch.nn.Parameter | None:
+        """What stands there now."""
+        return self.module._parameters.get(self.name)
+
+
 @dataclass(slots=True)
 class NotedCall:
     """A call that was noted, its trainable parameters, and whether its output is flat (known when it returned)."""
 
     facts: CallFacts
-    trained: tuple[torch.nn.Parameter, ...]
+    trained: tuple[Held, ...]
     is_flat: bool = True
 
-    def after_backward(self) -> CallFacts:
-        """The call, and what became of its gradients by now."""
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """Its trainable parameters as they are by now."""
+        found = [parameter for held in self.trained if (parameter := held.fetch()) is not None]
         # FSDP1 leaves a rank nothing of a parameter whose shard lies on another one.
-        here = [parameter for parameter in self.trained if local_shard(parameter).numel()]
+        return [parameter for parameter in found if local_shard(parameter).numel()]
+
+    def after_backward(self) -> CallFacts:
+        """The call, and what became of its gradients by now; their values are not looked at."""
+        here = self.parameters()
         lost = sum(parameter.grad is None for parameter in here)
-        zero = sum(parameter.grad is not None and not has_gradient(parameter) for parameter in here)
-        return replace(self.facts, trained=len(here), lost=lost, zero=zero, is_flat=self.is_flat)
+        return replace(self.facts, trained=len(here), lost=lost, is_flat=self.is_flat)
 
 
 @dataclass(slots=True)
@@ -92,7 +108,7 @@ class CheckpointCalls:
         """A call that runs inside."""
         frame = sys._getframe(2)
         noted = _note(function, given, CallFacts(
-            reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, zero=0, has_grad_input=False,
+            reentrant=reentrant, place=waiting_place(frame), trained=0, lost=0, has_grad_input=False,
             preserves_rng=preserve, drops_out=False, has_cache=False, is_flat=True,
             is_inside=self._depth > 0 or _runs(frame, RECOMPUTED), is_given_values=_is_given_values(frame, self._own),
         ))  # fmt: skip
@@ -107,9 +123,10 @@ class CheckpointCalls:
 
 def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> NotedCall:
     modules = [inner for module in _modules_of(function) for inner in module.modules()]
-    own = (p for m in modules for p in m.parameters(recurse=False) if p.requires_grad and p.is_leaf)
-    # An expert that no token was sent to is called with rows of none.
-    trained = () if _is_empty(given) else tuple(own)
+    # An expert that no token was sent to is called with rows of none; other values than the model's own are not here.
+    trained = (
+        () if _is_empty(given) or facts.is_given_values else tuple(held for m in modules for held in _trained_in(m))
+    )
     bound = tree_iter((given, getattr(function, "keywords", None)), is_leaf=_is_cache)
     seen = replace(
         facts,
@@ -120,6 +137,12 @@ def _note(function: Any, given: tuple[Any, ...], facts: CallFacts) -> NotedCall:
         kinds=tuple(type(module).__name__ for module in _modules_of(function)),
     )
     return NotedCall(seen, trained)
+
+
+def _trained_in(module: torch.nn.Module) -> Iterator[Held]:
+    for name, parameter in module.named_parameters(recurse=False):
+        if parameter.requires_grad and parameter.is_leaf:
+            yield Held(module, name)
 
 
 class _Reentrant:

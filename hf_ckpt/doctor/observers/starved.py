@@ -7,7 +7,7 @@ learned to open, an expert may get no token, a branch may be dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,13 +15,15 @@ from ...compat.wrappers import local_shard
 from .checkpoint_calls import has_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..facts import CallFacts
-    from .checkpoint_calls import NotedCall
+    from .checkpoint_calls import Held, NotedCall
 
 #: Steps after which zeros are no accident any more, where training goes on so long.
 PATIENCE = 20
+#: Steps that a training must have for a word about zeros.
+FEWEST = 4
 
 
 @dataclass(slots=True)
@@ -38,27 +40,32 @@ class Starved:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model = model
-        self._cases: dict[tuple[int, ...], _Case] = {}
-        self._fed: set[tuple[int, ...]] = set()
+        self._cases: dict[tuple[Held, ...], _Case] = {}
+        self._fed: set[tuple[Held, ...]] = set()
         self._may_open = False
+        self._steps = 0
 
     def note(self, calls: Sequence[NotedCall]) -> None:
         """The backwards of a step in which some parameter of the model got a gradient are over."""
-        judged = [(call, call.after_backward()) for call in calls]
-        for place, (call, facts) in enumerate(judged):
-            key = tuple(map(id, call.trained))
-            earlier = [other for _, other in judged[:place] if _same_line(facts, other)]
-            if facts.is_starved and not _is_left_over(earlier):
+        learning: set[tuple[Any, ...]] = set()
+        for call in _one_of_each(calls):
+            facts = call.after_backward()
+            line = facts.place, facts.kinds
+            is_fed = any(map(has_gradient, call.parameters()))
+            # What follows layers that learn is the rest of a stack: LLaVA takes its images before the last layer.
+            if facts.trained and not is_fed and line not in learning:
                 cut_off = facts.lost == facts.trained
-                self._cases.setdefault(key, _Case(call, facts, cut_off)).cut_off &= cut_off
+                self._cases.setdefault(call.trained, _Case(call, facts, cut_off)).cut_off &= cut_off
             else:
-                self._fed.add(key)
+                self._fed.add(call.trained)
+            if is_fed:
+                learning.add(line)
         self._let_go()
 
     def look_again(self) -> None:
         """A later step's backwards are over; nobody noted its calls."""
         for key, case in self._cases.items():
-            if any(map(has_gradient, case.call.trained)):
+            if any(map(has_gradient, case.call.parameters())):
                 self._fed.add(key)
         self._let_go()
 
@@ -67,24 +74,25 @@ class Starved:
         return tuple(case.facts for case in self._cases.values() if case.cut_off)
 
     def all(self) -> tuple[CallFacts, ...]:
-        """The same, and the calls that got zeros, which no gate that may still open explains."""
+        """The same, and the calls that got zeros in enough steps, which no gate that may still open explains."""
         zeros = [case.facts for case in self._cases.values() if not case.cut_off]
-        return (*self.cut_off(), *(zeros if not self._may_open else ()))
+        is_accident = self._steps < FEWEST or self._may_open
+        return (*self.cut_off(), *(() if is_accident else zeros))
 
     def _let_go(self) -> None:
+        self._steps += 1
         for key in self._fed:
             self._cases.pop(key, None)
         zeros = any(not case.cut_off for case in self._cases.values())
         self._may_open = zeros and _has_opening_gate(self.model)
 
 
-def _same_line(call: CallFacts, other: CallFacts) -> bool:
-    return (call.place, call.kinds) == (other.place, other.kinds)
-
-
-def _is_left_over(earlier: list[CallFacts]) -> bool:
-    """Whether it is the rest of a stack whose first layers learn: LLaVA takes its images before the last one."""
-    return any(call.trained and not call.is_starved for call in earlier)
+def _one_of_each(calls: Sequence[NotedCall]) -> Iterable[NotedCall]:
+    """The first call of each layer: all micro-batches of a step add to the same gradients."""
+    first: dict[tuple[Held, ...], NotedCall] = {}
+    for call in calls:
+        first.setdefault(call.trained, call)
+    return first.values()
 
 
 def _has_opening_gate(model: torch.nn.Module) -> bool:
