@@ -154,9 +154,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeGuard
 
-from ..facts.values import Attr, Choice, Instance, Param, Result, Seq, Unknown, Value, equals, is_absent, options, same
+from ..facts.values import (
+    Attr,
+    Choice,
+    Instance,
+    Param,
+    Result,
+    Seq,
+    Unknown,
+    Value,
+    equals,
+    is_absent,
+    one,
+    options,
+    same,
+    truth,
+)
 from ..finding import Severity
-from ..model.events import Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
+from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.flow.mentions import mentions
 from ..model.flow.ordering import surely_before
 from ..model.libraries.trainer import args_of, is_enabled
@@ -190,6 +205,8 @@ def check(run: Run) -> Iterator[Report]:
         return  # Its models switch to inference in `generate` themselves.
     for event in run.of(Generate):
         call = event.call
+        if any(isinstance(option, Instance) for entered in call.place.contexts for option in options(entered)):
+            continue  # What an own context manager does around it is not followed.
         cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
         if cause is not None and _uses_cache(run, call):
             yield Report(
@@ -212,15 +229,15 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
     if isinstance(generate.receiver, Choice):
         return None
     model = _model(run, generate.receiver)
-    enables = [event.call for event in run.of(HfEnable) if same(_model(run, whole_model(event.model)), model)]
+    enables = [event.call for event in run.of(HfEnable) if one(_model(run, whole_model(event.model)), model)]
     is_on = any(surely_before(call, generate) for call in enables)
     owners = [Result(trainer.call) for trainer in run.of(TrainerBuild) if same(_model(run, trainer.model), model)]
     modes = [
         event
         for event in run.of(ModeChange)
-        if same(_model(run, event.receiver), model) or any(same(event.receiver, owner) for owner in owners)
+        if same(_model(run, whole_model(event.receiver)), model) or any(same(event.receiver, owner) for owner in owners)
     ]
-    if not is_on or any(run.of(HfDisable)):
+    if not is_on or any(run.of(HfDisable)) or any(truth(flag.value) is not True for flag in run.of(FlagWrite)):
         return None
     if not modes:
         left = _is_built(model, run) and not _is_handed_over(run, model, model.call, generate)
@@ -231,7 +248,8 @@ def _after_enable(run: Run, generate: Call) -> ast.AST | None:
     last = modes[-1]
     if any(same(last.receiver, owner) for owner in owners):
         return None  # What a Trainer leaves behind depends on its arguments.
-    on = isinstance(last, TrainSwitch) and last.on is True and surely_before(last.call, generate)
+    certain = one(_model(run, whole_model(last.receiver)), model) and surely_before(last.call, generate)
+    on = isinstance(last, TrainSwitch) and last.on is True and certain
     return last.node if on and not _is_handed_over(run, model, last.call, generate) else None
 
 

@@ -673,6 +673,89 @@ PROGRAMS = {
         def train(x):
             Block()(x).sum().backward()
     """,
+    "a policy and a reference of one helper": """
+        import copy
+        import torch
+        from transformers import AutoModelForCausalLM
+        from data import batches
+        def load(name, checkpointing=False):
+            model = AutoModelForCausalLM.from_pretrained(name)
+            if checkpointing:
+                model.gradient_checkpointing_enable()
+            return model
+        class Wrapped:
+            def __init__(self, name):
+                self.net = AutoModelForCausalLM.from_pretrained(name)
+                self.net.gradient_checkpointing_enable()
+        policy, reference = load("a", checkpointing=True), load("a")
+        policy.train()
+        reference.eval()
+        average = copy.deepcopy(policy)
+        average.eval()
+        actor, critic = Wrapped("a"), Wrapped("b")
+        actor.net.train()
+        critic.net.eval()
+        for batch in batches:
+            policy(**batch).loss.backward()
+            actor.net(**batch).loss.backward()
+    """,
+    "evaluation that gives the mode back": """
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+        from data import batches
+        from utils import keeps_mode
+        @keeps_mode
+        def measure(model):
+            model.eval()
+            return sum(model(**batch).loss for batch in batches)
+        def evaluate(model):
+            model.eval()
+            with torch.no_grad():
+                return sum(model(**batch).loss for batch in batches)
+        def cross_validate():
+            for fold in range(5):
+                model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("a"))
+                model.gradient_checkpointing_enable()
+                for batch in batches:
+                    model(**batch).loss.backward()
+                evaluate(model)
+        model = AutoModelForCausalLM.from_pretrained("a")
+        model.gradient_checkpointing_enable()
+        model.train()
+        for epoch in range(3):
+            for batch in batches:
+                model(**batch).loss.backward()
+            measure(model)
+    """,
+    "generation that is switched around it": """
+        from accelerate import Accelerator
+        from transformers import AutoModelForCausalLM
+        from data import batches
+        def fit(inside):
+            accelerator = Accelerator()
+            model = AutoModelForCausalLM.from_pretrained("base")
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            class Sampler:
+                def __enter__(self):
+                    model.eval()
+                def __exit__(self, *error):
+                    model.train()
+            model.train()
+            for batch in batches:
+                accelerator.backward(model(**batch).loss)
+                with Sampler():
+                    model.generate(batch["input_ids"])
+        def fit_layers():
+            accelerator = Accelerator()
+            model = AutoModelForCausalLM.from_pretrained("base")
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.train()
+            for batch in batches:
+                accelerator.backward(model(**batch).loss)
+                model.model.eval()
+                model.generate(batch["input_ids"])
+                model.model.train()
+    """,
 }
 
 

@@ -148,6 +148,16 @@ def _first_argument(walk: Walk, call: Call) -> Value | None:
     return call.args[0] if call.args else None
 
 
+def _deep_copied(walk: Walk, call: Call) -> Value | None:
+    """``copy.deepcopy(model)``: another object, of the same class and content."""
+    match call.args:
+        case [Result(made) as original, *_]:
+            copied = Result(made, call)
+            copied.attributes = None if original.attributes is None else dict(original.attributes)
+            return copied
+    return _first_argument(walk, call)
+
+
 def _next(walk: Walk, call: Call) -> Value | None:
     return iterate(call.args[0], call.node) if call.args else None
 
@@ -278,7 +288,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "accelerate.debug_launcher": _launched,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _first_argument,
-    "copy.deepcopy": _first_argument,
+    "copy.deepcopy": _deep_copied,
     "dataclasses.replace": _replace,
     "copy.replace": _replace,
     "dataclasses.field": _field,

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..objects.annotations import annotated, narrowed
-from ..objects.classes import decorator_names
+from ..objects.classes import is_run_as_written
 from ..scopes import Scope
 from ..values import UNKNOWN, Const, Function, Instance, Unknown, Value, join
 from ..walk import Returned, Walk
@@ -22,18 +22,6 @@ MAX_DEPTH = 6
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
 #: The same for constructors: what an object holds, only its own call tells.
 MAX_BUILT = 24
-#: Decorators that leave the arguments and the result of a function as they are.
-_TRANSPARENT = (
-    "staticmethod",
-    "classmethod",
-    "no_grad",
-    "inference_mode",
-    "compile",
-    "cache",
-    "lru_cache",
-    "wraps",
-    "record",
-)
 
 
 def follow(caller: Walk, function: Function, call: Call, receiver: Value | None) -> Value:
@@ -55,8 +43,7 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     value = _result(walk, function)
     returns = getattr(node, "returns", None)
     value = narrowed(value, annotated(returns, function.scope)) if returns is not None else value
-    transparent = all(name.rpartition(".")[2] in _TRANSPARENT for name in _decorators(function))
-    return value if transparent else Unknown(call.node)
+    return value if is_run_as_written(function) else Unknown(call.node)
 
 
 def walk_body(walk: Walk, function: Function) -> None:
@@ -82,7 +69,3 @@ def _result(walk: Walk, function: Function) -> Value:
     if isinstance(node, ast.AsyncFunctionDef) or yields(walk.program, node):
         return Unknown(node)
     return join(*walk.returned)
-
-
-def _decorators(function: Function) -> list[str]:
-    return [*decorator_names(function), *["?"] * (len(function.decorators) - len(list(decorator_names(function))))]

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
 #: Where the modules of PyTorch, and models that are modules, come from.
 _MODULES = ("torch.nn.", "transformers.", "diffusers.", "timm.", "torchvision.models.")
 
+#: Decorators that leave the arguments and the result of a function as they are.
+_TRANSPARENT = (
+    "staticmethod",
+    "classmethod",
+    "no_grad",
+    "inference_mode",
+    "compile",
+    "cache",
+    "lru_cache",
+    "wraps",
+    "record",
+)
+
 
 def field_argument(instance: Instance, name: str) -> Value:
     """What the constructor of a dataclass was given for field ``name``."""
@@ -49,6 +62,12 @@ def decorator_names(function: Function) -> Iterator[str]:
         called = decorator.call.func if isinstance(decorator, Result) else decorator
         if isinstance(called, Ref):
             yield called.name
+
+
+def is_run_as_written(function: Function) -> bool:
+    """Whether a call of ``function`` runs its body and nothing else: no decorator of it does more."""
+    known = [name.rpartition(".")[2] in _TRANSPARENT for name in decorator_names(function)]
+    return all(known) and len(known) == len(function.decorators)
 
 
 def is_torch_module(cls: Class) -> bool:

@@ -11,7 +11,7 @@ from .code import Call, Class, Function, FunctionNode, Instance, Loop, Partial, 
 from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
-from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, same
+from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, one, same
 
 __all__ = [
     "ABSENT",
@@ -50,6 +50,7 @@ __all__ = [
     "join",
     "join_under",
     "may_be_none",
+    "one",
     "options",
     "same",
     "truth",

@@ -109,6 +109,10 @@ class Call(Arguments):
         """The object whose method is called; ABSENT for a plain function."""
         return self.func.base if isinstance(self.func, Attr) else ABSENT
 
+    def is_repeated_by(self, other: Call) -> bool:
+        """Whether ``other`` came about like this call, or in another walk, which looks at the same code again."""
+        return self.place.walk != other.place.walk or self.place.stack == other.place.stack
+
     def written(self, name: str) -> bool:
         """Whether the keyword stands literally in this call (not in a dict or partial)."""
         return any(keyword.arg == name for keyword in self.node.keywords)
@@ -117,16 +121,33 @@ class Call(Arguments):
 class Result(Value):
     """What a call of something outside the file returned, an object of an imported class included."""
 
-    __slots__ = ("call",)
+    __slots__ = ("call", "copied_by")
     __match_args__ = ("call",)
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, copied_by: Call | None = None) -> None:
         super().__init__(call.node)
         self.call = call
+        #: The `copy.deepcopy` that gave it, where it is a copy of what ``call`` returned.
+        self.copied_by = copied_by
 
     def is_same(self, other: Value) -> bool:
         """Whether the same expression returned it, of the same function: `(BatchNorm1d if sync else LayerNorm)(8)`."""
         return super().is_same(other) and isinstance(other, Result) and self.call.name == other.call.name
+
+    def is_one_with(self, other: Value) -> bool:
+        """Whether the same way through the program led to that expression, and to the copy where it is one."""
+        return (
+            isinstance(other, Result)
+            and self.is_same(other)
+            and self.call.is_repeated_by(other.call)
+            and _is_one_copy(self.copied_by, other.copied_by)
+        )
+
+
+def _is_one_copy(left: Call | None, right: Call | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left.node is right.node and left.is_repeated_by(right)
 
 
 class Partial(Value):

@@ -26,6 +26,10 @@ class Value:
         """Whether another object is certainly this value: the same expression, walked again from another caller."""
         return type(self) is type(other) and self.node is other.node and self.node is not None
 
+    def is_one_with(self, other: Value) -> bool:
+        """Whether both certainly stand for one object at run time: the expression came to be evaluated the same way."""
+        return self.is_same(other)
+
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
         return f"{type(self).__name__}({', '.join(fields)})"
@@ -119,6 +123,10 @@ class Attr(Value):
         """Whether it is the same attribute of the same value."""
         return isinstance(other, Attr) and self.name == other.name and same(self.base, other.base)
 
+    def is_one_with(self, other: Value) -> bool:
+        """Whether it is the same attribute of one object."""
+        return isinstance(other, Attr) and self.name == other.name and one(self.base, other.base)
+
 
 class Element(Value):
     """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant."""
@@ -137,5 +145,10 @@ ABSENT = Absent(None)
 
 
 def same(left: Value, right: Value) -> bool:
-    """Whether two values are certainly the same."""
+    """Whether two values are the same as far as the source says: one expression gave both."""
     return left is right or left.is_same(right)
+
+
+def one(left: Value, right: Value) -> bool:
+    """Whether two values are certainly one object: a helper that is called twice gives two, a copy is another one."""
+    return left is right or left.is_one_with(right)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.objects.classes import decorator_names
-from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, options, same
+from ...facts.objects.classes import decorator_names, is_run_as_written
+from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
 from ..names import canonical
 from ..types import bases, class_names, unwrapped, whole_model
@@ -37,8 +38,15 @@ def is_gradient_free(call: Call) -> bool:
 
 def _is_loaded_model(value: Value) -> bool:
     """Whether ``value`` is certainly a model that a library loaded: a whole one, which holds no other one."""
-    found = [inner for option in options(value) for inner in options(unwrapped(option))]
-    return all(isinstance(inner, Result) and canonical(inner.call.name).endswith(".from_pretrained") for inner in found)
+    return all(
+        isinstance(inner, Result) and canonical(inner.call.name).endswith(".from_pretrained")
+        for inner in _unwrapped_options(value)
+    )
+
+
+def _unwrapped_options(value: Value) -> list[Value]:
+    """The models that ``value`` may be, through wrappers."""
+    return [inner for option in options(value) for inner in options(unwrapped(option))]
 
 
 class Turn(NamedTuple):
@@ -58,8 +66,13 @@ class Modes:
         self._run = run
         self.models = models
         #: The calls of the model itself, in program order.
-        self.forwards = [call for call in run.program.calls if self._is_model(call.func)]
-        self._switches = [switch for switch in run.of(ModeSwitch) if self._is_model(switch.receiver)]
+        self.forwards = [call for call in run.program.calls if self._is_certainly_model(call.func)]
+        # `train()` of what may be the model takes back an `eval()`, which counts for what certainly is.
+        self._switches = [
+            switch
+            for switch in run.of(ModeSwitch)
+            if (self._is_certainly_model if switch.on is False else self._is_model)(switch.receiver)
+        ]
         #: Whether code that is not shown may switch the mode.
         self.escapes = (
             any(not (self._is_model(it.receiver) or _is_loaded_model(it.receiver)) for it in run.of(TrainSwitch))
@@ -68,15 +81,17 @@ class Modes:
         )
 
     def _is_model(self, value: Value) -> bool:
-        found = [inner for option in options(value) for inner in options(unwrapped(option))]
-        return all(any(same(inner, model) for model in self.models) for inner in found)
+        return all(any(same(inner, model) for model in self.models) for inner in _unwrapped_options(value))
+
+    def _is_certainly_model(self, value: Value) -> bool:
+        return all(any(one(inner, model) for model in self.models) for inner in _unwrapped_options(value))
 
     def _hands_over(self, call: Call) -> bool:
         if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
             return False
         match call.func:
-            case Function() | Method():
-                return False
+            case (Function() as function) | Method(function=function):
+                return not is_run_as_written(function)
             case Ref(name):
                 return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
             case Attr(base=base):
@@ -120,6 +135,8 @@ class Modes:
         while at is not None:
             stack = at.place.stack
             for loop in at.place.loops:
+                if any(model.call is not None and loop in model.call.place.loops for model in self.models):
+                    continue  # Every iteration has a model of its own.
                 direct = {call.node for call in calls if call.place.stack == stack and loop in call.place.loops}
                 orders = [call.order for call in calls if _is_made_by(call, stack, direct)]
                 yield Turn(loop, min(orders), max(orders))
@@ -151,12 +168,17 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     # One event for each way the model may have been built.
     found = [unwrapped(whole_model(other.model)) for other in run.of(HfEnable) if other.node is enable.node]
     models = [option for option in found if isinstance(option, Result)]
-    if len(models) < len(found):
+    if len(models) < len(found) or _are_of_one_helper(models):
         return None
     modes = Modes(run, *models)
     forwards = [call for call in modes.forwards if call.order > enable.order and _is_trained(run, call)]
     cause = modes.eval_at(forwards[0]) if forwards and not modes.escapes else None
     return None if cause is None else TrainedInEval(cause, forwards[0])
+
+
+def _are_of_one_helper(models: list[Result]) -> bool:
+    """Whether some of ``models`` are two objects that one expression gave to two callers."""
+    return any(same(left, right) and not one(left, right) for left, right in combinations(models, 2))
 
 
 def _is_trained(run: History, forward: Call) -> bool:
