@@ -107,6 +107,9 @@ timm.create_model("resnet50").set_grad_checkpointing(False)
 frozen = timm.create_model("resnet50")
 frozen.set_grad_checkpointing()
 frozen.eval()
+undone = timm.create_model("resnet50")
+undone.set_grad_checkpointing()
+undone.set_grad_checkpointing(False)
 ```
 ```python
 import torch.nn as nn
@@ -371,8 +374,9 @@ from ..model.libraries.trainer import args_of, is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.frozen_statistics import may_keep_statistics
+from ..model.state.gradless import may_be_frozen
 from ..model.state.modes import is_gradient_free, trained_in_eval
-from ..model.types import unwrapped
+from ..model.types import may_be_same_model, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -434,9 +438,23 @@ def _in_layers_of_transformers(run: Run) -> Iterator[Report]:
 def _in_models_of_timm(run: Run) -> Iterator[Report]:
     for enable in run.of(TimmEnable):
         built = built_with_batch_norm(enable.model)
-        if enable.is_on and built is not None and timm_name(built) and not may_keep_statistics(run, built):
+        if built is None or not timm_name(built) or not _stays_on(run, enable, built):
+            continue
+        if not may_keep_statistics(run, built) and not may_be_frozen(run, built) and _is_trained(run, built):
             remark = Remark(built.call.node, f"`{timm_name(built)}` has it")
             yield _report(enable.node, "the BatchNorm in the blocks of this model", remark)
+
+
+def _stays_on(run: Run, enable: TimmEnable, model: Value) -> bool:
+    """Whether ``enable`` is what the program says last about the checkpointing of ``model``."""
+    later = (other for other in run.of(TimmEnable) if other.order > enable.order and not other.is_on)
+    return enable.is_on and not any(may_be_same_model(other.model, model) for other in later)
+
+
+def _is_trained(run: Run, model: Value) -> bool:
+    """Whether the program runs ``model`` with gradients; what it does not run here is trained somewhere else."""
+    forwards = [call for call in run.program.calls if may_be_same_model(call.func, model)]
+    return not forwards or not all(map(is_gradient_free, forwards))
 
 
 def _checkpointed_models(run: Run) -> Iterator[tuple[ast.AST, Value]]:

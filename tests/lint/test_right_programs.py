@@ -756,6 +756,58 @@ PROGRAMS = {
                 model.generate(batch["input_ids"])
                 model.model.train()
     """,
+    "models of timm that train nothing with a BatchNorm": """
+        import timm
+        import torch
+        import torch.nn.functional as F
+        from timm.utils import freeze
+        from data import loader
+        def probe():
+            model = timm.create_model("resnet50", pretrained=True)
+            model.set_grad_checkpointing()
+            model.requires_grad_(False)
+            model.fc.requires_grad_(True)
+            for images, labels in loader:
+                F.cross_entropy(model(images), labels).backward()
+    """,
+    "a model of timm frozen by its own function": """
+        import timm
+        import torch.nn.functional as F
+        from timm.utils import freeze
+        from data import loader
+        model = timm.create_model("resnet50", pretrained=True)
+        freeze(model)
+        model.set_grad_checkpointing()
+        for images, labels in loader:
+            F.cross_entropy(model(images), labels).backward()
+    """,
+    "a model of timm that gives features only": """
+        import timm
+        import torch
+        from data import loader
+        model = timm.create_model("resnet50", pretrained=True)
+        model.set_grad_checkpointing()
+        with torch.no_grad():
+            features = [model(images) for images, _ in loader]
+    """,
+    "the children of a resnet kept in eval mode": """
+        import torch.nn as nn
+        import torchvision
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                resnet = torchvision.models.resnet50(weights="DEFAULT")
+                self.stem = nn.Conv2d(3, 3, 1)
+                self.backbone = nn.Sequential(*list(resnet.children())[:-2])
+                self.head = nn.Linear(2048, 2)
+            def train(self, mode=True):
+                super().train(mode)
+                self.backbone.eval()
+                return self
+            def forward(self, x):
+                return self.head(checkpoint(self.backbone, self.stem(x), use_reentrant=False).mean((2, 3)))
+    """,
 }
 
 

@@ -23,7 +23,7 @@ from ...facts.values import (
 )
 from ..events import ModeSwitch, TrainSwitch
 from ..names import canonical
-from ..types import PASS_THROUGH
+from ..types import PASS_THROUGH, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,9 @@ _FREEZES = re.compile(
     r"|(replace|convert|remove|fuse)(?!_?sync)\w*(bn|norm)"
 )
 
+#: Functions of other files that freeze the module they are given, as `timm.utils.freeze` does.
+_FREEZE = ("freeze", "frozen")
+
 
 def may_keep_statistics(run: Run, norm: Value) -> bool:
     """Whether something in the program may keep ``norm`` from updating its statistics."""
@@ -47,7 +50,7 @@ def may_keep_statistics(run: Run, norm: Value) -> bool:
         or any(_sets_up(write, norm) for write in run.writes)
         or any(_applies(run, call, norm) for call in run.method_calls("apply"))
         or _is_replaced(run, norm)
-        or any(_freezes_by_name(call) for call in run.program.calls)
+        or any(_freezes_by_name(call, norm) for call in run.program.calls)
     )
 
 
@@ -109,7 +112,7 @@ def _parts(value: Value) -> Iterable[Value]:
         case Result(call):
             name = canonical(call.name)
             is_module = name.startswith("torch.nn.") or name in PASS_THROUGH or name == "builtins.getattr"
-            return [*call.args, *call.kwargs.values()] if is_module else []
+            return [*call.args, *call.spread, *call.kwargs.values()] if is_module else []
     held = options(value)
     return held if held != (value,) else []
 
@@ -172,11 +175,13 @@ def _same_owner(left: Value, right: Value) -> bool:
     return isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls
 
 
-def _freezes_by_name(call: Call) -> bool:
-    """Whether a function that is not shown says in its name that it freezes normalizations."""
+def _freezes_by_name(call: Call, norm: Value) -> bool:
+    """Whether a function that is not shown says in its name that it freezes normalizations, or what holds ``norm``."""
     if isinstance(call.func, Function | Method):
         return False
     match call.node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return _FREEZES.search(name) is not None
+            given = (*call.args, *call.kwargs.values())
+            freezes = name.lower().startswith(_FREEZE) and any(_holds(unwrapped(value), norm) for value in given)
+            return freezes or _FREEZES.search(name) is not None
     return False
