@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .. import __file__ as _package_file
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
 #: The folder of this package, as frames name the files in it.
-PACKAGE = os.path.dirname(os.path.abspath(_package_file))
+PACKAGE = os.path.abspath(sys.modules[__name__.partition(".")[0]].__path__[0])
 
 _GROWING = frozenset({"append", "appendleft", "extend", "add", "update", "insert", "setdefault"})
 
