@@ -70,7 +70,8 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 
 def _is_no_file(path: str) -> bool:
     # `> file` behind /dev/stdout is a file, and a new one in its place is not where the shell writes to.
-    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or (os.path.exists(path) and not _is_replaced(path))
+    is_open_already = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return is_open_already or (os.path.exists(path) and not _is_replaced(path))
 
 
 def _is_replaced(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert path.is_fifo()
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this system has no /dev/shm")
+def test_a_file_in_memory_is_written_whole_too() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder, "report.json")
+        path.write_text("old")
+        with written_whole(path) as file:
+            Path(file).write_text("new")
+            assert path.read_text() == "old"
+        assert path.read_text() == "new"
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_to_files(tmp_path: Path) -> None:
