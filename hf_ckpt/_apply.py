@@ -86,8 +86,7 @@ def put_on(
     handle = Handle(model, anatomy, resolved, installation)
     try:
         if resolved.requests.mlp_chunks is not None:
-            handle.mlps, changes = install_mlps(anatomy, resolved.requests.mlp_chunks)
-            installation.changes.extend(changes)
+            handle.mlps = install_mlps(anatomy, resolved.requests.mlp_chunks, into=installation.changes)
         install(model, anatomy, resolved.layers, engine, into=installation)
         if resolved.recomputes:
             installation.changes.extend(disable_kv_cache(model))

@@ -64,8 +64,13 @@ def _role(name: str, module: nn.Module) -> Role | None:
         return None
     for role, pattern in ((Role.ATTENTION, _ATTENTION), (Role.EXPERTS, _EXPERTS), (Role.MLP, _MLP)):
         if pattern.search(class_name) or pattern.search(attribute):
-            return role
+            return Role.EXPERTS if role is Role.MLP and _holds_experts(module) else role
     return None
+
+
+def _holds_experts(module: nn.Module) -> bool:
+    """Whether it routes tokens, whatever it is called: `GptOssMLP`, `DbrxFFN`."""
+    return any(name == "router" or _EXPERTS.search(name) for name, _ in module.named_children())
 
 
 def _own_mlp(layer: nn.Module) -> list[str]:

@@ -15,7 +15,7 @@ from ..errors import ModelStructureError
 from ..planner.ranks import Ranks
 from .bypass import without_checkpointing
 from .certificate import Certificate, Verdict
-from .culprit import of_buffers, of_gradients, of_loss, of_lost_gradients, of_recompute
+from .culprit import of_buffers, of_chunks, of_gradients, of_loss, of_lost_gradients, of_recompute
 from .outcome import Outcome, changed_buffers, differences, read_outcome, same_loss
 from .recompute_log import RecomputeLog
 from .standing import Standing
@@ -142,9 +142,11 @@ def _culprit(runs: _Runs, reference: Outcome, result: Outcome, report: Report | 
     seen = of_recompute(log)
     if seen is None and reference.gradients.keys() - result.gradients.keys():
         seen = of_lost_gradients(log)
+    if seen is None and result.error is None:
+        seen = of_chunks(report)
     if seen is not None:
         return seen
-    return of_gradients(_layers(runs.model), found, log) if same or result.error is not None else of_loss(report)
+    return of_gradients(_layers(runs.model), found, log) if same or result.error is not None else of_loss()
 
 
 def _layers(model: torch.nn.Module) -> list[str]:

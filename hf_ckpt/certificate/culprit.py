@@ -133,15 +133,22 @@ def of_buffers(names: Sequence[str]) -> Culprit:
     )  # fmt: skip
 
 
-def of_loss(report: Report | None) -> Culprit:
-    """The forward itself computes something else."""
-    chunks = next((head.chunks for head in report.heads if head.losses), None) if report is not None else None
+def of_chunks(report: Report | None) -> Culprit | None:
+    """The loss head or MLPs in chunks, which change the last bits of loss and gradients; None where none ran so."""
+    if report is None:
+        return None
+    chunks = next((head.chunks for head in report.heads if head.losses), None)
     if chunks is not None:
         return Culprit(
             "", "", f"the loss is summed in {chunks} chunks, in another order: leave `head` out of the policy"
         )
-    if report is not None and report.mlps is not None:
+    if report.mlps is not None and report.mlps.ran_in_chunks:
         return Culprit("", "", f"MLPs run in {report.mlps.chunks} chunks, which rounds otherwise: leave the chunks out")
+    return None
+
+
+def of_loss() -> Culprit:
+    """The forward itself computes something else."""
     return Culprit(
         "", "", "the forward computes another loss where it is checkpointed: look for a branch on "
         "torch.is_grad_enabled(), or on the switch of activation checkpointing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peft import PeftModel, get_peft_model_state_dict
+from peft.tuners.lora.variants import ALoraLinearVariant
 from peft.tuners.tuners_utils import BaseTunerLayer
 
 from .wrappers import is_checkpoint_wrapper, is_sharded
@@ -20,6 +21,12 @@ def active_adapters(model: nn.Module) -> dict[str, object]:
         for name, module in model.named_modules()
         if isinstance(module, BaseTunerLayer)
     }
+
+
+def counts_tokens(module: nn.Module) -> bool:
+    """Whether it has an aLoRA adapter, which acts on the last tokens of what it is given."""
+    variants: object = getattr(module, "lora_variant", None)
+    return isinstance(variants, dict) and any(isinstance(each, ALoraLinearVariant) for each in variants.values())
 
 
 def tensors_left_out(model: nn.Module) -> tuple[str, ...]:

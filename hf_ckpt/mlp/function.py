@@ -1,7 +1,8 @@
 """An MLP in chunks of the tokens: forward saves its input only, backward computes chunk after chunk again.
 
 After ALST's TiledMLP (arXiv:2506.13996). An MLP treats every token alike, so chunks change nothing but the rounding of
-matmuls that choose other tiles for fewer rows. The gradients of its weights are summed over the chunks in float32.
+matmuls that choose other tiles for fewer rows. The gradients of its weights are summed over the chunks in float32, or
+in their own dtype where that is wider.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from ..engine.random_state import can_redraw, random_state, random_state_kept, set_random_state
+from ..engine.random_state import random_state, random_state_kept, set_random_state
+from ..engine.running.casts import uncached_casts
+from ..errors import ModelStructureError
 from ..head.deferred import autocast_state
 
 if TYPE_CHECKING:
@@ -20,22 +23,35 @@ if TYPE_CHECKING:
 
 #: Tokens stand in the last dimension but one: ``[batch, tokens, width]`` or ``[tokens, width]``.
 TOKENS = -2
+_CPU = torch.device("cpu")
 
 
 class Mlp(Protocol):
     """An MLP on a model."""
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
     def compute(self, hidden: torch.Tensor) -> torch.Tensor:
         """``[..., tokens, width]`` for the same."""
 
     def trained(self) -> list[torch.Tensor]:
-        """The tensors in it that get gradients, as they stand there now, always in the same order."""
+        """The leaves in it that get gradients, as they stand there now, always in the same order."""
 
 
 def in_chunks(mlp: Mlp, hidden: torch.Tensor, chunks: int) -> torch.Tensor:
-    """What an MLP makes of ``hidden``, ``[..., tokens, width]``, in so many parts of at least as many tokens."""
+    """What an MLP makes of ``hidden``, ``[..., tokens, width]``, in so many parts of at least as many tokens.
+
+    Its backward raises ModelStructureError where the MLP trains a tensor that it does not hold.
+    """
     result: torch.Tensor = _InChunks.apply(mlp, chunks, hidden, *mlp.trained())  # type: ignore[no-untyped-call]
     return result
+
+
+def cut(tensor: torch.Tensor, start: int, length: int) -> torch.Tensor:
+    """These tokens alone, laid out as a tensor of their own: some MLPs (transformers' Conv1D) take views of it."""
+    return tensor.narrow(TOKENS, start, length).contiguous()
 
 
 class _InChunks(torch.autograd.Function):
@@ -44,18 +60,22 @@ class _InChunks(torch.autograd.Function):
         ctx.mlp, ctx.chunks, ctx.surroundings = mlp, chunks, _Surroundings.of(hidden.device)
         # The weights too, so that autograd refuses a backward after one was written in place (saved_variable.cpp).
         ctx.save_for_backward(hidden, *weights)
-        return torch.cat([mlp.compute(_cut(hidden, part)) for part in _parts(hidden, chunks)], TOKENS)
+        # A cast that is cached here has no graph: whoever took it from the cache would get no gradient.
+        with uncached_casts():
+            return torch.cat([mlp.compute(cut(hidden, *part)) for part in _parts(hidden, chunks)], TOKENS)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, incoming: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         hidden, *weights = ctx.saved_tensors
-        gradient = torch.empty_like(hidden) if ctx.needs_input_grad[2] else None
+        gradient = torch.zeros_like(hidden) if ctx.needs_input_grad[2] else None
         sums: list[torch.Tensor | None] = [None] * len(weights)
+        # FSDP2 has gathered the weights anew since the forward: those in the module now are the ones in the graph.
+        sources = ctx.mlp.trained()
         with ctx.surroundings.again():
             for part in _parts(hidden, ctx.chunks):
-                chunk = _cut(hidden, part).detach().requires_grad_(gradient is not None)
-                of_chunk, of_weights = _gradients(ctx.mlp, chunk, _cut(incoming, part))
+                chunk = cut(hidden, *part).detach().requires_grad_(gradient is not None)
+                of_chunk, of_weights = _gradients(ctx.mlp, sources, chunk, cut(incoming, *part), check=not part[0])
                 if gradient is not None and of_chunk is not None:
                     gradient.narrow(TOKENS, *part).copy_(of_chunk)
                 sums = [_plus(total, added) for total, added in zip(sums, of_weights, strict=True)]
@@ -64,20 +84,47 @@ class _InChunks(torch.autograd.Function):
 
 
 def _gradients(
-    mlp: Mlp, chunk: torch.Tensor, incoming: torch.Tensor
+    mlp: Mlp, weights: list[torch.Tensor], chunk: torch.Tensor, incoming: torch.Tensor, *, check: bool
 ) -> tuple[torch.Tensor | None, Sequence[torch.Tensor | None]]:
-    """The gradients of a chunk, if it needs one, and of the weights; None for a weight that has no part in it."""
+    """The gradients of a chunk and of the weights; None for what needs none, or has no part in the result."""
     with torch.enable_grad():
         result = mlp.compute(chunk)
-    # FSDP2 has gathered the weights anew since the forward: those in the module now are the ones in this graph.
-    sources = [*mlp.trained(), *([chunk] if chunk.requires_grad else [])]
+    if not result.requires_grad:
+        return None, [None] * len(weights)
+    sources = [*weights, *([chunk] if chunk.requires_grad else [])]
+    if check:
+        _refuse_others(mlp, result, sources)
     found = torch.autograd.grad(result, sources, incoming, allow_unused=True)
     return (found[-1], found[:-1]) if chunk.requires_grad else (None, found)
 
 
+def _refuse_others(mlp: Mlp, result: torch.Tensor, sources: list[torch.Tensor]) -> None:
+    """Raise where the graph of ``result`` trains a leaf that is no source, which would silently get no gradient."""
+    for leaf in _leaves(result):
+        if not any(leaf is source for source in sources):
+            raise ModelStructureError(
+                f"`{mlp.name}` also trains a tensor of shape {tuple(leaf.shape)} that is no parameter of it (an "
+                "adapter outside of the model, a closure, a module in a plain list), which would get no gradient: "
+                "leave mlp(chunks) out of the policy"
+            )
+
+
+def _leaves(result: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The leaves in the graph of ``result``, each at the node that accumulates its gradient (accumulate_grad.h)."""
+    nodes, seen = [result.grad_fn], {None}
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            yield node.variable  # type: ignore[union-attr]
+        nodes += [following for following, _ in node.next_functions]  # type: ignore[union-attr]
+
+
 def _plus(total: torch.Tensor | None, added: torch.Tensor | None) -> torch.Tensor | None:
     if total is None or added is None:
-        return total if added is None else added.to(torch.float32, copy=True)
+        return total if added is None else added.to(torch.promote_types(added.dtype, torch.float32), copy=True)
     return total.add_(added)
 
 
@@ -89,30 +136,25 @@ def _parts(hidden: torch.Tensor, chunks: int) -> Iterator[tuple[int, int]]:
     yield (chunks - 1) * size, tokens - (chunks - 1) * size
 
 
-def _cut(tensor: torch.Tensor, part: tuple[int, int]) -> torch.Tensor:
-    """The tokens of one chunk, laid out as a tensor of its own: some MLPs (transformers' Conv1D) take views of it."""
-    return tensor.narrow(TOKENS, *part).contiguous()
-
-
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What a computation depends on beside its tensors: the random state of the device, and autocast."""
+    """What a computation depends on beside its tensors: autocast, and the random states of the device and the CPU."""
 
-    device: torch.device
-    random: torch.Tensor | None
+    random: tuple[tuple[torch.device, torch.Tensor], ...]
     autocast: tuple[str, torch.dtype, bool]
 
     @classmethod
     def of(cls, device: torch.device) -> _Surroundings:
         """As they are now."""
-        return cls(device, random_state(device) if can_redraw(device) else None, autocast_state(device))
+        devices = dict.fromkeys((device, _CPU))
+        return cls(tuple((each, random_state(each)) for each in devices), autocast_state(device))
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Inside they are as they were; afterwards the random state goes on as if nothing had been drawn."""
+        """Inside they are as they were; afterwards the random states go on as if nothing had been drawn."""
         kind, dtype, enabled = self.autocast
-        with random_state_kept(() if self.random is None else (self.device,)):
-            if self.random is not None:
-                set_random_state(self.device, self.random)
+        with random_state_kept([device for device, _ in self.random]):
+            for device, state in self.random:
+                set_random_state(device, state)
             with torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False):
                 yield

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .matrices import matrix_widths
+
 if TYPE_CHECKING:
     from .chunked_forward import ChunkedForward
 
@@ -27,8 +29,12 @@ class ChunkedMlps:
     forwards: tuple[ChunkedForward, ...]
 
     def chunk_bytes(self, tokens: int) -> int:
-        """Bytes that the backward of one MLP takes for itself when a batch has so many tokens, at most."""
-        return max(_chunk_bytes(forward, -(-tokens // self.chunks)) for forward in self.forwards)
+        """Bytes that the backward of one MLP takes for itself when a batch has so many tokens, at most.
+
+        An MLP that always ran whole takes none: what it saves is in the ledgers.
+        """
+        cut = [forward for forward in self.forwards if forward.use.in_chunks or not forward.use.whole]
+        return max((_chunk_bytes(forward, -(-tokens // self.chunks)) for forward in cut), default=0)
 
 
 #: Tensors as wide as a weight that a chunk has alive: what it makes, what an activation makes of that, a gradient.
@@ -38,7 +44,7 @@ _TENSORS_PER_WEIGHT = 3
 def _chunk_bytes(forward: ChunkedForward, rows: int) -> int:
     """The tensors of a chunk of so many rows, the float32 sums of the weights' gradients, and a chunk's gradients."""
     weights = list(forward.module.parameters())
-    width = sum(max(weight.shape) for weight in weights if weight.dim() == 2)
+    width = sum(matrix_widths(forward.module))
     itemsize = max((w.element_size() for w in weights if w.is_floating_point()), default=4)
     sums = sum(weight.numel() * (4 + weight.element_size()) for weight in forward.trained())
     return _TENSORS_PER_WEIGHT * rows * width * itemsize + sums
@@ -49,11 +55,12 @@ class MeasuredMlps:
 
     def __init__(self, mlps: ChunkedMlps) -> None:
         self.mlps = mlps
-        self._before = [forward.use.in_chunks for forward in mlps.forwards]
+        self._before = [(forward.use.in_chunks, forward.use.whole) for forward in mlps.forwards]
 
     def report(self) -> MlpReport:
         """What they did."""
-        pairs = zip(self.mlps.forwards, self._before, strict=True)
-        ran = sum(forward.use.in_chunks > before for forward, before in pairs)
-        reason = next((f"`{f.use.name}`: {f.use.whole}" for f in self.mlps.forwards if f.use.whole), "")
+        pairs = list(zip(self.mlps.forwards, self._before, strict=True))
+        ran = sum(forward.use.in_chunks > before for forward, (before, _) in pairs)
+        whole = (forward.use for forward, (_, before) in pairs if forward.use.whole > before)
+        reason = next((f"`{use.name}`: {use.why_whole}" for use in whole), "")
         return MlpReport(self.mlps.chunks, len(self.mlps.forwards), ran, reason)

@@ -64,6 +64,7 @@ class Mlp(_SublayerPolicy):
     """
 
     name: ClassVar[str] = "mlp"
+    usage: ClassVar[str] = "mlp(8)"
     roles: ClassVar[tuple[Role, ...]] = (Role.MLP, Role.EXPERTS)
     chunks: int | None = None
 

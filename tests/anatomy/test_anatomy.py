@@ -9,6 +9,8 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
+    DbrxConfig,
+    GptOssConfig,
     LongcatFlashConfig,
     OPTConfig,
     Qwen3MoeConfig,
@@ -36,6 +38,21 @@ def test_layers_and_roles(name: str) -> None:
     assert sublayers[Role.EXPERTS if name == "mixtral" else Role.MLP] == ("mlp",)
     assert len(sublayers[Role.NORM]) >= 2
     assert anatomy.stacks[0].kernel == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (GptOssConfig(hidden_size=16, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, head_dim=8,
+                      num_key_value_heads=1, num_local_experts=2, num_experts_per_tok=1, vocab_size=64), "mlp"),
+        (DbrxConfig(d_model=16, n_heads=2, n_layers=1, vocab_size=64, attn_config={"kv_n_heads": 1, "rope_theta": 1e4},
+                    ffn_config={"ffn_hidden_size": 8, "moe_num_experts": 2, "moe_top_k": 1}), "ffn"),
+    ],
+)  # fmt: skip
+def test_experts_below_an_mlps_name_are_experts(config, name) -> None:
+    sublayers = read_anatomy(AutoModelForCausalLM.from_config(config)).layers[0].info.sublayers
+    assert sublayers[Role.EXPERTS] == (name,)
+    assert Role.MLP not in sublayers
 
 
 def test_sublayers_in_a_list_are_what_the_list_is_called() -> None:

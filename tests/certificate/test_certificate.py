@@ -67,6 +67,17 @@ def test_transformers_own_switch_is_bitwise_equal(reentrant: bool) -> None:
     assert found.holds, str(found)
 
 
+@pytest.mark.parametrize(
+    ("policy", "why"), [("mlp(3)", "MLPs run in 3 chunks"), ("head(3)+mlp(2)", "the loss is summed in 3 chunks")]
+)
+def test_chunks_are_named_before_anything_else(policy: str, why: str) -> None:
+    model = build("llama").train()
+    found = hf_ckpt.verify(model, lambda: model(input_ids=IDS, labels=IDS).loss, policy)
+    assert found.verdict is Verdict.DIFFERENT, str(found)
+    assert found.culprit is not None
+    assert why in found.culprit.cause
+
+
 def test_torchs_engine_on_an_encoder_is_bitwise_equal() -> None:
     model = build_encoder().train()
     found = hf_ckpt.verify(model, lambda: model(input_ids=IDS, labels=IDS).loss, "full", engine="torch")

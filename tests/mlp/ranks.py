@@ -5,6 +5,8 @@ import sys
 
 import torch
 import torch.distributed as dist
+from peft import LoraConfig, get_peft_model
+from peft.utils.other import fsdp_auto_wrap_policy
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -26,7 +28,26 @@ def fsdp2(model):
     return fully_shard(model)
 
 
-WRAPPINGS = {"ddp": DistributedDataParallel, "fsdp1": fsdp1, "fsdp2": fsdp2}
+def fsdp2_inside(model):
+    for layer in model.model.layers:
+        fully_shard(layer.mlp.down_proj)
+    return fsdp2(model)
+
+
+def fsdp1_lora(model):
+    """As the Trainer does it with PEFT: every lora_A and lora_B is a unit of its own."""
+    adapter = LoraConfig(r=4, target_modules=["gate_proj", "down_proj"], init_lora_weights=False)
+    model = get_peft_model(model, adapter)
+    return FullyShardedDataParallel(
+        model, device_id=torch.device("cpu"), use_orig_params=True, auto_wrap_policy=fsdp_auto_wrap_policy(model)
+    )
+
+
+WRAPPINGS = {
+    "ddp": DistributedDataParallel, "fsdp1": fsdp1, "fsdp2": fsdp2, "fsdp2 inside": fsdp2_inside,
+    "fsdp1 lora": fsdp1_lora,
+}  # fmt: skip
+WHOLE = {"fsdp1": "use FSDP2", "fsdp2 inside": "one FSDP unit", "fsdp1 lora": "one FSDP unit"}
 
 
 def run(wrap, policy):
@@ -52,9 +73,9 @@ def main(name):
     whole, _ = run(WRAPPINGS[name], "full")
     losses, mlps = run(WRAPPINGS[name], "full+mlp(4)")
     assert all(abs(a - b) < 1e-5 * b for a, b in zip(losses, whole, strict=True)), (losses, whole)
-    if name == "fsdp1":
+    if name in WHOLE:
         assert mlps.ran_in_chunks == 0, mlps
-        assert "use FSDP2" in mlps.reason, mlps
+        assert WHOLE[name] in mlps.reason, mlps
     else:
         assert mlps.ran_in_chunks == 2, mlps
     print("OK", flush=True)
