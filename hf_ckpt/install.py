@@ -102,7 +102,8 @@ def _flag_others(model: nn.Module, anatomy: Anatomy, *, recomputes: bool, into: 
         into.switches.append((module, function))
         into.changes.extend(set_checkpointing(module, True, function))
     if recomputes:
-        flags = LoweredFlags(model, others)
+        firsts = [next(iter(anatomy.layers_of(stack))).module for stack in anatomy.stacks]
+        flags = LoweredFlags(_around(model, *firsts), others)
         into.changes.append(flags)
         flags.install()
 
@@ -195,9 +196,9 @@ def _install_segment(model: nn.Module, members: list[DecoderLayer], opened: Open
     region.install()
 
 
-def _around(model: nn.Module, layer: nn.Module) -> tuple[nn.Module, ...]:
-    """The modules that hold a layer, the whole model among them: the forward of one of them calls it."""
-    return tuple(module for module in model.modules() if module is not layer and _holds(module, layer))
+def _around(model: nn.Module, *layers: nn.Module) -> tuple[nn.Module, ...]:
+    """The modules that hold one of these layers, the whole model first: the forward of one of them calls it."""
+    return tuple(m for m in model.modules() if any(m is not layer and _holds(m, layer) for layer in layers))
 
 
 def _holds(module: nn.Module, layer: nn.Module) -> bool:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .._undo import AttributeChange
+from .outermost import OutermostForwards
 from .wrappers import is_checkpoint_wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import nn
-    from torch.utils.hooks import RemovableHandle
 
 
 def supports_checkpointing(layer: nn.Module) -> bool:
@@ -44,33 +44,27 @@ def run_plainly(call: Callable[..., Any], *args: Any) -> Any:
 
 
 class LoweredFlags:
-    """Lowers the switches of the modules around the layers and inside them while the model runs.
+    """Lowers the switches of the modules around the layers and inside them while the model runs, or one inside it.
 
     What reads them outside a forward (users, TRL, tests) learns that activation checkpointing is on. Inside one they
     would checkpoint a second time, or take away a KV cache that the model itself asked for.
     """
 
-    def __init__(self, model: nn.Module, modules: tuple[nn.Module, ...]) -> None:
-        self.model = model
+    def __init__(self, around: Iterable[nn.Module], modules: tuple[nn.Module, ...]) -> None:
         self.modules = modules
         self._lowered: list[nn.Module] = []
-        self._hooks: tuple[RemovableHandle, ...] = ()
+        self._forwards = OutermostForwards(around, self._lower, self._raise)
 
     def install(self) -> None:
-        """Watch the model's forward."""
-        self._hooks = (
-            self.model.register_forward_pre_hook(self._lower, prepend=True),
-            self.model.register_forward_hook(self._raise, always_call=True),
-        )
+        """Watch the forwards of the modules around the layers, the model's first."""
+        self._forwards.start()
 
     def undo(self) -> None:
-        """Watch it no longer."""
+        """Watch them no longer."""
         self._raise()
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = ()
+        self._forwards.stop()
 
-    def _lower(self, *_: Any) -> None:
+    def _lower(self) -> None:
         self._raise()  # an interrupt ended the forward before
         self._lowered = [module for module in self.modules if module.gradient_checkpointing]
         for module in self._lowered:

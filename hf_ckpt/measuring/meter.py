@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
+from ..anatomy.around import around_layers
 from ..engine.untraced.saved_counter import storages
 from ..planner.batches.live_forwards import LiveForwards
 from .loss_outside import LossWatch
-from .outermost import OutermostForwards, around_layers
+from .observed import ObservedForwards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,7 +90,7 @@ class Meter:
         self._context: torch.autograd.graph.saved_tensors_hooks | None = None
         self._weights: set[int] = set()
         self._losses = LossWatch(self._count_outside)
-        self._forwards = OutermostForwards(around_layers(model, anatomy), self._enter_model, self._leave_model)
+        self._forwards = ObservedForwards(around_layers(model, anatomy), self._enter_model, self._leave_model)
 
     def start(self) -> None:
         """Register the hooks and reset every region's counters."""

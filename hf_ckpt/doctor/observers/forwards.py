@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
+from ...anatomy.around import around_layers
 from ...compat.adapters import active_adapters
-from ...measuring.outermost import OutermostForwards, around_layers
+from ...measuring.observed import ObservedForwards
 from ..harmless import harmless
 from .switches import Switches
 
@@ -69,7 +70,7 @@ class Forwards:
         self.anatomy = anatomy
         self.learned = Learned()
         self.switches = Switches()
-        self._calls = OutermostForwards(around_layers(model, anatomy), self._before_forward, self._after_forward)
+        self._calls = ObservedForwards(around_layers(model, anatomy), self._before_forward, self._after_forward)
         self._versions: dict[str, int] = {}
         self._versions_before_backward: dict[str, int] = {}
 
