@@ -61,9 +61,10 @@ class Named(NamedTuple):
 
 
 class Store(NamedTuple):
-    """``obj[...] = value`` or ``obj[...] += value``, where ``obj`` is no container of the program."""
+    """``obj[key] = value`` or ``obj[key] += value``, where ``obj`` is no container of the program."""
 
     obj: Value
+    key: Value
     value: Value
 
 

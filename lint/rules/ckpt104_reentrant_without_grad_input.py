@@ -256,7 +256,8 @@ from ..model.libraries.trainer import default_versions, enable_reentrant, is_ena
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.gradless import may_be_frozen
+from ..model.state.freezing import may_be_frozen
+from ..model.state.trained import is_trained
 from ..model.types import is_hf_model, same_object, unwrapped
 
 if TYPE_CHECKING:
@@ -275,6 +276,8 @@ NEEDS = (
 #: Releases that leave the gradients of the embeddings' output to the user (4.44.2 and 4.57.1 were run, and 5.23).
 _WITHOUT_INPUT_GRADS = "<5.0"
 
+#: Methods that register what runs around modules.
+_HOOKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
 _PARAMETRIC = tuple(
     f"torch.nn.{kind}"
     for kind in (
@@ -286,13 +289,14 @@ _PARAMETRIC = tuple(
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions whose parameters get no gradient because their inputs need none."""
+    if any(run.method_calls(*_HOOKS)):
+        return  # A hook may switch the gradients of inputs on, as peft's does.
     for event in run.used(Checkpointing):
         if run.loses_gradients(event) and _has_weights(run, event) and not _is_packed(event):
             yield _report(event)
-    if not any(run.method_calls("enable_input_require_grads", "register_forward_hook")):
-        yield from _image_classifiers(run)
-        if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
-            yield from _frozen_token_embeddings(run)
+    yield from _image_classifiers(run)
+    if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
+        yield from _frozen_token_embeddings(run)
 
 
 def _is_packed(event: Checkpointing) -> bool:
@@ -331,10 +335,15 @@ def _has_weights(run: Run, event: Checkpointing) -> bool:
     region = run.region(event)
     weights = [*region.modules_of(*_PARAMETRIC), *filter(_is_library_model, region.modules)]
     weights += [part for part in (_entered(event),) if _is_library_model(part)]
-    trains = event.place.function is not None and event.place.function.name in ("forward", "training_step")
-    if not weights or not (trains or any(run.of(Backward))):
-        return False
-    return not may_be_frozen(run, _entered(event), *region.modules)
+    return bool(weights) and _trains(run, event) and not may_be_frozen(run, _entered(event), *region.modules)
+
+
+def _trains(run: Run, event: Checkpointing) -> bool:
+    """Whether the program trains what goes through the checkpoint: a function alone, as a test is, must show it."""
+    function = event.place.function
+    if function is not None and function.owner is not None:
+        return function.name in ("forward", "training_step") or any(run.of(Backward))
+    return is_trained(run, event) if isinstance(event, TorchCheckpoint) else any(run.of(Backward))
 
 
 def _is_library_model(module: Value) -> bool:

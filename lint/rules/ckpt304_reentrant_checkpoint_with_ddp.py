@@ -329,7 +329,7 @@ from ..model.libraries.trainer import (
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.state.gradless import is_frozen
+from ..model.state.freezing import is_frozen
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:

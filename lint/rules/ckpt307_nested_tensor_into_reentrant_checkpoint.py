@@ -128,7 +128,7 @@ from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.flow.iterations import bound_each_iteration, changes_by_iteration
 from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.gradless import may_be_frozen
+from ..model.state.freezing import may_be_frozen
 from ..model.state.modes import is_gradient_free
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
         case ast.Attribute(value=base, attr=name):
             write(walk, walk.evaluate(base), name, value, node)
         case ast.Subscript(value=base, slice=index):
-            held = walk.evaluate(base)
-            store(walk, held, value)
-            _assign_item(walk, held, walk.evaluate(index), value, node)
+            held, key = walk.evaluate(base), walk.evaluate(index)
+            store(walk, held, key, value)
+            _assign_item(walk, held, key, value, node)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
             for part, element in zip(targets, _unpack(value, targets), strict=True):
                 assign(walk, part, element, node)
@@ -35,10 +35,10 @@ def write(walk: Walk, base: Value, name: str, value: Value, node: ast.AST, augme
     walk.program.writes.append(Write(base, name, value, node, walk.place, order, before, augmented=augmented))
 
 
-def store(walk: Walk, base: Value, value: Value) -> None:
-    """Record that a part of the tensor ``base`` becomes ``value``, or gets it added."""
+def store(walk: Walk, base: Value, key: Value, value: Value) -> None:
+    """Record that the part ``key`` of the tensor ``base`` becomes ``value``, or gets it added."""
     if not isinstance(base, Dict | Seq):
-        walk.program.stores.append(Store(base, value))
+        walk.program.stores.append(Store(base, key, value))
 
 
 def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AST) -> None:

@@ -57,7 +57,7 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
             write(walk, walk.evaluate(base), name, Unknown(node), node, augmented=True)
         case ast.Subscript():
             held = walk.evaluate(node.target.value)
-            store(walk, held, value)
+            store(walk, held, walk.evaluate(node.target.slice), value)
             if isinstance(held, Dict) and isinstance(value, Value):
                 held.open = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .plain import UNKNOWN, Value, same
+from .plain import UNKNOWN, Computed, Value, same
 
 if TYPE_CHECKING:
     import ast
@@ -62,6 +62,7 @@ def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
             under = (*outer, *inner)
             for index, other in enumerate(found):
                 if same(option, other):
+                    found[index] = _either_unknown(other, option)
                     conditions[index] = _either(conditions[index], under)
                     break
             else:
@@ -72,6 +73,15 @@ def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
     if len(found) > MAX_OPTIONS:
         return UNKNOWN
     return Choice(tuple(found), found[0].node if found else None, tuple(conditions))
+
+
+def _either_unknown(left: Value, right: Value) -> Value:
+    """One value for two that are the same; what is unknown but for its operands may be computed from those of both."""
+    if left is right or not (isinstance(left, Computed) or isinstance(right, Computed)):
+        return left
+    if isinstance(left, Computed) and right in left.operands:
+        return left
+    return Computed((left, right), left.node)
 
 
 def _either(left: tuple[Guard, ...], right: tuple[Guard, ...]) -> tuple[Guard, ...]:

@@ -13,7 +13,8 @@ from ..names import canonical
 from ..regions.call_targets import call_targets
 from ..regions.wrapped import wrapped_classes
 from ..types import bases
-from .gradless import is_frozen, is_gradless
+from .freezing import is_frozen
+from .gradless import is_gradless
 from .modes import is_gradient_free
 
 if TYPE_CHECKING:

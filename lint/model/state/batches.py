@@ -1,0 +1,166 @@
+"""What a batch of data is: what a loop over a loader gives, and what Lightning gives to the steps of a module."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from ...facts.values import Attr, Dict, Element, Function, Param, Ref, Result, Seq, options, same
+from ..events import Backward, GradientSwitch
+from ..names import canonical
+from ..types import bases, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Value
+    from ..history import History
+
+_LOADER = "torch.utils.data.DataLoader"
+#: Calls that give the elements of their first argument.
+_PASS = frozenset(("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange", "itertools.islice", "itertools.cycle"))
+_PASS_BUILTINS = frozenset(f"builtins.{name}" for name in ("enumerate", "iter", "list", "reversed"))
+#: Names of data; results of a model are called otherwise, or are not known to be data.
+_NAMES_DATA = re.compile(r"(loaders?|batches|datasets?|data_?iter|iterator)\d*$|(^|_)(data|rows|dl|ds|train_?set)$")
+#: Steps of a LightningModule: what they get first is a batch.
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
+#: Hooks of a LightningModule that see a batch before its steps.
+_HOOKS = (
+    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
+    *("on_train_batch_start", "on_validation_batch_start"),
+)
+#: Functions that make what a loader gives.
+_ITEM_METHODS = ("__getitem__", "__getitems__", "__iter__", "collate_fn", "collate")
+
+
+def is_batch(run: History, element: Element) -> bool:
+    """Whether ``element`` is what a loop over a loader, or `next`, gives: batches, not results of modules."""
+    if _is_loader(run, element.of):
+        return True
+    return _trains_on(run, element) and _names_data(element) and not _is_optimized(run, element.of)
+
+
+def is_lightning_batch(run: History, param: Param) -> bool:
+    """Whether ``param`` is the batch that Lightning gives to a step, as the loader made it."""
+    step = param.function
+    names = [argument.arg for argument in step.node.args.args]
+    if not _is_step(step) or names[1:2] != [param.name] or run.calls_of(step):
+        return False
+    return step.owner is not None and not any(hook in step.owner.body for hook in _HOOKS)
+
+
+def is_training_step(function: Function | None) -> bool:
+    """Whether Lightning trains on what ``function`` returns."""
+    return function is not None and function.name == "training_step" and _is_step(function)
+
+
+def _is_step(function: Function) -> bool:
+    owner = function.owner if function.name in _STEPS else None
+    return owner is not None and any(base.endswith(".LightningModule") for base in bases(owner))
+
+
+def _is_loader(run: History, value: Value) -> bool:
+    """Whether a loop over ``value`` gives batches of a DataLoader of the file."""
+    match _looked_through(value):
+        case Result(call) if canonical(call.name) == _LOADER:
+            return not _items_need_gradients(run, call)
+        case Result(call) if call.method in ("prepare", "prepare_data_loader"):
+            return any(_is_loader(run, argument) for argument in call.args)
+    return False
+
+
+def _looked_through(value: Value) -> Value:
+    """What a loop over ``value`` goes through: the loader for `tqdm(enumerate(loader))`."""
+    while isinstance(value, Result) and value.call.args:
+        name = canonical(value.call.name)
+        if name not in _PASS and value.call.name not in _PASS_BUILTINS:
+            break
+        value = value.call.args[0]
+    return unwrapped(value)
+
+
+def _items_need_gradients(run: History, loader: Call) -> bool:
+    """Whether the functions that make a batch switch gradients on in it."""
+    collate = [option for option in options(loader.keyword("collate_fn")) if isinstance(option, Function)]
+    makers = {function.node for function in collate}
+    around = [it.place for it in run.of(GradientSwitch) if not it.freezes]
+    return any(
+        place.function is not None
+        and (place.function.name in _ITEM_METHODS or not makers.isdisjoint((place.function.node, *place.callees)))
+        for place in around
+    )
+
+
+def _trains_on(run: History, element: Element) -> bool:
+    """Whether a backward pass is in the loop that gives ``element``, or follows the `next` that does."""
+    for backward in run.of(Backward):
+        loops = [loop.iter for loop in backward.place.loops if isinstance(loop, ast.For | ast.AsyncFor)]
+        if any(passed is element.node for passed in loops):
+            return True
+    asked = [call for call in run.calls_to("builtins.next") if call.node is element.node]
+    return any(it.order > call.order and it.place.walk == call.place.walk for it in run.of(Backward) for call in asked)
+
+
+def _names_data(element: Element) -> bool:
+    """Whether what ``element`` is taken from has the name of data."""
+    held = _looked_through(element.of)
+    return _is_named_data(held) or (_may_be_data(held) and bool(_NAMES_DATA.search(_written_name(element.node))))
+
+
+def _is_named_data(value: Value) -> bool:
+    match value:
+        case Ref(name):
+            return bool(_NAMES_DATA.search(name.rpartition(".")[2]))
+        case Param(name) | Attr(name=name):
+            return bool(_NAMES_DATA.search(name))
+        case Result(call) if call.method:
+            return bool(_NAMES_DATA.search(call.method)) or _is_named_data(call.receiver)
+        case Result(call):
+            return _may_be_data(value) and bool(_NAMES_DATA.search(call.called))
+        case Element(of=(Ref() | Param() | Attr() | Element()) as held):
+            return _is_named_data(held)
+    return False
+
+
+def _may_be_data(value: Value) -> bool:
+    """Whether a function that is not torch's made it, so that its name is all that tells."""
+    match value:
+        case Result(call):
+            return isinstance(call.func, Ref) and not call.name.startswith(("torch.", "builtins."))
+        case Element(of=held):
+            return _may_be_data(held)
+    return isinstance(value, Ref | Param | Attr)
+
+
+def _written_name(passed: ast.AST | None) -> str:
+    """The name of what a loop goes through: `train_dl` for `enumerate(tqdm(train_dl))`."""
+    match passed:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(func=ast.Name(id="enumerate" | "tqdm" | "iter" | "next"), args=[first, *_]):
+            return _written_name(first)
+    return ""
+
+
+def _is_optimized(run: History, value: Value) -> bool:
+    """Whether an optimizer gets ``value``: tensors that are trained, not data."""
+    held = _looked_through(value)
+    made = (call for call in run.program.calls if call.name.startswith("torch.optim."))
+    given = (part for call in made for argument in (*call.args, *call.kwargs.values()) for part in _parts(argument))
+    return any(same(part, held) for part in given)
+
+
+def _parts(value: Value, depth: int = 4) -> Iterator[Value]:
+    """``value`` and what lists and dicts in it hold."""
+    for option in options(value):
+        yield option
+        match option:
+            case Seq(items=items) if depth:
+                held: list[Value] = items
+            case Dict(items=entries) if depth:
+                held = list(entries.values())
+            case _:
+                held = []
+        for part in held:
+            yield from _parts(part, depth - 1)
