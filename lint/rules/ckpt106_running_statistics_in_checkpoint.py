@@ -373,8 +373,8 @@ from ..model.libraries.timm_models import timm_name
 from ..model.libraries.trainer import args_of, is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.freezing import may_be_frozen
 from ..model.state.frozen_statistics import may_keep_statistics
-from ..model.state.gradless import may_be_frozen
 from ..model.state.modes import is_gradient_free, trained_in_eval
 from ..model.types import may_be_same_model, unwrapped
 
