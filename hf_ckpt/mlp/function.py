@@ -111,15 +111,15 @@ def _refuse_others(mlp: Mlp, result: torch.Tensor, sources: list[torch.Tensor]) 
 
 def _leaves(result: torch.Tensor) -> Iterator[torch.Tensor]:
     """The leaves in the graph of ``result``, each at the node that accumulates its gradient (accumulate_grad.h)."""
-    nodes, seen = [result.grad_fn], {None}
+    nodes = [] if result.grad_fn is None else [result.grad_fn]
+    seen = set(nodes)
     while nodes:
         node = nodes.pop()
-        if node in seen:
-            continue
-        seen.add(node)
         if type(node).__name__ == "AccumulateGrad":
-            yield node.variable  # type: ignore[union-attr]
-        nodes += [following for following, _ in node.next_functions]  # type: ignore[union-attr]
+            yield node.variable  # type: ignore[attr-defined]
+        following = {before for before, _ in node.next_functions if before is not None} - seen
+        seen |= following
+        nodes += following
 
 
 def _plus(total: torch.Tensor | None, added: torch.Tensor | None) -> torch.Tensor | None:
