@@ -12,6 +12,7 @@ from ..sources.error import SourceError
 from ..sources.source import Source, read_source
 from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from .deep import with_any_depth
+from .job import STDIN
 from .result import Checked, FileResult
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
         reported: Names of files that it imports whose findings are wanted with it.
     """
     gated = gate(job.path, data, job.settings)
-    if not gated.needed and not job.runs:
+    other_language = not os.path.splitext(job.path)[1] and not _is_python(job.path, data) and _syntax_error(data)
+    if (not gated.needed or other_language) and not job.runs:
         return Checked(passed_over(job, gated, data))
     try:
         source = read_source(job.path, data)
@@ -57,10 +59,17 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
 
 def passed_over(job: Job, gated: GateResult, data: bytes) -> FileResult:
     """The result for a file that no rule has a word for; one that is named is Python all the same, or it is said."""
-    broken = job.named and os.path.splitext(job.path)[1] in ("", ".py", ".pyi") and _syntax_error(data)
+    broken = job.named and _is_python(job.path, data) and _syntax_error(data)
     found = (not_python(job.path, broken),) if broken else ()
     enabled = _enabled(job.path, job.settings) if found else frozenset()
     return FileResult(job.path, tuple(it for it in found if it.code in enabled), consulted=gated.consulted)
+
+
+def _is_python(path: str, data: bytes) -> bool:
+    """Whether the extension says so, or the first line of a script without one; pre-commit names every file."""
+    extension = ".py" if path == STDIN else os.path.splitext(path)[1]
+    first = data.split(b"\n", 1)[0]
+    return extension in (".py", ".pyi") or (not extension and first.startswith(b"#!") and b"python" in first)
 
 
 def _syntax_error(data: bytes) -> SyntaxError | None:

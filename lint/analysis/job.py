@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from ..project.settings import Settings
 
 
+#: The name of standard input on the command line.
+STDIN = "-"
+
+
 class Job(NamedTuple):
     """A file to check."""
 

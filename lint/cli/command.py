@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..analysis.check_file import check_bytes
 from ..analysis.check_files import check_paths
-from ..analysis.job import Job
+from ..analysis.job import STDIN, Job
 from ..configs import may_join
 from ..output.print_report import CLEAN, FAILURE, FINDINGS, finish, say_failures, write
 from ..project.discover import discover
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     #: The exit status, and what came out of each file.
     Outcome = tuple[int, list[FileResult]]
 
-_STDIN = "-"
 _CACHE_FOLDER = ".ckpt_lint_cache"
 
 
@@ -35,7 +34,7 @@ def run(options: Options) -> int:
         settings_for = settings_resolver(options)
         if options.show_settings:
             return _show_settings(_directory(options.paths[0]), settings_for)
-        if _STDIN in options.paths:
+        if STDIN in options.paths:
             return _check_stdin(options, settings_for)
         if options.watch:
             from .watch import watch  # start-up: only --watch needs it
@@ -135,7 +134,7 @@ def _check_stdin(options: Options, settings_for: Callable[[str], Settings]) -> i
     from ..fix.files import rewrite_bytes, unified_diff
     from ..fix.transforms import fixing
 
-    filename = options.stdin_filename or _STDIN
+    filename = options.stdin_filename or STDIN
     data = sys.stdin.buffer.read()
     job = Job(filename, settings_for(_directory(filename)), named=True)
     if not (options.fix or options.fix_only or options.diff):

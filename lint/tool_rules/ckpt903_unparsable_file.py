@@ -3,7 +3,8 @@
 ## What it does
 Reports a file (or a notebook cell) that is not valid Python, not a notebook, or not text in the encoding it declares,
 and a YAML or JSON file with a key about checkpointing that is not valid YAML or JSON (templates and lines of JSON are
-no such files). The other files are checked all the same.
+no such files). A file without an extension counts as Python when its first line says so (`#!/usr/bin/env python3`). The
+other files are checked all the same.
 
 ## Why is this bad?
 Nothing in the file was checked, so silence would look like a clean result.
@@ -30,6 +31,7 @@ def forward(self, x):
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from . import tool_finding
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 CODE = "CKPT903"
 NAME = "unparsable-file"
 SEVERITY = "error"
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: What the message of a whole file ends with.
 UNCHECKED = "so nothing in this file was checked"
 
@@ -51,6 +54,5 @@ def unparsable(filename: str, line: int, column: int, problem: str) -> Finding:
 
 def not_python(filename: str, error: SyntaxError) -> Finding:
     """The finding for a file that is no Python."""
-    return unparsable(
-        filename, max(error.lineno or 1, 1), max(error.offset or 1, 1), f"not valid Python ({error.msg}), {UNCHECKED}"
-    )
+    problem = f"not valid Python {_VERSION} ({error.msg}), the version that runs ckpt-lint, {UNCHECKED}"
+    return unparsable(filename, max(error.lineno or 1, 1), max(error.offset or 1, 1), problem)

@@ -151,6 +151,16 @@ def test_a_named_file_without_a_word_of_ours_must_be_python_too(project):
     assert "broken.py" not in lint(".", cwd=project).stdout
 
 
+def test_a_named_file_without_an_extension_is_python_only_where_its_first_line_says_so(project):
+    (project / "Makefile").write_text("train:\n\tpython train.py --gradient_checkpointing\n")
+    (project / "run").write_text("#!/bin/bash\necho torch.utils.checkpoint $1\n")
+    (project / "tool").write_text("#!/usr/bin/env python3\nx = (\n")
+    [found] = records(lint("Makefile", "run", "tool", "--output-format", "json", cwd=project))
+    assert (found["code"], os.path.basename(found["filename"])) == ("CKPT903", "tool")
+    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    assert version in found["message"]
+
+
 def test_missing_and_unreadable_paths_are_failures_and_the_rest_go_on(project):
     process = lint("nope.py", "bad.py", cwd=project)
     assert process.returncode == 2

@@ -808,6 +808,126 @@ PROGRAMS = {
             def forward(self, x):
                 return self.head(checkpoint(self.backbone, self.stem(x), use_reentrant=False).mean((2, 3)))
     """,
+    "a side output that is printed": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+            def forward(self, x):
+                self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+                self.ratio = x.numel() / len(x)
+                return self.linear(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.layers = nn.ModuleList(Experts() for _ in range(3))
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=True)
+                print(sum(layer.balance for layer in self.layers))
+                return x
+    """,
+    "a side output that is logged": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+            def forward(self, x):
+                self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+                self.ratio = x.numel() / len(x)
+                return self.linear(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.layers = nn.ModuleList(Experts() for _ in range(3))
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=True)
+                balance = sum(layer.balance for layer in self.layers)
+                self.log("balance", balance)
+                return x
+    """,
+    "a side output that is a statistic": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+            def forward(self, x):
+                self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+                self.ratio = x.numel() / len(x)
+                return self.linear(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.layers = nn.ModuleList(Experts() for _ in range(3))
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=True)
+                return {"logits": x, "stats": {"balance": sum(layer.balance for layer in self.layers)}}
+    """,
+    "a side output that is summed without gradients": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+            def forward(self, x):
+                self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+                self.ratio = x.numel() / len(x)
+                return self.linear(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.layers = nn.ModuleList(Experts() for _ in range(3))
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=True)
+                with torch.no_grad():
+                    total = sum(layer.balance for layer in self.layers)
+                return x, total
+    """,
+    "a side output that is a number": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+            def forward(self, x):
+                self.balance = self.gate(x).softmax(-1).mean(0).square().sum()
+                self.ratio = x.numel() / len(x)
+                return self.linear(x)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Linear(8, 8)
+                self.layers = nn.ModuleList(Experts() for _ in range(3))
+            def forward(self, x):
+                x = self.embed(x)
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=True)
+                return x, sum(layer.ratio for layer in self.layers)
+    """,
 }
 
 

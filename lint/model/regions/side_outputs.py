@@ -12,11 +12,23 @@ from ..state.gradless import carries_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from ...facts.values import Call, Function
     from ...facts.walk import Write
     from ..run import Run
     from .region import Region
+
+_GRADIENT_FREE = frozenset(("no_grad", "inference_mode"))
+#: Functions and methods whose argument, or object, feeds no loss.
+_SHOWS = frozenset(
+    (
+        *("print", "pprint", "float", "int", "item", "tolist", "numpy", "detach", "format"),
+        *("info", "debug", "warning", "write", "set_postfix", "set_description"),
+        *("log_dict", "log_metrics", "log_scalar", "log_metric", "add_scalar", "add_scalars"),
+    )
+)
+_LOSSES = ("loss", "aux", "penalty", "regular", "objective")
 
 
 class SideOutput(NamedTuple):
@@ -45,8 +57,9 @@ def _added_up(run: Run, region: Region) -> Iterator[Write]:
             continue
         others = [other.obj for other in run.writes if other.field == write.field]
         is_own = isinstance(owner, Instance) and all(_same_class(owner, other) for other in others)
-        summed = (_adds(node, write.field) for node in _outside(run.program.tree, inside))
-        if is_own and carries_gradient(write.value) and any(summed):
+        if not is_own or not carries_gradient(write.value):
+            continue
+        if any(_adds(node, write.field) for node in _used_outside(run.program.tree, inside)):
             yield write
 
 
@@ -59,7 +72,9 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
             continue
         name = ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
-        if carries_gradient(call.args[0]) and any(_adds_up(node, name) for node in _outside(run.program.tree, inside)):
+        if not carries_gradient(call.args[0]):
+            continue
+        if any(_adds_up(node, name) for node in _used_outside(run.program.tree, inside)):
             yield call
 
 
@@ -82,14 +97,63 @@ def _same_class(owner: Instance, other: Value) -> bool:
     return isinstance(other, Instance) and other.cls is owner.cls
 
 
-def _outside(tree: ast.AST, functions: set[ast.AST]) -> Iterator[ast.AST]:
-    """Every node that is not in the body of one of ``functions``."""
+def _used_outside(tree: ast.AST, functions: set[ast.AST]) -> list[ast.AST]:
+    """Every node that is not in the body of one of ``functions`` and whose value may reach a loss."""
+    found = list(_reached(tree, functions, None))
+    read = {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return list(_reached(tree, functions, read))
+
+
+def _reached(tree: ast.AST, functions: set[ast.AST], read: AbstractSet[str] | None) -> Iterator[ast.AST]:
+    """The nodes under ``tree``, without what is only shown; ``read`` are the names that are read (None: all)."""
     stack = [tree]
     while stack:
         node = stack.pop()
-        if node not in functions:
-            yield node
+        if node in functions or _is_only_shown(node) or (read is not None and _is_left(node, read)):
+            continue
+        yield node
+        if isinstance(node, ast.Dict):
+            stack += [value for key, value in zip(node.keys, node.values, strict=True) if _may_be_loss(key)]
+        else:
             stack += inner_nodes(node)
+
+
+def _is_only_shown(node: ast.AST) -> bool:
+    """Whether what stands in ``node`` is printed, logged, made a number, or computed without gradients."""
+    match node:
+        case ast.Call(func=ast.Name(id="log") | ast.Attribute(attr="log"), args=[first, *_]):
+            # `torch.log` gets a tensor, a logger a name or a dict.
+            return isinstance(first, ast.Constant | ast.JoinedStr | ast.Dict)
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name in _SHOWS
+        case ast.With(items=items):
+            return any(_is_gradient_free(item.context_expr) for item in items)
+        case ast.FunctionDef(decorator_list=decorators):
+            return any(map(_is_gradient_free, decorators))
+        case ast.Assign(targets=[ast.Subscript(slice=key)]) | ast.AugAssign(target=ast.Subscript(slice=key)):
+            return not _may_be_loss(key)
+    return isinstance(node, ast.JoinedStr)
+
+
+def _is_gradient_free(node: ast.expr) -> bool:
+    return not names_in(node).isdisjoint(_GRADIENT_FREE) or any(
+        isinstance(part, ast.Attribute) and part.attr in _GRADIENT_FREE for part in all_nodes(node)
+    )
+
+
+def _is_left(node: ast.AST, read: AbstractSet[str]) -> bool:
+    """Whether ``node`` gives a value to a name that nothing reads."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+            return name not in read
+    return False
+
+
+def _may_be_loss(key: ast.expr | None) -> bool:
+    """Whether the entry of a dict under ``key`` may be a loss, by its name: statistics have others."""
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return any(word in key.value.lower() for word in _LOSSES)
+    return True
 
 
 def _adds(node: ast.AST, field: str) -> bool:

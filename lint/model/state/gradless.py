@@ -60,7 +60,12 @@ _FUNCTIONS = frozenset(
 #: Methods after which a value carries no gradient.
 _PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
 #: Functions that count.
-_COUNTS = frozenset(("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"))
+_COUNTS = frozenset(
+    (
+        *("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"),
+        *("builtins.len", "builtins.int", "builtins.float", "builtins.bool"),
+    )
+)
 #: Modules without weights: what they give needs a gradient exactly when what they get does.
 _WITHOUT_WEIGHTS = frozenset(
     f"torch.nn.{name}"
