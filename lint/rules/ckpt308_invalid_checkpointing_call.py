@@ -237,6 +237,7 @@ from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, opti
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
+from ..model.flow.mentions import mentions
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import args_of, is_enabled
 from ..model.names import canonical
@@ -291,6 +292,8 @@ def check(run: Run) -> Iterator[Report]:
         elif call.method in _OTHER_NAMES and is_hf_model(call.receiver):
             yield _misnamed(call)
         elif (library := _other_library(call.receiver)) and _OF_LIBRARIES[library] != call.method:
+            if mentions(run.program.tree, "register_model"):
+                continue  # A model of its own may have the method.
             yield _of_another_library(call, library)
     for enable in run.of(HfEnable):
         if not enable.place.tries and not _is_ddp(enable.model):

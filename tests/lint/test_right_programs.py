@@ -928,6 +928,31 @@ PROGRAMS = {
                     x = checkpoint(layer, x, use_reentrant=True)
                 return x, sum(layer.ratio for layer in self.layers)
     """,
+    "arguments of a Trainer that are written twice": """
+        from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+        model = AutoModelForCausalLM.from_pretrained("base", attn_pdrop=0.1)
+        (first,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+        first.activation_checkpointing_kwargs = {"preserve_rng_state": False}
+        first.activation_checkpointing_kwargs = {"use_reentrant": False}
+        Trainer(model=model, args=first, train_dataset=[]).train()
+    """,
+    "arguments of a Trainer that are switched off": """
+        from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+        model = AutoModelForCausalLM.from_pretrained("base", attn_pdrop=0.1)
+        (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+        args.activation_checkpointing = False
+        args.activation_checkpointing_kwargs = {"preserve_rng_state": False}
+        Trainer(model=model, args=args, train_dataset=[]).train()
+    """,
+    "a model registered in timm": """
+        import timm
+        from timm.models import register_model
+        from models import Wrapper
+        @register_model
+        def my_vit(**kwargs):
+            return Wrapper(kwargs)
+        timm.create_model("my_vit").gradient_checkpointing_enable()
+    """,
 }
 
 

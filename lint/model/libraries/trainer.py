@@ -106,9 +106,20 @@ def _effective(run: Run, names: tuple[str, str]) -> tuple[str, ...]:
 def settings_of(run: Run) -> Iterator[HfSetting]:
     """Every dict of arguments for torch's checkpoint that transformers or peft gets, also one that is written later."""
     for setting in run.of(HfSetting):
-        reaches = isinstance(setting, KwargsWrite) and setting.write.field in _effective(run, KWARGS)
-        if not isinstance(setting, KwargsWrite) or (reaches and is_args(setting.target)):
+        if not isinstance(setting, KwargsWrite) or _reaches_trainer(run, setting):
             yield setting
+
+
+def _reaches_trainer(run: Run, setting: KwargsWrite) -> bool:
+    """Whether a Trainer gets the dict of ``setting``: nothing replaces it later or switches checkpointing off."""
+    if setting.write.field not in _effective(run, KWARGS) or not is_args(setting.target):
+        return False
+    for write in run.writes:
+        if any(same(obj, setting.target) for obj in options(write.obj)):
+            replaces = write.field in KWARGS and write.order > setting.order
+            if replaces or (write.field in SWITCHES and truth(write.value) is not True):
+                return False
+    return not any(_is_kwargs_of(setting.target, call.receiver) for call in run.method_calls(*_CHANGES))
 
 
 def kwargs_may_change(run: Run, args: TrainerArgs) -> bool:
