@@ -6,6 +6,7 @@ A ``GradientCheckpointingLayer`` reads two attributes: ``gradient_checkpointing`
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -74,6 +75,24 @@ class LoweredFlags:
         for module in self._lowered:
             module.gradient_checkpointing = True  # type: ignore[assignment]
         self._lowered = []
+
+
+@contextmanager
+def switches_lowered(module: nn.Module | None) -> Iterator[None]:
+    """Lower the switches inside a module that runs again outside of the model's forward, as they were lowered in it.
+
+    Some code asks its switch for more than whether to checkpoint: T5's attention makes its position bias require a
+    gradient, which saves one tensor more.
+    """
+    parts = () if module is None else module.modules()
+    lowered = [part for part in parts if getattr(part, "gradient_checkpointing", False)]
+    for part in lowered:
+        part.gradient_checkpointing = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for part in lowered:
+            part.gradient_checkpointing = True  # type: ignore[assignment]
 
 
 def checkpointing_models(model: nn.Module) -> Iterator[nn.Module]:

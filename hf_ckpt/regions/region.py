@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
+from ..compat.checkpointing import switches_lowered
 from ..engine.written_buffers import buffer_versions, on_copies, written_since
 from .ops import SaveableContexts
 
@@ -63,7 +64,7 @@ class Region:
             nonlocal written
             if written is not None:
                 self.replays += 1
-                with on_copies(written):
+                with on_copies(written), switches_lowered(module):
                     return function(*args, **kwargs)
             versions = buffer_versions(module)
             output = function(*args, **kwargs)

@@ -11,6 +11,7 @@ out of its replay. A region that its last layer did not close ends with the forw
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from torch.utils.checkpoint import (
 )
 from transformers import Cache
 
+from ..compat.checkpointing import switches_lowered
 from ..compat.kv_cache import snapshot
 from ..engine.written_buffers import Versions, buffer_versions, on_copies, written_since
 from .region import Region
@@ -189,6 +191,7 @@ class SegmentRegion(Region):
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True))
             self._handles.append(module.register_forward_hook(self._after, always_call=True))
         for module in self.around:
+            self._handles.append(module.register_forward_pre_hook(self._before_all, prepend=True))
             self._handles.append(module.register_forward_hook(self._after_all, always_call=True))
 
     def remove(self) -> None:
@@ -230,6 +233,11 @@ class SegmentRegion(Region):
         if module is self.modules[-1]:
             self.leave()
 
+    def _before_all(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Leave what an interrupt broke off, before this forward saves its first tensor."""
+        if not self._replaying and self.opened.segment is self:
+            self._close()
+
     def _after_all(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if not self._replaying and self.opened.segment is self:
             self.leave()
@@ -266,7 +274,10 @@ class SegmentRegion(Region):
             interrupted, self._local.pause = getattr(self._local, "pause", None), None
             self._local.replaying = True
             try:
-                with on_copies(recording.written):
+                with ExitStack() as stack:
+                    stack.enter_context(on_copies(recording.written))
+                    for module in self.modules:
+                        stack.enter_context(switches_lowered(module))
                     recording.replay(*inputs)
             finally:
                 self._resume()

@@ -66,9 +66,14 @@ def in_a_hook(rng: Random) -> Outcome:
     error = rng.choice((KeyboardInterrupt, out_of_memory, lambda: ValueError("injected")))()
     hook = AtUse(rng.randrange(3), error)
     getattr(model.get_submodule(name), kind)(hook)
+    where = where.after(lambda plain: getattr(plain.get_submodule(name), kind)(_looks))
     outcome = Outcome(f"{type(error).__name__} at use {hook.at} of a {kind[9:]} of {name}, {where.name} under {policy}")
     _judge(outcome, where, model, hook, (policy, chosen), cold=False, restores=rng.random() < 0.5)
     return outcome
+
+
+def _looks(*_: Any) -> None:
+    """A hook that does nothing."""
 
 
 #: Hooks on tensors are those that ``register_full_backward_hook`` puts on a module's inputs and outputs.

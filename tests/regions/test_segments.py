@@ -10,7 +10,7 @@ from transformers import Qwen3VLTextConfig, Qwen3VLTextModel
 
 from hf_ckpt import apply
 
-from ..models import build, same, step
+from ..models import batch, build, same, step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,3 +104,18 @@ def _hooked(model: nn.Module, hook: Callable[..., Any]) -> nn.Module:
     for layer in model.model.layers:
         layer.register_forward_hook(hook)
     return model
+
+
+def test_a_forward_that_an_interrupt_broke_off_inside_a_layer_leaves_nothing_for_the_next() -> None:
+    model = build("llama")
+    plain = step(model, batch(length=12))
+    apply(model, "segments(2)")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    handle = model.model.layers[1].mlp.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        step(model, batch(length=20))
+    handle.remove()
+    assert same(step(model, batch(length=12)), plain)

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from ...assignment import Assignment
+from ...compat.checkpointing import switches_lowered
 from ...compat.kv_cache import replay_of
 from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from ..layer.calls import resolve_call
@@ -142,7 +143,7 @@ class UntracedLayer:
             nonlocal ran
             if ran:
                 self.replayed()
-                with on_copies(written):
+                with on_copies(written), switches_lowered(module):
                     return call(*inputs)
             ran = True
             versions = buffer_versions(module)
