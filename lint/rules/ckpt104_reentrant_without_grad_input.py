@@ -341,6 +341,8 @@ def _has_weights(run: Run, event: Checkpointing) -> bool:
 def _trains(run: Run, event: Checkpointing) -> bool:
     """Whether the program trains what goes through the checkpoint: a function alone, as a test is, must show it."""
     function = event.place.function
+    if isinstance(event, Checkpoint) and any(map(_holds_tensors, event.inputs)):
+        return True  # what is in the list may need a gradient, and the checkpoint would lose it
     if function is not None and function.owner is not None:
         return function.name in ("forward", "training_step") or any(run.of(Backward))
     return is_trained(run, event) if isinstance(event, TorchCheckpoint) else any(run.of(Backward))

@@ -1,0 +1,61 @@
+"""Ctrl-C while a layer is traced."""
+
+import os
+import signal
+import threading
+
+import pytest
+import torch
+
+import hf_ckpt
+from hf_ckpt.engine.tracing.cache import TRACES
+from hf_ckpt.engine.tracing.interrupts import interrupts_after
+
+from ...models import build, fingerprint, same, step
+
+
+def test_it_waits_for_the_end_of_the_trace() -> None:
+    def interrupted() -> None:
+        with interrupts_after():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append(1)
+
+    reached: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_one_nothing_happens_in_any_thread() -> None:
+    def run() -> None:
+        with interrupts_after():
+            reached.append(1)
+
+    reached: list[int] = []
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert reached == [1, 1]
+
+
+def test_an_interrupted_trace_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("llama")
+    plain, before = step(model), fingerprint(model)
+    TRACES.clear()
+    matmul = torch.nn.functional.linear
+
+    def interrupted(*args: object, **kwargs: object) -> torch.Tensor:
+        if type(args[0]) is not torch.Tensor:  # while a layer is traced
+            os.kill(os.getpid(), signal.SIGINT)
+        return matmul(*args, **kwargs)
+
+    handle = hf_ckpt.apply(model, "full")
+    monkeypatch.setattr(torch.nn.functional, "linear", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step(model)
+    monkeypatch.undo()
+    assert same(step(model), plain)
+    handle.restore()
+    assert fingerprint(model) == before
