@@ -116,7 +116,8 @@ def _reaches_trainer(run: Run, setting: KwargsWrite) -> bool:
         return False
     for write in run.writes:
         if any(same(obj, setting.target) for obj in options(write.obj)):
-            replaces = write.field in KWARGS and write.order > setting.order
+            later = write.order > setting.order and not write.place.excludes(setting.place)
+            replaces = write.field in KWARGS and later
             if replaces or (write.field in SWITCHES and truth(write.value) is not True):
                 return False
     return not any(_is_kwargs_of(setting.target, call.receiver) for call in run.method_calls(*_CHANGES))
