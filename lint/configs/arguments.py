@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Const, Dict, Result, options, same
 from ..model.events import TrainerArgs, TrainerBuild
-from ..model.events.extract import events_of
-from ..model.libraries.trainer import args_of
+from ..model.events.extract import args_of, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from ..facts.values import ABSENT, Attr, Dict, Result, equals, is_absent, option
 from ..model import events as e
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
+from ..model.events.extract import args_of, is_args
 from ..model.libraries.quantized import is_quantized
-from ..model.libraries.trainer import KWARGS, SWITCHES, args_of, enable_reentrant, is_args, where
+from ..model.libraries.trainer import KWARGS, SWITCHES, enable_reentrant, where
 from ..model.run import Run
 from ..model.state.modes import Modes
 from ..model.types import class_names, is_hf_model, unwrapped

@@ -14,6 +14,7 @@ from .events import (
     CheckpointPartial,
     Event,
     HfSetting,
+    KwargsWrite,
     TorchCheckpoint,
 )
 from .history import History
@@ -122,6 +123,6 @@ class Run(History):
     def enables(self, node: ast.AST) -> bool:
         """Whether ``node`` is a call that makes something checkpointed, or says how."""
         if self._enabling is None:
-            kinds = Checkpointing, HfSetting, CheckpointPartial
+            kinds = Checkpointing, HfSetting, KwargsWrite, CheckpointPartial
             self._enabling = frozenset(event.node for event in self.events if isinstance(event, kinds))
         return node in self._enabling

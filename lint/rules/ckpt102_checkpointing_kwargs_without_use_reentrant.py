@@ -135,16 +135,16 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, KwargsWrite, TrainerArgs, TrainerBuild
+from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.trainer import (
     KWARGS,
     SWITCHES,
-    args_of,
     default_switch,
     kwargs_may_change,
     overriding_trainer,
-    settings_of,
     trainer_kwargs,
+    written_kwargs,
 )
 from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKey
@@ -170,8 +170,8 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)
-    for setting in settings_of(run):
-        if isinstance(setting, KwargsWrite) and _lacks_key(trainer_kwargs(setting.kwargs)):
+    for setting in written_kwargs(run):
+        if _lacks_key(trainer_kwargs(setting.kwargs)):
             yield _report(setting.kwargs, setting.node)
     for args in _parsed(run):
         kwargs = args.declared(*KWARGS)

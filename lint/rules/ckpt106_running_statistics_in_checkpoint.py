@@ -367,10 +367,11 @@ from ..facts.values import Absent, Const, Result, Value, equals, options, truth
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
 from ..model.events import Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.batch_norms import FAMILIES
 from ..model.libraries.held_norms import built_with_batch_norm, layer_with_batch_norm
 from ..model.libraries.timm_models import timm_name
-from ..model.libraries.trainer import args_of, is_enabled, overriding_trainer
+from ..model.libraries.trainer import is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.freezing import may_be_frozen

@@ -145,7 +145,8 @@ from ..model.events import (
     TrainerArgs,
     TrainerBuild,
 )
-from ..model.libraries.trainer import args_of, overriding_trainer, settings_of
+from ..model.events.extract import args_of
+from ..model.libraries.trainer import overriding_trainer, settings_of
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
@@ -178,7 +179,7 @@ def check(run: Run) -> Iterator[Report]:
             yield from (_report(setting.node, draw) for draw in list(_dropouts(run, setting))[:1])
 
 
-def _dropouts(run: Run, setting: HfSetting) -> Iterator[Draw]:
+def _dropouts(run: Run, setting: HfSetting | KwargsWrite) -> Iterator[Draw]:
     for model in _models(run, setting):
         draw = adapter_dropout(run, model) or config_dropout(model)
         if draw is not None:
@@ -199,7 +200,7 @@ def _setting(event: Checkpointing) -> Value:
     return ABSENT
 
 
-def _models(run: Run, setting: HfSetting) -> Iterator[Value]:
+def _models(run: Run, setting: HfSetting | KwargsWrite) -> Iterator[Value]:
     """The models that ``setting`` reaches."""
     if isinstance(setting, HfEnable | KbitPrepare):
         yield setting.model

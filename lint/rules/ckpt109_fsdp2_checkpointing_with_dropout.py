@@ -117,8 +117,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Dict, Value, equals, options, truth
 from ..finding import Severity
 from ..model.events import FsdpPlugin, HfEnable, TrainerArgs, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
-from ..model.libraries.trainer import args_of, is_enabled, object_of, where
+from ..model.libraries.trainer import is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout

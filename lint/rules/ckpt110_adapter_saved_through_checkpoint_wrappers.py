@@ -110,8 +110,9 @@ from ..model.events import (
     TrainerBuild,
     WrapperCheckpointing,
 )
+from ..model.events.extract import args_of
 from ..model.libraries.sharding import root
-from ..model.libraries.trainer import args_of, where
+from ..model.libraries.trainer import where
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 

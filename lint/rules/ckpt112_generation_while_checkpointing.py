@@ -172,9 +172,10 @@ from ..facts.values import (
 )
 from ..finding import Severity
 from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
+from ..model.events.extract import args_of
 from ..model.flow.mentions import mentions
 from ..model.flow.ordering import surely_before
-from ..model.libraries.trainer import args_of, is_enabled
+from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report

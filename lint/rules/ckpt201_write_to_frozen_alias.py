@@ -118,8 +118,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Instance, Super, equals, options, same, truth
 from ..finding import Applicability, Severity
 from ..model.events import Backward, TrainerArgs, TrainerBuild
+from ..model.events.extract import args_of, is_args
 from ..model.flow.attribute_reads import is_read, is_read_after
-from ..model.libraries.trainer import args_of, default_switch, is_args, trainer_kwargs
+from ..model.libraries.trainer import default_switch, trainer_kwargs
 from ..model.names import canonical
 from ..model.needs import together
 from ..model.report import Remark, RenameAttribute, Report, Rewrite

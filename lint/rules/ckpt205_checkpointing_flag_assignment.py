@@ -117,7 +117,8 @@ from ..facts.nodes import attribute, source_text
 from ..facts.values import Attr, Instance, Value, equals, same
 from ..finding import Applicability, Severity
 from ..model.events import FlagWrite, TrainerBuild, UncalledEnable
-from ..model.libraries.trainer import args_of, is_enabled
+from ..model.events.extract import args_of
+from ..model.libraries.trainer import is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 

@@ -316,16 +316,10 @@ from ..facts.objects.containers import children_of
 from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TorchCheckpoint, TrainerArgs, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.launchers import data_parallel, trained_region
 from ..model.libraries.sharding import root
-from ..model.libraries.trainer import (
-    args_of,
-    default_versions,
-    enable_reentrant,
-    is_enabled,
-    object_of,
-    trainer_reentrant,
-)
+from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword

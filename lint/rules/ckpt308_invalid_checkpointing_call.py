@@ -237,9 +237,10 @@ from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, opti
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
+from ..model.events.extract import args_of
 from ..model.flow.mentions import mentions
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.libraries.trainer import args_of, is_enabled
+from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite

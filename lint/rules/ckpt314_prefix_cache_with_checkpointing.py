@@ -108,8 +108,9 @@ from typing import TYPE_CHECKING
 from ..facts.values import Result, options
 from ..finding import Severity
 from ..model.events import AdapterAttach, HfDisable, HfEnable, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.sharding import root
-from ..model.libraries.trainer import args_of, is_enabled
+from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report

@@ -8,7 +8,8 @@ from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.facts.interpreter.program import read_program
 from hf_ckpt.lint.model.conditions.versions import Versions, overlap
 from hf_ckpt.lint.model.events import Checkpoint, HfEnable, TrainerArgs, TrainerBuild
-from hf_ckpt.lint.model.libraries.trainer import args_of, is_enabled, overriding_trainer, trainer_reentrant
+from hf_ckpt.lint.model.events.extract import args_of
+from hf_ckpt.lint.model.libraries.trainer import is_enabled, overriding_trainer, trainer_reentrant
 from hf_ckpt.lint.model.names import canonical
 from hf_ckpt.lint.model.run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import Attr, Class, Ref, Value
+from ...facts.values import Attr, Class, Instance, Param, Ref, Result, Value, options
 from ..names import canonical
 from ..types import bases, is_hf_model
 from . import checkpoints as c
@@ -65,6 +65,10 @@ ENABLES = frozenset(name for name, kind in MODEL_METHODS.items() if kind is hf.H
 ATTRIBUTES: dict[str, type[WriteEvent]] = {
     "forward": hf.ForwardPatch,
     "gradient_checkpointing": hf.FlagWrite,
+}
+
+#: What setting an attribute of a TrainingArguments object means.
+ARGS_ATTRIBUTES: dict[str, type[WriteEvent]] = {
     "gradient_checkpointing_kwargs": hf.KwargsWrite,
     "activation_checkpointing_kwargs": hf.KwargsWrite,
 }
@@ -159,6 +163,8 @@ def _events_of_write(write: Write) -> Iterator[Event]:
             yield env.EnvironmentWrite(write)
     elif write.field in ATTRIBUTES:
         yield ATTRIBUTES[write.field](write)
+    elif write.field in ARGS_ATTRIBUTES and is_args(write.obj):
+        yield ARGS_ATTRIBUTES[write.field](write)
 
 
 def _is_checkpoint(value: Value) -> bool:
@@ -171,6 +177,27 @@ def _constructor(name: str) -> type[CallEvent] | None:
     if name.startswith(("transformers.", "trl.")) and name.count(".") == 1 and name.endswith("Trainer"):
         return hf.TrainerBuild
     return None
+
+
+def args_of(value: Value) -> hf.TrainerArgs | None:
+    """The construction of a TrainingArguments object, also one a parser filled; None for anything else."""
+    match value:
+        case Result(call) | Instance(_, call) if call is not None:
+            return next((event for event in events_of(call) if isinstance(event, hf.TrainerArgs)), None)
+    return None
+
+
+def is_args(value: Value) -> bool:
+    """Whether ``value`` is certainly a TrainingArguments object."""
+    return all(map(_is_args, options(value)))
+
+
+def _is_args(value: Value) -> bool:
+    if isinstance(value, Param) and isinstance(value.annotation, Ref):
+        return is_trainer_args(canonical(value.annotation.name))
+    if isinstance(value, Instance) and value.call is None:
+        return any(is_trainer_args(base) for base in bases(value.cls))
+    return args_of(value) is not None
 
 
 def is_trainer_args(name: str) -> bool:

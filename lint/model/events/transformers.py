@@ -110,15 +110,14 @@ class TrainerArgs(CallEvent, HfSetting):
         return self.declared(new, old) if isinstance(given, Absent) else given
 
 
-class KwargsWrite(WriteEvent, HfSetting):
-    """``args.gradient_checkpointing_kwargs = {...}``, or by the new name, on arguments that are built already."""
+class KwargsWrite(WriteEvent):
+    """``args.gradient_checkpointing_kwargs = {...}``, or by the new name, on a ``TrainingArguments`` object.
+
+    No ``HfSetting``: what happens to the object later decides whether a Trainer gets the dict (``written_kwargs``).
+    """
 
     __slots__ = ()
-    words = (
-        *(".gradient_checkpointing_kwargs =", ".gradient_checkpointing_kwargs="),
-        *(".activation_checkpointing_kwargs =", ".activation_checkpointing_kwargs="),
-        ("setattr", "checkpointing_kwargs"),
-    )
+    words = TrainerArgs.words
 
     @property
     def target(self) -> Value:

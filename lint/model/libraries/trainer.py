@@ -12,7 +12,6 @@ from ...facts.values import (
     Const,
     Dict,
     Instance,
-    Param,
     Ref,
     Result,
     Value,
@@ -22,8 +21,7 @@ from ...facts.values import (
     truth,
 )
 from ..events import HfEnable, HfSetting, KwargsWrite, TrainerArgs, TrainerBuild
-from ..events.extract import events_of, is_trainer_args
-from ..names import canonical
+from ..events.extract import args_of
 from ..types import bases, may_be_same_model
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant
 
@@ -43,27 +41,6 @@ _CHANGES = ("update", "setdefault", "__setitem__", "__ior__", "pop", "clear")
 def where(value: Value, otherwise: ast.AST) -> ast.AST:
     """The entry of a configuration file that gives ``value``; ``otherwise`` when a script does."""
     return value.node if value.node is not None and setting_span(value.node) is not None else otherwise
-
-
-def args_of(value: Value) -> TrainerArgs | None:
-    """The construction of a TrainingArguments object, also one a parser filled; None for anything else."""
-    match value:
-        case Result(call) | Instance(_, call) if call is not None:
-            return next((event for event in events_of(call) if isinstance(event, TrainerArgs)), None)
-    return None
-
-
-def is_args(value: Value) -> bool:
-    """Whether ``value`` is certainly a TrainingArguments object."""
-    return all(map(_is_args, options(value)))
-
-
-def _is_args(value: Value) -> bool:
-    if isinstance(value, Param) and isinstance(value.annotation, Ref):
-        return is_trainer_args(canonical(value.annotation.name))
-    if isinstance(value, Instance) and value.call is None:
-        return any(is_trainer_args(base) for base in bases(value.cls))
-    return args_of(value) is not None
 
 
 def default_switch(args: TrainerArgs) -> bool:
@@ -103,16 +80,20 @@ def _effective(run: Run, names: tuple[str, str]) -> tuple[str, ...]:
     return names if run.versions.may_be("transformers", "<5.23") else names[:1]
 
 
-def settings_of(run: Run) -> Iterator[HfSetting]:
+def settings_of(run: Run) -> Iterator[HfSetting | KwargsWrite]:
     """Every dict of arguments for torch's checkpoint that transformers or peft gets, also one that is written later."""
-    for setting in run.of(HfSetting):
-        if not isinstance(setting, KwargsWrite) or _reaches_trainer(run, setting):
-            yield setting
+    yield from run.of(HfSetting)
+    yield from written_kwargs(run)
+
+
+def written_kwargs(run: Run) -> Iterator[KwargsWrite]:
+    """The dicts that are written to a Trainer's arguments and that it gets."""
+    return (setting for setting in run.of(KwargsWrite) if _reaches_trainer(run, setting))
 
 
 def _reaches_trainer(run: Run, setting: KwargsWrite) -> bool:
     """Whether a Trainer gets the dict of ``setting``: nothing replaces it later or switches checkpointing off."""
-    if setting.write.field not in _effective(run, KWARGS) or not is_args(setting.target):
+    if setting.write.field not in _effective(run, KWARGS):
         return False
     for write in run.writes:
         if any(same(obj, setting.target) for obj in options(write.obj)):
