@@ -49,12 +49,22 @@ class Run(History):
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}
 
+    def written(self, kind: type[C]) -> Iterator[C]:
+        """Those of ``kind`` that can run at all: for a mistake in the call itself, whatever comes to it."""
+        return (event for event in self.events if isinstance(event, kind) and self._can_run(event))
+
     def _is_reached(self, event: Event) -> bool:
+        return self._can_run(event) and self._waits_for_gradient_of_data(event) is False
+
+    def _can_run(self, event: Event) -> bool:
         if not super()._is_reached(event):
             return False
         if isinstance(event, TorchCheckpoint) and self._is_outside_of_its_mode(event):
             return False
-        return not (isinstance(event, Checkpoint) and needs_gradient_of_data(self.program, self.bodies, event))
+        return self._waits_for_gradient_of_data(event) is not True
+
+    def _waits_for_gradient_of_data(self, event: Event) -> bool | None:
+        return isinstance(event, Checkpoint) and needs_gradient_of_data(self.program, self.bodies, event)
 
     def _is_outside_of_its_mode(self, event: TorchCheckpoint) -> bool:
         """Whether the checkpoint is behind `self.training`, and the model is in eval mode all the time."""

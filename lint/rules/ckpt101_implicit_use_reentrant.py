@@ -120,7 +120,7 @@ def check(run: Run) -> Iterator[Report]:
     if _is_replaced(run):
         return
     called = set()
-    for event in run.of(TorchCheckpoint):
+    for event in run.written(TorchCheckpoint):
         called |= {partial.node for partial in event.call.via}
         if may_be_for_older_torch(event.place, run.versions):
             continue

@@ -115,7 +115,7 @@ NEEDS = together("use_reentrant", CHECKPOINTS)
 
 def check(run: Run) -> Iterator[Report]:
     """Report strings where a bool is due."""
-    given = [event.use_reentrant for event in run.of(TorchCheckpoint)]
+    given = [event.use_reentrant for event in run.written(TorchCheckpoint)]
     dicts = [setting.kwargs for setting in settings_of(run)]
     given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
     for value in given:

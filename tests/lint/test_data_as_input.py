@@ -194,3 +194,48 @@ def test_gradient():
 def test_a_function_without_a_backward_pass_trains_nothing(option, expected):
     found = check_source(TESTS.format(option), "test_net.py")
     assert [finding.span.line for finding in found] == expected
+
+
+GUARDED = """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Stem(nn.Module):
+    def __init__(self, with_cp=False):
+        super().__init__()
+        self.with_cp, self.conv, self.norm = with_cp, nn.Conv2d({channels}, 8, 3), nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        def run(x):
+            return self.norm(self.conv(x))
+        return checkpoint(run, x{variant}) if self.with_cp and x.requires_grad else run(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = Stem(with_cp=True)
+
+    def forward(self, x):
+        return self.stem({given})
+{training}
+"""
+LOOP = "def train(loader):\n    net = Net()\n    for images, labels in loader:\n        net(images.cuda()).mean().backward()"
+
+
+@pytest.mark.parametrize(
+    ("channels", "variant", "given", "training", "expected"),
+    [
+        # What a model gets may come from another one: that the call lacks the argument is a mistake all the same.
+        (8, "", "x", "", ["CKPT101"]),
+        (3, "", "x", "", ["CKPT101"]),
+        (8, "", "x[0]", "", ["CKPT101"]),
+        (8, ", use_reentrant='False'", "x", "", ["CKPT133"]),
+        (8, "", "x", LOOP, []),
+        # What a region does when it runs again is none where only pictures come.
+        (8, ", use_reentrant=False", "x", "", []),
+        (3, ", use_reentrant=False", "x", "", []),
+    ],
+)
+def test_a_guard_that_asks_for_a_gradient_hides_no_mistake_of_the_call(channels, variant, given, training, expected):
+    text = GUARDED.format(channels=channels, variant=variant, given=given, training=training)
+    assert [finding.code for finding in check_source(text, "net.py")] == expected

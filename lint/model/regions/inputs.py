@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ...facts.exclusion import conjuncts
 from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
@@ -13,7 +13,7 @@ from ..types import unwrapped
 from .call_targets import call_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call
     from ...facts.walk import Program
@@ -31,16 +31,18 @@ _MOVES = frozenset(
 _COLOURS, _GREY = 3, 1
 
 
-def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint) -> bool:
-    """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`."""
+def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint) -> bool | None:
+    """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`.
+
+    None where only the layers look like it: what a model's `forward` gets may come from another model.
+    """
     function = event.place.function
     asked = {name for guard in own_guards(event.place) for name in _asked(guard.test, guard.taken)}
     if function is None or not asked:
         return False
     given = [value for name in asked for value in _given(program, function, name)]
-    return (bool(given) and all(_is_data(program, value) for value in given)) or _takes_pictures(
-        regions.of(event.function)
-    )
+    answer = bool(given) and _are_data(program, given)
+    return None if answer is False and _takes_pictures(regions.of(event.function)) else answer
 
 
 def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
@@ -61,21 +63,39 @@ def _given(program: Program, function: Function, name: str) -> Iterator[Value]:
                 yield call.argument(part.parameters().index(name), name)
 
 
-def _is_data(program: Program, value: Value) -> bool:
-    """Whether ``value`` is an element of what a training loop goes through, or what a whole model gets."""
+def _are_data(program: Program, values: Iterable[Value], through: tuple[Param, ...] = ()) -> bool | None:
+    found = {_is_data(program, value, through) for value in values}
+    return False if False in found else None if None in found else True
+
+
+def _is_data(program: Program, value: Value, through: tuple[Param, ...]) -> bool | None:
+    """Whether ``value`` is an element of what a training loop goes through; None for what a whole model may get.
+
+    ``through`` has the parameters that it was handed on through.
+    """
     match value:
         case Choice():
-            return all(_is_data(program, option) for option in options(value))
+            return _are_data(program, options(value), through)
         case Result(call) if call.method in _MOVES:
-            return _is_data(program, call.receiver)
+            return _is_data(program, call.receiver, through)
         case Element(of=Element() as inner):
-            return _is_data(program, inner)
-        case Element(of=of):
+            return _is_data(program, inner, through)
+        case Element(of=of) if not _is_input(of):
             return isinstance(of, Param | Result)
-        case Param(name) as parameter:
-            whole = parameter.function
-            return whole.name == "forward" and not any(_given(program, whole, name))
+        case Param() | Element(of=Param()):
+            parameter = value if isinstance(value, Param) else value.of
+            return _is_input(parameter) and parameter not in through and _is_given_data(program, parameter, through)
     return False
+
+
+def _is_input(value: Value) -> TypeGuard[Param]:
+    return isinstance(value, Param) and value.function.name == "forward"
+
+
+def _is_given_data(program: Program, parameter: Param, through: tuple[Param, ...]) -> bool | None:
+    """Whether the calls that the program shows give data for ``parameter``; None where it shows none."""
+    given = list(_given(program, parameter.function, parameter.name))
+    return _are_data(program, given, (*through, parameter)) if given else None
 
 
 def _takes_pictures(region: Region) -> bool:
