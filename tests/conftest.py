@@ -6,16 +6,18 @@ import gc
 import os
 from collections import defaultdict
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from .forked import Forked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from _pytest.terminal import TerminalReporter
+
+T = TypeVar("T")
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -75,14 +77,33 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: one that begins last leaves the other worker idle."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest first, in every worker: one that begins last leaves the others idle."""
 
     def minutes(item: pytest.Item) -> int:
         slow = item.get_closest_marker("slow")
         return 0 if slow is None else slow.kwargs.get("minutes", 1)
 
-    items.sort(key=minutes, reverse=True)
+    slow = sorted(filter(minutes, items), key=minutes, reverse=True)
+    quick = [item for item in items if not minutes(item)]
+    items[:] = dealt(slow, quick, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def dealt(slow: Sequence[T], quick: Sequence[T], workers: int) -> list[T]:
+    """Shares of equal length, one after the other, each with its part of ``slow`` first.
+
+    ``worksteal`` begins with such shares (``check_schedule`` in xdist/scheduler/worksteal.py).
+    """
+    order: list[T] = []
+    total = len(slow) + len(quick)
+    for worker in range(workers):
+        share = (total - len(order)) // (workers - worker)
+        long = slow[workers - 1 - worker :: workers]
+        rest = max(0, share - len(long))
+        order += [*long, *quick[:rest]]
+        quick = quick[rest:]
+    return order
 
 
 def pytest_collection_finish() -> None:

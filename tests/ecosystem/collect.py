@@ -127,12 +127,12 @@ def lint(pin: str, folder: Path, settings: Settings) -> tuple[list[Entry], list[
     return entries, []
 
 
-def collect(cache: Path) -> Corpus:
-    """Lint every pinned package. Raises DownloadError."""
+def collect(cache: Path, chosen: list[str]) -> Corpus:
+    """Lint the ``chosen`` packages. Raises DownloadError."""
     entries: list[Entry] = []
     failures: list[str] = []
     files = lines = 0
-    for pin in pins():
+    for pin in chosen:
         folder = fetch(pin, cache)
         sources = [path for path in folder.rglob("*.py") if path.is_file()]
         files += len(sources)
@@ -140,7 +140,7 @@ def collect(cache: Path) -> Corpus:
         found, crashed = lint(pin, folder, Settings(versions=versions(folder)))
         entries += found
         failures += crashed
-    return Corpus(sorted(entries, key=key), failures, len(pins()), files, lines)
+    return Corpus(sorted(entries, key=key), failures, len(chosen), files, lines)
 
 
 def differences(entries: list[Entry], golden: list[Entry]) -> list[str]:
@@ -170,7 +170,7 @@ def main() -> int:
     options = parser.parse_args()
     golden = read_golden() if GOLDEN.exists() else []
     try:
-        corpus = collect(options.cache)
+        corpus = collect(options.cache, pins())
     except DownloadError as error:
         print(error, file=sys.stderr)
         return 2

@@ -97,11 +97,11 @@ def settings_for(archive: Archive, folder: Path) -> Settings:
     return Settings(versions=versions(folder) if archive.kind == "wheel" else ())
 
 
-def collect_users(cache: Path) -> tuple[list[Entry], list[str]]:
-    """The findings in every pinned archive, and the crashes. Raises DownloadError."""
+def collect_users(cache: Path, chosen: list[Archive]) -> tuple[list[Entry], list[str]]:
+    """The findings in the ``chosen`` archives, and the crashes. Raises DownloadError."""
     entries: list[Entry] = []
     failures: list[str] = []
-    for archive in archives():
+    for archive in chosen:
         folder = fetch(archive, cache)
         found, crashed = lint(archive.pin, folder, settings_for(archive, folder))
         entries += found
@@ -140,7 +140,7 @@ def main() -> int:
     options = parser.parse_args()
     reviewed = read_reviewed() if REVIEWED.exists() else []
     try:
-        entries, failures = collect_users(options.cache)
+        entries, failures = collect_users(options.cache, archives())
     except DownloadError as error:
         print(error, file=sys.stderr)
         return 2

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "ACCELERATE_USE_CPU": "true"}
+#: Programs that one process answers for, each in forks of its own: it loads in a second what they need.
+_AT_ONCE = 25
 #: What a finding of each hundred of codes claims. A program that raises never gets to where it would show anything
 #: else. Advice (CKPT4xx, 5xx and the codes of ADVICE) claims none of these.
 CLAIMS = {
@@ -76,13 +79,16 @@ class Judged:
 
 def executed(programs: Iterable[Program], forked: Forked) -> Iterator[tuple[Program, tuple[tuple[Run, Run], ...]]]:
     """Run every program in each way to start it: as written, and without its checkpoints."""
-    for program in programs:
-        asked = [{"text": program.text, "arguments": arguments} for arguments in program.command_lines]
+    left = iter(programs)
+    while some := list(islice(left, _AT_ONCE)):
+        asked = [{"text": p.text, "arguments": arguments} for p in some for arguments in p.command_lines]
         lines = "".join(f"{json.dumps(one)}\n" for one in asked)
         done = forked.run("-m", "tests.truth.execute", folder=ROOT, stdin=lines, **_ENVIRONMENT)
         assert done.status == 0, done.stderr
         records = map(json.loads, done.stdout.splitlines())
-        yield program, tuple((Run.of(record["written"]), Run.of(record["plain"])) for record in records)
+        for program in some:
+            told = islice(records, len(program.command_lines))
+            yield program, tuple((Run.of(record["written"]), Run.of(record["plain"])) for record in told)
 
 
 def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:

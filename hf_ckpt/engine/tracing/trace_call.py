@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._dynamo.config
@@ -30,7 +30,7 @@ from .recorder import Recorder
 from .symbols import SymbolicInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..layer.calls import LayerCall
     from .opaque import FunctionClass
@@ -156,9 +156,24 @@ def _without_torchs_log() -> Iterator[None]:
         log.disabled = before
 
 
+class _ShapeEnv(ShapeEnv):
+    """Answers at once that there is no FX node for a computation on sizes: one trace asks six thousand times.
+
+    Torch says so itself unless it validates guards, but logs each question and each answer
+    (``_create_fx_call_function`` in torch/fx/experimental/symbolic_shapes.py).
+    """
+
+    def _create_fx_call_function(
+        self, op: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[torch.fx.Node | None, bool]:
+        if self._translation_validation_enabled:
+            return super()._create_fx_call_function(op, args)
+        return None, False
+
+
 def _symbolic_mode() -> FakeTensorMode:
     """Every dimension its own symbol; a size or number that depends on data is an error."""
-    env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    env = _ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     # An answer from the dispatch cache sets every symbolic size, stride and storage again, which costs more than the
     # fake kernel itself: 2.5 times as long a trace (FakeTensorMode._cached_dispatch_impl, fake_tensor.py).
     with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
