@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import tempfile
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 from transformers import Trainer, TrainerCallback
 
@@ -18,6 +18,7 @@ from hf_ckpt import SelectiveCkpt
 from hf_ckpt.measuring.memory_limit import MemoryLimit
 
 from ..models import ARCHITECTURES, build, build_encoder, build_encoder_decoder
+from . import clean_trl
 from .runs import arguments, pad, small_llama, texts
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _trainer(
     callback: SelectiveCkpt,
     lengths: Any = None,
     kind: type[Trainer] = Trainer,
+    callbacks: tuple[TrainerCallback, ...] = (),
     **more: Any,
 ) -> None:
     data = texts(lengths or [16] * 2 * STEPS)
@@ -70,7 +72,7 @@ def _trainer(
     built = model()
     evaluation = {"eval_dataset": data[:4]} if "eval_strategy" in more else {}
     args = arguments(max_steps=STEPS, **more)
-    trainer = kind(built, args, train_dataset=data, data_collator=pad, callbacks=[callback, *_CALLBACKS], **evaluation)
+    trainer = kind(built, args, train_dataset=data, data_collator=pad, callbacks=[callback, *callbacks], **evaluation)
     with MemoryLimit(100_000_000, built):
         trainer.train()
 
@@ -88,15 +90,27 @@ class Averages(TrainerCallback):
         self.norms.append(float(next(model.parameters()).detach().norm()))
 
 
-_CALLBACKS: list[TrainerCallback] = []
+class Averaged(TrainerCallback):
+    """Averages the weights with torch's own tool."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.average = AveragedModel(model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.average.update_parameters(model)
 
 
-def _with_average(callback: SelectiveCkpt) -> None:
-    _CALLBACKS.append(Averages())
-    try:
-        _trainer(small_llama, callback)
-    finally:
-        _CALLBACKS.clear()
+class Samples(TrainerCallback):
+    """Looks at what the model writes, after the backward and in eval mode."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        model.eval()
+        model.generate(torch.zeros(1, 4, dtype=torch.long), max_new_tokens=3, do_sample=True)
+        model.train()
+
+
+def _with_callback(kind: Callable[[], TrainerCallback], callback: SelectiveCkpt) -> None:
+    _trainer(small_llama, callback, callbacks=(kind(),))
 
 
 class Gated(nn.Module):
@@ -182,28 +196,37 @@ class OwnTeacher(Trainer):
         return loss
 
 
+class TwoPasses(Trainer):
+    """R-Drop: two forwards before one backward, and a penalty on their difference."""
+
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Any:
+        first, second = model(**inputs), model(**inputs)
+        return first.loss + second.loss + (first.logits - second.logits).square().mean()
+
+
+class Perturbed(Trainer):
+    """FGM: a second forward and backward with embeddings moved along their gradient, and moved back."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        weight = model.get_input_embeddings().weight
+        before = weight.detach().clone()
+        with torch.no_grad():
+            weight.add_(weight.grad, alpha=0.1)
+        self.accelerator.backward(model(**inputs).loss)
+        with torch.no_grad():
+            weight.copy_(before)
+        return loss
+
+
+def _with_dropout() -> Any:
+    return small_llama(attention_dropout=0.1)
+
+
 def _with_buffer() -> Any:
     model = small_llama()
     model.register_buffer("seen", torch.zeros(()))
     return model
-
-
-def _sft(callback: SelectiveCkpt) -> None:
-    from datasets import Dataset
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-    from trl import SFTConfig, SFTTrainer
-
-    args = SFTConfig(
-        tempfile.mkdtemp(), max_steps=STEPS, per_device_train_batch_size=2, use_cpu=True, report_to="none", bf16=False,
-        disable_tqdm=True, save_strategy="no", dataset_kwargs={"skip_prepare_dataset": True}, logging_steps=1000,
-    )  # fmt: skip
-    rows = [{"input_ids": (e["input_ids"] % 256).tolist()} for e in texts([16] * 40)]
-    letters = {chr(i): i for i in range(256)}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(letters, chr(3))), pad_token=chr(2))
-    SFTTrainer(
-        small_llama(), args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=[callback]
-    ).train()
 
 
 CLEAN = (
@@ -223,7 +246,7 @@ CLEAN = (
     Clean("Trainer, label smoothing", partial(_trainer, small_llama, label_smoothing_factor=0.1)),
     Clean("Trainer, its own switch on", partial(_trainer, small_llama, gradient_checkpointing=True)),
     Clean("Trainer, evaluations between", partial(_trainer, small_llama, eval_strategy="steps", eval_steps=5)),
-    Clean("Trainer, a running average of the weights", _with_average),
+    Clean("Trainer, a running average of the weights", partial(_with_callback, Averages)),
     Clean("Trainer, gates that begin at zero", partial(_trainer, partial(_with_mlps, Gated)), "none"),
     Clean(
         "Trainer, gates and a head that begin at zero, warm-up", partial(_trainer, _with_zeros, warmup_steps=4), "none"
@@ -232,5 +255,13 @@ CLEAN = (
     Clean("Trainer, a last layer that nobody wants", partial(_trainer, partial(_with_mlps, Features)), "none"),
     Clean("Trainer, its own teacher", partial(_trainer, small_llama, kind=OwnTeacher)),
     Clean("Trainer, a loss from the model without its head", partial(_trainer, _with_buffer, kind=InnerModel)),
-    Clean("TRL, SFTTrainer", _sft),
+    Clean("Trainer, text sampled between the steps", partial(_with_callback, Samples)),
+    Clean("Trainer, an average by torch's swa_utils", partial(_with_callback, Averaged)),
+    Clean("Trainer, two passes with two dropouts", partial(_trainer, _with_dropout, kind=TwoPasses), "budget=0.5"),
+    Clean("Trainer, a second backward for perturbed embeddings", partial(_trainer, small_llama, kind=Perturbed)),
+    Clean("TRL, SFTTrainer", clean_trl.sft),
+    Clean("TRL, SFTTrainer, packed", clean_trl.sft_packed, "budget=0.5"),
+    Clean("TRL, DPOTrainer, LoRA", clean_trl.dpo),
+    Clean("TRL, RewardTrainer", clean_trl.reward),
+    Clean("TRL, GRPOTrainer", clean_trl.grpo, "budget=0.5"),
 )
