@@ -8,7 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from ..compat.checkpointing import switches_lowered
-from ..engine.written_buffers import buffer_versions, on_copies, written_since
+from ..engine.written_buffers import BuffersBefore, on_copies
 from .ops import SaveableContexts
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..engine import EngineReport
+    from ..engine.written_buffers import Written
 
 
 class Observer(Protocol):
@@ -58,17 +59,17 @@ class Region:
     def replayable(self, function: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
         """``function``, counting: its first call is the forward of ``module``, every later one a replay."""
         self.calls += 1
-        written: list[nn.Module] | None = None
+        written: Written | None = None
 
         def run(*args: Any, **kwargs: Any) -> Any:
             nonlocal written
             if written is not None:
                 self.replays += 1
-                with on_copies(written), switches_lowered(module):
+                with on_copies([written]), switches_lowered(module):
                     return function(*args, **kwargs)
-            versions = buffer_versions(module)
+            before = BuffersBefore(module)
             output = function(*args, **kwargs)
-            written = written_since(versions)
+            written = before.written()
             return output
 
         return run

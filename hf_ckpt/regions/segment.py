@@ -26,7 +26,7 @@ from transformers import Cache
 
 from ..compat.checkpointing import switches_lowered
 from ..compat.kv_cache import snapshot
-from ..engine.written_buffers import Versions, buffer_versions, on_copies, written_since
+from ..engine.written_buffers import BuffersBefore, on_copies
 from .region import Region
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
+
+    from ..engine.written_buffers import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,9 @@ class _Recording:
     #: By id: an output, its version when it was returned, and what stands for it.
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
     random: torch.Tensor | None = None
-    #: The latest layer's buffers before its call, and the modules that wrote to theirs in some call.
-    versions: dict[nn.Module, Versions] = field(default_factory=dict)
-    written: list[nn.Module] = field(default_factory=list)
+    #: The latest layer's buffers before its call, and what each call wrote to.
+    before: BuffersBefore = field(default_factory=BuffersBefore)
+    written: list[Written] = field(default_factory=list)
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
@@ -71,10 +73,10 @@ class _Recording:
         # The layer is about to write its keys and values; a replay must find the cache as it is now.
         kept = [snapshot(leaf) if isinstance(leaf, Cache) else symbol(leaf) for leaf in leaves]
         self.calls.append((layer, kept, spec))
-        self.versions = buffer_versions(layer)
+        self.before = BuffersBefore(layer)
 
     def add_output(self, output: Any) -> None:
-        self.written += written_since(self.versions)
+        self.written.append(self.before.written())
         index = len(self.calls) - 1
         tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
         for position, tensor in tensors:

@@ -25,7 +25,6 @@ from .zoo import batch, build, equal, install, step, uninstall
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (stacks.WritesABuffer, "writes seen in place"),
         (stacks.ChoosesByData, "shapes depend on data"),
         (stacks.ReadsAnItem, "shapes depend on data"),
         (stacks.Counts, "calls changes from call to call"),

@@ -37,14 +37,40 @@ class Ranged(torch.nn.Module):
         return hidden.tanh()
 
 
+class Scaled(torch.nn.Module):
+    """Reads what stands in the buffer, and only then writes to it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(width))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        scale = self.scale * 2.0
+        self.scale.mul_(0.9)
+        return hidden.tanh() * scale
+
+
+class SpectrallyNormed(torch.nn.Module):
+    """Each forward moves two vectors on, and divides the weight by what they give."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(width, width))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        normed: torch.Tensor = self.inner(hidden).tanh()
+        return normed
+
+
 def model_with(norm: type[torch.nn.Module]) -> torch.nn.Module:
     model = build("llama")
+    torch.manual_seed(2)
     for layer in model.model.layers:
         layer.post_attention_layernorm = norm(model.config.hidden_size)
     return model
 
 
-@pytest.mark.parametrize("norm", [BatchNormed, Ranged])
+@pytest.mark.parametrize("norm", [BatchNormed, Ranged, Scaled, SpectrallyNormed])
 @pytest.mark.parametrize(
     ("policy", "engine"),
     [
@@ -83,3 +109,25 @@ def _image_step(model: torch.nn.Module, batch: torch.Tensor) -> list[torch.Tenso
     model.zero_grad()
     model(batch).logits.square().sum().backward()
     return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+
+
+def test_large_buffers_that_are_written_later_are_one_clear_error() -> None:
+    class Later(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("codebook", torch.zeros(1 << 19))
+            self.writes = False
+
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            if self.writes:
+                self.codebook.add_(hidden.detach().sum())
+            return hidden
+
+    model = build("llama")
+    model.model.layers[0].post_attention_layernorm = later = Later()
+    apply(model, "full", engine="torch")
+    step(model)
+    later.writes = True
+    with pytest.raises(RuntimeError, match="wrote to large buffers of a Later"):
+        step(model)
+    step(model)

@@ -23,6 +23,8 @@ def run_fake(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """Run ``func`` on fake tensors."""
     if func is torch.ops.aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
         return _grouped_mm(args, kwargs)
+    if func is torch.ops.aten.native_batch_norm.default and args[0].device.type == "cpu" and args[0].dim() < 4:
+        return _cpu_batch_norm(args)
     if func.namespace in _WITH_FAKE_KERNELS:
         return func(*args, **kwargs)
     try:
@@ -65,6 +67,12 @@ def _grouped_mm(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     half = [item.to(torch.bfloat16) if _is_floating(item) else item for item in args]
     output: torch.Tensor = torch.ops.aten._grouped_mm.default(*half, **kwargs)
     return torch.empty_strided(output.shape, output.stride(), dtype=args[0].dtype, device=args[0].device)
+
+
+def _cpu_batch_norm(args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    """The CPU kernel makes a row-major tensor (aten/src/ATen/native/Normalization.cpp), its fake one a look-alike."""
+    output, *statistics = torch.ops.aten.native_batch_norm.default(*args)
+    return torch.empty(output.shape, dtype=output.dtype, device=output.device), *statistics
 
 
 def _is_floating(item: Any) -> bool:

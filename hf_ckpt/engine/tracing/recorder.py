@@ -19,6 +19,7 @@ from .nested import instances_in, tensors_written
 from .randomness import draws_random_numbers, uses_own_generator
 from .split_ops import split
 from .symbols import plain_size
+from .written_state import args_to_run_again, check_not_read, statistics_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.packs: list[Pack] = []
         self.constants: list[torch.Tensor] = []
         self._slots = slots
+        self._written_state: dict[int, str] = {}  # storage of a parameter or module buffer -> what wrote it
         self._alive: list[Any] = []  # an address must not be used again while its id is a key
         self._value_of: dict[int, int] = {}
         # Storage -> its current version. ``_cdata`` is the address of the StorageImpl (torch/csrc/Storage.cpp), which
@@ -77,7 +79,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return tensor
 
     def check(self) -> None:
-        """Raise UntraceableError if a saved tensor was written after it was saved: backward could not use it."""
+        """Raise UntraceableError if what backward or a rebuild reads was written after it was read."""
+        check_not_read(self.ops, self.buffers, self._written_state)
         for pack in self.packs:
             storage = self.buffers[pack.buffer].storage
             if any(b.storage == storage and b.index > pack.buffer for b in self.buffers):
@@ -110,9 +113,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]:
             return args[0]  # torch.nn.utils.parametrize puts a weight into itself
         self._adopt_constants(args)
-        reads = self._versions(args, kwargs)
+        noted = args_to_run_again(func, args)
+        reads = self._versions(noted, kwargs)
         written = self._written(func, args, kwargs)
-        templates = self._template(args), {key: self._template(item) for key, item in kwargs.items()}
+        templates = self._template(noted), {key: self._template(item) for key, item in kwargs.items()}
         gradients = sum(tensor.requires_grad for tensor in instances_in(torch.Tensor, (args, kwargs)))
         output = run_fake(func, args, kwargs)
         if written or any(True for _ in instances_in(torch.Tensor, output)):
@@ -236,11 +240,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _written(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         written = list(tensors_written(func, args, kwargs))
-        for tensor in written:
-            origin = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]].origin
-            if origin.kind == "parameter":
-                raise UntraceableError(f"{func} writes {self._slots[origin.index]} in place")
-            if origin.kind != "op":
+        for tensor in (*written, *statistics_written(func, args)):
+            buffer = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]]
+            if buffer.origin.kind == "parameter":
+                reason = f"{func} writes {self._slots[buffer.origin.index]} in place"
+                self._written_state.setdefault(buffer.storage, reason)
+            elif buffer.origin.kind != "op":
                 raise UntraceableError(f"{func} writes an input of the layer in place")
         return written
 

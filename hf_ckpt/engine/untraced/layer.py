@@ -21,7 +21,7 @@ from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from ..layer.calls import resolve_call
 from ..report import Mode
 from ..untraceable import UntraceableError
-from ..written_buffers import buffer_versions, on_copies, written_since
+from ..written_buffers import BuffersBefore, on_copies
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
 from .saved_counter import LAYER, SavedCounter
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...ledger import LayerLedger
     from ...policy.decision import Role
     from ..recipes.plans import Plan
+    from ..written_buffers import Written
 
 
 class UntracedLayer:
@@ -136,19 +137,19 @@ class UntracedLayer:
         module: nn.Module | None = None,
     ) -> Any:
         """``call(*args)`` under a checkpoint; the forward itself is ``first``."""
-        written: list[nn.Module] = []
+        written: Written = {}
         ran = False
 
         def run(*inputs: Any) -> Any:
-            nonlocal ran
+            nonlocal ran, written
             if ran:
                 self.replayed()
-                with on_copies(written), switches_lowered(module):
+                with on_copies([written]), switches_lowered(module):
                     return call(*inputs)
             ran = True
-            versions = buffer_versions(module)
+            before = BuffersBefore(module)
             output = (first or call)(*inputs)
-            written.extend(written_since(versions))
+            written = before.written()
             return output
 
         return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True)

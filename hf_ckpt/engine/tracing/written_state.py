@@ -1,0 +1,63 @@
+"""State that a layer writes in its forward and reads for nothing else: running statistics, a counter of batches.
+
+The forward writes it, once. A rebuild does not: nothing that is saved depends on it, so no op that writes it is run
+again. A batch norm in training is run again without its running statistics, as it normalises with those of the batch.
+What a layer reads *and* writes is another matter: in backward something else stands there than the forward read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..untraceable import UntraceableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch._ops import OpOverload
+
+    from .ir import Buffer, TracedOp
+
+#: ``(input, weight, bias, running_mean, running_var, training, ...)``. Their kernels write the running statistics in
+#: training, which their schemas do not say (aten/src/ATen/native/native_functions.yaml).
+_BATCH_NORMS = frozenset(
+    {
+        torch.ops.aten.native_batch_norm.default,
+        torch.ops.aten.cudnn_batch_norm.default,
+        torch.ops.aten.miopen_batch_norm.default,
+    }
+)
+_STATISTICS = slice(3, 5)
+_TRAINING = 5
+
+
+def statistics_written(func: OpOverload, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    """The running statistics that this call writes though its schema does not say so."""
+    if func not in _BATCH_NORMS or not args[_TRAINING]:
+        return ()
+    return tuple(tensor for tensor in args[_STATISTICS] if tensor is not None)
+
+
+def args_to_run_again(func: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with which the op makes the same again, and writes no running statistics."""
+    if not statistics_written(func, args):
+        return args
+    return (*args[: _STATISTICS.start], None, None, *args[_STATISTICS.stop :])
+
+
+def check_not_read(ops: Sequence[TracedOp], buffers: Sequence[Buffer], written: Mapping[int, str]) -> None:
+    """Raise UntraceableError where an op reads state that the layer writes.
+
+    Args:
+        ops: What was recorded.
+        buffers: The versions of all storages.
+        written: What was written in place, by storage, in words.
+    """
+    for op in ops:
+        made = {buffers[buffer].storage for buffer in op.writes}
+        for buffer in op.reads:
+            storage = buffers[buffer].storage
+            if storage in written and storage not in made and not op.is_view:
+                raise UntraceableError(written[storage])
