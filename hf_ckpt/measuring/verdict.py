@@ -18,9 +18,9 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     """Raise NoEffectError unless all that should recompute, and did run, recomputed in the measured step.
 
     A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
-    nothing to rebuild, or that the loss does not depend on while others replay. Of a layer that did not run nothing is
-    known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks, and an MLP must have
-    run in them.
+    nothing to rebuild, or of which the loss does not read some part while others replay: nothing, or keys and values
+    alone. Of a layer that did not run nothing is known (see :func:`unseen`). A head that the policy names must have
+    computed a loss in chunks, and an MLP must have run in them.
     """
     if not report.measured:
         raise NoEffectError(
@@ -31,7 +31,7 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     silent = [pair for pair in zip(report.layers, anatomy.layers, strict=True) if _is_silent(*pair)]
     others_replayed = any(layer.replays for layer in report.layers)
     for layer, known in silent:
-        if not (others_replayed and layer.calls > 0 and _has_no_gradient(known.module)):
+        if not (others_replayed and layer.calls > 0 and _has_part_without_gradient(known.module)):
             raise NoEffectError(
                 f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
             )
@@ -72,6 +72,12 @@ def _is_silent(layer: LayerReport, known: DecoderLayer) -> bool:
     """Whether a replay was due in this layer and none was seen."""
     due = layer.recomputes and layer.ran and layer.settled and layer.rebuilds
     return due and layer.replays == 0 and _trains(known.module)
+
+
+def _has_part_without_gradient(module: nn.Module) -> bool:
+    """Whether the loss does not depend on all of it, so that what it dropped may not have been needed."""
+    parts = [part for part in module.children() if _trains(part)]
+    return any(map(_has_no_gradient, parts or [module]))
 
 
 def _has_no_gradient(module: nn.Module) -> bool:

@@ -34,6 +34,21 @@ def test_a_layer_that_the_loss_does_not_read() -> None:
     assert [layer.replays > 0 for layer in handle.report().layers] == [True, True, False]
 
 
+def test_a_layer_of_which_the_loss_reads_attention_only() -> None:
+    """As PI0, whose action expert reads keys and values of the language model's last layer."""
+    model = FirstLayersOnly().train()
+    read: list[torch.Tensor] = []
+    model.model.layers[-1].self_attn.register_forward_hook(lambda module, args, output: read.append(output[0]))
+    handle = apply(model, "mlp")
+    for _ in range(2):
+        read.clear()
+        with handle.measure():
+            hidden = model(torch.arange(12)[None])
+            (hidden.pow(2).sum() + read[0].pow(2).sum()).backward()
+    check_effect(handle.report(), handle.anatomy)
+    assert [layer.replays > 0 for layer in handle.report().layers] == [True, True, False]
+
+
 def test_a_loss_that_reads_no_layer_is_no_effect() -> None:
     model = FirstLayersOnly().train()
     handle = apply(model, "full")

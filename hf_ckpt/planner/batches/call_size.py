@@ -57,7 +57,10 @@ def call_meter(model: torch.nn.Module) -> CallMeter:
     root = root_model(model)
     if root is None:
         return CallMeter()
-    return CallMeter(root.main_input_name, bool(getattr(root.config, "is_encoder_decoder", False)))
+    main = root.main_input_name  # several names in OneFormer, the image's first
+    return CallMeter(
+        main if isinstance(main, str) else main[0], bool(getattr(root.config, "is_encoder_decoder", False))
+    )
 
 
 def _rows(named: Mapping[str, Any], names: Sequence[str] | Mapping[str, Any]) -> list[torch.Tensor]:

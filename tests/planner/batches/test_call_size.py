@@ -111,6 +111,12 @@ def test_sizes_of_text():
     assert meter.size((), {"inputs_embeds": torch.zeros(2, 5, 8)}) == BatchSize(10, 5)
 
 
+def test_a_model_with_several_main_inputs():
+    root = build()
+    root.main_input_name = ["pixel_values", "task_inputs"]  # as OneFormer has them
+    assert call_meter(root).size((), {"pixel_values": torch.zeros(2, 3, 4, 4)}).media == 96
+
+
 def test_sizes_of_text_with_images():
     ids, patches = torch.zeros(1, 7, dtype=torch.long), torch.zeros(12, 6)
     few, many = (CallMeter().size((), {"input_ids": ids, "pixel_values": patches[:n]}) for n in (4, 12))
