@@ -23,6 +23,7 @@ from ..layer.slots import slots_of
 from ..untraceable import UntraceableError, in_words
 from .choices import with_single_choices
 from .composites import python_composites
+from .garbage import collections_after
 from .interrupts import interrupts_after
 from .ir import Trace
 from .opaque import as_one_op, functions_behind
@@ -58,7 +59,7 @@ def trace_call(
         # Fake tensors on a device that torch was built without end the process, not the call.
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
-        with _without_torchs_log(), interrupts_after():
+        with _without_torchs_log(), interrupts_after(), collections_after():
             recorder, guards, slots = _recorded(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise

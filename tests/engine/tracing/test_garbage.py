@@ -1,0 +1,62 @@
+"""Garbage collection while a layer is traced."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import hf_ckpt
+from hf_ckpt.engine import clear_traces
+from hf_ckpt.engine.tracing import cache
+from hf_ckpt.engine.tracing.garbage import collections_after
+
+from ...models import build, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_nothing_is_collected_until_the_trace_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces: list[int] = []
+    collections: list[str] = []
+    trace_call: Callable[..., Any] = cache.trace_call
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        gc.callbacks.append(note)
+        try:
+            return trace_call(*args, **kwargs)
+        finally:
+            gc.callbacks.remove(note)
+            traces.append(1)
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        collections.append(phase)
+
+    monkeypatch.setattr(cache, "trace_call", counted)
+    model = build("qwen3")
+    clear_traces()
+    gc.collect()
+    handle = hf_ckpt.apply(model, "full")
+    step(model)
+    handle.restore()
+    assert traces
+    assert len(collections) <= 2 * len(traces)  # what is due when a trace begins or ends
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_it_is_as_it_was_after_an_error(is_on: bool) -> None:
+    def fail() -> None:
+        with collections_after():
+            assert not gc.isenabled()
+            raise ValueError
+
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with pytest.raises(ValueError, match=r"^$"):
+            fail()
+        assert gc.isenabled() is is_on
+    finally:
+        gc.enable()
