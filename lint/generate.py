@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .catalogue import pitfalls
 from .catalogue.pages import table
 from .catalogue.rules import all_rules
-from .prefilter.candidates import without_implied
+from .prefilter.candidates import in_search_order, without_implied
 from .prefilter.rule_files import rule_files
 from .rules import load_rule, load_rules
 
@@ -50,9 +50,9 @@ def triggers_module() -> str:
         "#: Those of these files whose rules are off by default.\n"
         + _assignment("OFF", "tuple[str, ...]", (file for file in rule_files() if not load_rule(file).default)),
         "#: The triggers of all rules, without those that others imply.\n"
-        + _assignment("ALL", kind, without_implied(rules)),
+        + _assignment("ALL", kind, in_search_order(without_implied(rules))),
         "#: Those of the rules that are on by default.\n"
-        + _assignment("ON", kind, without_implied(rule for rule in rules if rule.default)),
+        + _assignment("ON", kind, in_search_order(without_implied(rule for rule in rules if rule.default))),
     ]
     return "\n".join([_HEAD, *parts])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -65,3 +66,19 @@ def without_implied(rules: Iterable[Rule]) -> tuple[tuple[str, ...], ...]:
 def _implies(trigger: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether every text with the parts of ``trigger`` has those of ``other``."""
     return all(any(part in mine for mine in trigger) for part in other)
+
+
+def in_search_order(triggers: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """``triggers`` with the word first that most of them ask for: without it none of these is searched further.
+
+    A word that stands in others counts for them: where there is no `checkpointing`, there is no `checkpointing_enable`.
+    """
+    words = {part for trigger in triggers for part in trigger}
+    asked = [{word for word in words if any(word in part for part in trigger)} for trigger in triggers]
+    often = Counter(word for wanted in asked for word in wanted)
+    return tuple(
+        tuple(
+            sorted({*trigger, max(wanted, key=lambda word: (often[word], word))}, key=lambda word: (-often[word], word))
+        )
+        for trigger, wanted in zip(triggers, asked, strict=True)
+    )

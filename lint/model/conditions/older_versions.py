@@ -10,6 +10,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import all_nodes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -54,7 +56,7 @@ def may_be_for_older_torch(place: Place, versions: Versions) -> bool:
     """Whether an older torch may be the one that comes to ``place``, as far as the conditions can be understood."""
     if is_for_other_versions(place, versions):
         return True
-    if any(_asks(guard) and _releases(guard) is None and not _is_newer(guard) for guard in place.guards):
+    if any(not _is_newer(guard) and _asks(guard) and _releases(guard) is None for guard in place.guards):
         return True
     return place.function is not None and may_be_for_older_torch(place.function.place, versions)
 
@@ -64,7 +66,7 @@ def _is_for_others(guard: Guard, versions: Versions) -> bool:
         return guard.test.type is not None and "TypeError" in _names(guard.test.type)
     found = _releases(guard)
     if found is None:
-        return _asks(guard) and _is_older(guard)
+        return _is_older(guard) and _asks(guard)
     if not found.release:
         return found.sign[0] == "<"
     spec = f"{found.sign}{found.release}"
@@ -191,7 +193,7 @@ def _is_membership(test: ast.AST | None) -> bool | None:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
+    for part in all_nodes(node):
         yield from _last_name(part)
 
 
