@@ -3,10 +3,10 @@
 ## What it does
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer
 arguments than the other, the same ones to other parameters, or a tuple where the other passes its parts; where one
-takes an element of the result and the other all of it; and where one runs a block twice instead of the next one. Caches
-and switches for extra outputs, which a
-checkpointed branch leaves out on purpose, may differ, and so may arguments that the block does not look at or that are
-what it takes without them.
+takes an element of the result and the other all of it; and where one runs a block twice instead of the next one. A
+function that only passes on (`create_custom_forward(block)`, a lambda) is seen through. Caches and switches for extra
+outputs, which a checkpointed branch leaves out on purpose, may differ, and so may arguments that the block does not
+look at or that are what it takes without them.
 
 ## Why is this bad?
 Turning checkpointing on changes what is computed: a mask or an embedding is missing, or the block gets one tuple as its
@@ -193,16 +193,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Unknown, Value, same
 from ..finding import Severity
-from ..model.conditions.paired_calls import difference
+from ..model.conditions.paired_calls import checkpointed_sides, difference, plain_side
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT128", "diverging-checkpoint-branch", Severity.ERROR
@@ -212,24 +210,14 @@ NEEDS = (TorchCheckpoint,)
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
     for event in run.of(Checkpoint):
-        plain = next((call for call in run.calls_beside(event.call) if _is_other_branch(event, call)), None)
-        found = None if plain is None or event.call.via or plain.via else difference(event, plain)
+        pairs = ((mine, plain_side(mine, run)) for mine in checkpointed_sides(event, run))
+        mine, plain = next((pair for pair in pairs if pair[1] is not None), (None, None))
+        found = None if mine is None or plain is None else difference(mine, plain)
         if plain is not None and found is not None:
             yield Report(
                 event.node,
                 f"the checkpointed and the plain call of this block differ: {found.text}, so checkpointing "
                 f"changes what is computed; pass the same arguments in both",
-                notes=(Remark(plain.node, "the plain call", decides=False),),
+                notes=(Remark(plain.call.node, "the plain call", decides=False),),
                 assumes=found.assumes,
             )
-
-
-def _is_other_branch(event: Checkpoint, plain: Call) -> bool:
-    return _called(plain.func, event) and event.place.excludes(plain.place)
-
-
-def _called(function: Value, event: Checkpoint) -> bool:
-    mine = event.function
-    if isinstance(mine, Attr) and mine.name in ("forward", "__call__"):
-        mine = mine.base
-    return not isinstance(function, Unknown) and same(function, mine)

@@ -35,6 +35,49 @@ PROGRAMS = {
                     x = self.layer1(x)
                 return x
     """,
+    "functions that pass everything on": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Encoder(nn.Module):
+            def __init__(self, blocks, tail):
+                super().__init__()
+                self.blocks, self.tail, self.gradient_checkpointing = blocks, tail, False
+            def factory(self, x, mask, rope, past_key_values=None):
+                for block in self.blocks:
+                    if self.gradient_checkpointing and self.training:
+                        def create_custom_forward(module, scale):
+                            def custom_forward(*inputs, **kwargs):
+                                return module(*inputs, scale, **kwargs)
+                            return custom_forward
+                        x = checkpoint(create_custom_forward(block, rope), x, mask, use_reentrant=False)
+                    else:
+                        x = block(x, mask, rope, past_key_values=past_key_values)
+                return x
+            def bound(self, x, mask, rope):
+                for block in self.blocks:
+                    if self.gradient_checkpointing:
+                        x, kept = checkpoint(lambda h, b=block: b(h, mask, rope=rope), x, use_reentrant=False)
+                    else:
+                        x, kept = block(x, mask, rope)
+                return x
+            def loops(self, x, mask):
+                if self.gradient_checkpointing:
+                    for block in self.blocks[:2]:
+                        x = checkpoint(block, x, use_reentrant=False)
+                    for index, block in enumerate(self.blocks):
+                        x = checkpoint(block, x, mask, use_reentrant=False)
+                else:
+                    for layer in self.blocks:
+                        x = layer(x, mask)
+                return x
+            def by_mode(self, x):
+                if self.training and torch.is_grad_enabled():
+                    x = checkpoint(self.tail, x, use_reentrant=False)
+                else:
+                    x, weights = self.tail(x)
+                return x
+    """,
     "mm builder": """
         import torch.utils.checkpoint as cp
         from mmcv.cnn import build_conv_layer, build_norm_layer

@@ -31,6 +31,58 @@ for batch in loader:
     (noise - batch["noise"]).pow(2).mean().backward()
     optimizer.step()
 """,
+    "what a checkpointed function passes on is compared with the plain call": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from diffusers.utils import is_torch_version
+
+class Encoder(nn.Module):
+    def __init__(self, blocks, head):
+        super().__init__()
+        self.blocks, self.head, self.gradient_checkpointing = blocks, head, False
+
+    def factory(self, x, mask, rope):
+        for block in self.blocks:
+            if self.gradient_checkpointing and self.training:
+                def create_custom_forward(module):
+                    def custom_forward(*inputs):
+                        return module(*inputs)
+                    return custom_forward
+                x = checkpoint(create_custom_forward(block), x, mask, use_reentrant=False)  # error: CKPT128
+            else:
+                x = block(x, mask, rope)
+        return x
+
+    def bound(self, x, mask, rope):
+        for block in self.blocks:
+            if self.gradient_checkpointing and self.training:
+                x = checkpoint(lambda h, b=block: b(h, mask), x, use_reentrant=False)  # error: CKPT128
+            else:
+                x = block(x, mask, rope)
+        return x
+
+    def indexed(self, x, mask, rope):
+        def head(*inputs):
+            return self.head(inputs[0], mask=inputs[1])
+        if self.gradient_checkpointing:
+            return checkpoint(head, x, mask, use_reentrant=False)  # error: CKPT128
+        return self.head(x, mask=mask, rope=rope)
+
+    def loops(self, x):
+        skips = []
+        if self.training and self.gradient_checkpointing:
+            if is_torch_version(">=", "1.11.0"):
+                for block in self.blocks:
+                    x = checkpoint(block, x, use_reentrant=False)  # error: CKPT128
+            else:
+                for block in self.blocks:
+                    x = checkpoint(block, x)
+        else:
+            for block in self.blocks:
+                x, skip = block(x)
+                skips.append(skip)
+        return x, skips
+""",
     "arguments of a parser that get their dict afterwards": """\
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments

@@ -14,7 +14,7 @@ from .guards import excludes_mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Guard, Place
+    from ...facts.values import Guard, Place
     from ..regions.call_targets import CallTarget
 
 
@@ -34,25 +34,24 @@ class Argument(NamedTuple):
         return names[self.position] if self.position < len(names) else None
 
 
-def effect_of_lack(argument: Argument, lacking: Call, first: int, having: Call) -> bool | None:
+def effect_of_lack(argument: Argument, block: Value, given: list[Argument], place: Place) -> bool | None:
     """Whether leaving an argument out changes what a block computes.
 
     Args:
         argument: The argument.
-        lacking: The call without it.
-        first: The position in ``lacking`` at which the arguments for the block begin.
-        having: The call that gives it.
+        block: What is called without it.
+        given: What that call gives.
+        place: Where it stands.
 
     Returns:
         None when the argument may be what the block takes without it.
     """
-    block = lacking.argument(0, "function") if first else lacking.func
     bodies = list(call_targets(block))
-    if bodies and all(_is_ignored(argument, part, lacking, first) for part in bodies):
+    if bodies and all(_is_ignored(argument, part, given) for part in bodies):
         return False
     default = _defaults(argument, bodies)
-    answers = {_is_something(value, default) for value in _possible(argument.value, lacking.place)}
-    if not answers or answers == {False} or _is_decided(argument.node, lacking.place, default):
+    answers = {_is_something(value, default) for value in _possible(argument.value, place)}
+    if not answers or answers == {False} or _is_decided(argument.node, place, default):
         return False
     return None if answers != {True} else True
 
@@ -87,19 +86,19 @@ def _is_decided(node: ast.expr, place: Place, default: object) -> bool:
     return answer is not None and bool(default) is answer and isinstance(default, bool | None)
 
 
-def _is_ignored(argument: Argument, part: CallTarget, lacking: Call, first: int) -> bool:
-    """Whether the block does not read the parameter when it is called as in ``lacking``."""
+def _is_ignored(argument: Argument, part: CallTarget, given: list[Argument]) -> bool:
+    """Whether the block does not read the parameter when it is called with what is ``given``."""
     name = argument.parameter(part)
     if name is None or name not in _names(part.function):
         return False
-    return not is_read(name, part.function.node, _bound(part, lacking, first))
+    return not is_read(name, part.function.node, _bound(part, given))
 
 
-def _bound(part: CallTarget, call: Call, first: int) -> dict[str, object]:
-    """The constants that the parameters of the block hold in ``call``, defaults among them."""
-    given = dict(zip(part.parameters(), call.args[first:], strict=False)) | call.kwargs
-    constants = {name: value.value for name, value in given.items() if isinstance(value, Const)}
-    left = {name: default for name, default in _constant_defaults(part.function) if name not in given}
+def _bound(part: CallTarget, given: list[Argument]) -> dict[str, object]:
+    """The constants that the parameters of the block hold when they are ``given``, defaults among them."""
+    filled = {argument.parameter(part): argument.value for argument in given}
+    constants = {name: value.value for name, value in filled.items() if name and isinstance(value, Const)}
+    left = {name: default for name, default in _constant_defaults(part.function) if name not in filled}
     return left | constants
 
 

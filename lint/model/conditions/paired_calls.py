@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import attributes_in, names_in
 from ...facts.surroundings import holders
+from ...facts.values import Attr, Element, Function, Unknown, same
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
 from .branches import branches, effects
+from .passed_on import passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Place, Value
+    from ..history import History
 
+#: What a condition on the mode is written with.
+_MODE = re.compile(r"training|is_grad_enabled|requires_grad|scripting|tracing|exporting")
 #: What a checkpointed branch leaves out on purpose.
-_MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
+_MAY_DIFFER = re.compile(
+    r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental"
+    # The number of a layer, by which it looks up a cache.
+    r"|^(i|idx|index|layer_(i|id|idx|index|num|number))$"
+)
 
 
 class Difference(NamedTuple):
@@ -31,34 +41,69 @@ class Difference(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the two calls, and where the arguments for the block begin."""
+    """One of the two calls: what it calls in the end, and with what."""
 
     call: Call
-    first: int
+    block: Value
+    arguments: list[Argument]
 
-    def arguments(self) -> list[Argument] | None:
-        """The arguments of the block as they are written; None when some are not known."""
-        node = self.call.node
-        if self.call.open_args or self.call.open_kwargs or any(isinstance(part, ast.Starred) for part in node.args):
-            return None
-        values = zip(node.args[self.first :], self.call.args[self.first :], strict=True)
-        found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
-        written = {word.arg: word.value for word in node.keywords}
-        for name, value in self.call.kwargs.items():
-            if not self.first or name not in Checkpoint.OWN:
-                # What `**kwargs` gives stands nowhere in the call; its key says what it is.
-                found.append(Argument(written.get(name) or ast.Name(name, ast.Load()), value, None, name))
-        return found
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.call.place
 
 
-def difference(event: Checkpoint, plain: Call) -> Difference | None:
-    """How the calls differ in what they compute; None when they do not or cannot be compared."""
-    sides = Side(event.call, 1), Side(plain, 0)
-    given, wanted = (side.arguments() for side in sides)
-    if given is None or wanted is None:
+def checkpointed_sides(event: Checkpoint, run: History) -> Iterator[Side]:
+    """What a checkpoint calls: the function that it is given, and what that function calls when it only passes on."""
+    given = written_arguments(event.call, 1)
+    if given is None or event.call.via:
+        return
+    function = event.function
+    if isinstance(function, Attr) and function.name in ("forward", "__call__"):
+        function = function.base
+    yield Side(event.call, function, given)
+    passed = passed_on(function, given, run.calls_in(function)) if isinstance(function, Function) else None
+    if passed is not None:
+        yield Side(event.call, passed.block, passed.arguments)
+
+
+def plain_side(mine: Side, run: History) -> Side | None:
+    """The call of the same block where no checkpoint is made, the nearest one."""
+    for call in run.calls_beside(mine.call):
+        if _is_one_block(call.func, mine.block) and mine.place.excludes(call.place):
+            given = None if call.via else written_arguments(call, 0)
+            return None if given is None else Side(call, call.func, given)
+    return None
+
+
+def _is_one_block(left: Value, right: Value) -> bool:
+    """Whether both are one block: the same expression, or each the variable of a loop over the same blocks."""
+    if isinstance(left, Unknown):
+        return False
+    if isinstance(left, Element) and isinstance(right, Element) and left.index is None and right.index is None:
+        return same(left, right) or _is_one_block(left.of, right.of)
+    return same(left, right)
+
+
+def written_arguments(call: Call, first: int) -> list[Argument] | None:
+    """The arguments of the block as they are written, from ``first`` on; None when some are not known."""
+    if call.open_args or call.open_kwargs or any(isinstance(part, ast.Starred) for part in call.node.args):
         return None
-    found = _packed(given, wanted) or _exchanged(event, given, wanted) or _lacking(sides, given, wanted)
-    return found or (_of_branches(event, plain) if _texts(given) == _texts(wanted) else None)
+    values = zip(call.node.args[first:], call.args[first:], strict=True)
+    found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
+    written = {word.arg: word.value for word in call.node.keywords}
+    for name, value in call.kwargs.items():
+        if not first or name not in Checkpoint.OWN:
+            # What `**kwargs` gives stands nowhere in the call; its key says what it is.
+            found.append(Argument(written.get(name) or ast.Name(name, ast.Load()), value, None, name))
+    return found
+
+
+def difference(mine: Side, plain: Side) -> Difference | None:
+    """How the calls differ in what they compute; None when they do not or cannot be compared."""
+    given, wanted = mine.arguments, plain.arguments
+    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(mine, plain)
+    return found or (_of_branches(mine, plain) if _texts(given) == _texts(wanted) else None)
 
 
 def _texts(arguments: list[Argument]) -> list[str]:
@@ -80,11 +125,11 @@ def _packed(given: list[Argument], wanted: list[Argument]) -> Difference | None:
     return None
 
 
-def _exchanged(event: Checkpoint, given: list[Argument], wanted: list[Argument]) -> Difference | None:
+def _exchanged(block: Value, given: list[Argument], wanted: list[Argument]) -> Difference | None:
     """What one call passes to one parameter and the other to another one."""
     if _texts(given) != _texts(wanted) or len(set(_texts(given))) < len(given):
         return None
-    to = dict(_destinations(event, given)), dict(_destinations(event, wanted))
+    to = dict(_destinations(block, given)), dict(_destinations(block, wanted))
     moved = [text for text in to[0] if text in to[1] and to[0][text] != to[1][text]]
     if not moved:
         return None
@@ -92,9 +137,9 @@ def _exchanged(event: Checkpoint, given: list[Argument], wanted: list[Argument])
     return Difference(f"{quoted} {'go' if len(moved) > 1 else 'goes'} to another parameter")
 
 
-def _destinations(event: Checkpoint, arguments: list[Argument]) -> Iterator[tuple[str, object]]:
+def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[str, object]]:
     """Each argument as it is written, with the parameter (or the position) it goes to."""
-    bodies = list(call_targets(event.function))
+    bodies = list(call_targets(block))
     for argument in arguments:
         text = ast.unparse(argument.node)
         filled = {argument.parameter(part) for part in bodies}
@@ -104,9 +149,10 @@ def _destinations(event: Checkpoint, arguments: list[Argument]) -> Iterator[tupl
             yield text, argument.position
 
 
-def _lacking(sides: tuple[Side, Side], given: list[Argument], wanted: list[Argument]) -> Difference | None:
+def _lacking(mine: Side, plain: Side) -> Difference | None:
     """What one call passes and the other does not."""
-    (few, lacking), (many, having) = sorted(zip((given, wanted), sides, strict=True), key=lambda side: len(side[0]))
+    lacking, having = sorted((mine, plain), key=lambda side: len(side.arguments))
+    few, many = lacking.arguments, having.arguments
     known = set().union(*(_read_in(argument.node) for argument in few)) if few else set()
     replaced = _replaced(few, many)
     missing = [
@@ -116,7 +162,7 @@ def _lacking(sides: tuple[Side, Side], given: list[Argument], wanted: list[Argum
     ]
     if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
         return None
-    return _of_effect(missing, lacking, having, "checkpointed" if few is given else "plain")
+    return _of_effect(missing, lacking, "checkpointed" if lacking is mine else "plain")
 
 
 def _replaced(few: list[Argument], many: list[Argument]) -> set[int]:
@@ -125,9 +171,9 @@ def _replaced(few: list[Argument], many: list[Argument]) -> set[int]:
     return {part.position for part in few if part.position is not None and ast.unparse(part.node) not in apart}
 
 
-def _of_effect(missing: list[Argument], lacking: Side, having: Side, side: str) -> Difference | None:
+def _of_effect(missing: list[Argument], lacking: Side, side: str) -> Difference | None:
     """What of ``missing`` changes the result; under a condition when all of that may be None."""
-    found = {argument: effect_of_lack(argument, lacking.call, lacking.first, having.call) for argument in missing}
+    found = {part: effect_of_lack(part, lacking.block, lacking.arguments, lacking.place) for part in missing}
     certain = [argument for argument, effect in found.items() if effect]
     possible = [argument for argument, effect in found.items() if effect is None]
     if not certain and not possible:
@@ -137,16 +183,18 @@ def _of_effect(missing: list[Argument], lacking: Side, having: Side, side: str) 
     return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
 
 
-def _of_branches(event: Checkpoint, plain: Call) -> Difference | None:
+def _of_branches(mine: Side, plain: Side) -> Difference | None:
     """What the branches around two equal calls make of the results."""
-    choice = _choice_between(event.node, plain.node, event.call)
+    choice = _choice_between(mine.call, plain.call)
     if choice is None:
         return None
-    mine, other = effects(choice.checkpointed), effects(choice.plain)
-    by_mode = _may_return_by_mode(event, choice.test)
-    for place in mine.keys() & other.keys():
-        found = None if by_mode else _of_results(mine[place], other[place])
-        found = found or _of_blocks(mine[place], other[place])
+    # Both calls give the same, so one stands for the other.
+    instead = {id(mine.call.node): copy.deepcopy(plain.call.node)}
+    here, there = effects([copy.deepcopy(part, dict(instead)) for part in choice.checkpointed]), effects(choice.plain)
+    by_mode = _may_return_by_mode(mine.block, choice.test)
+    for place in here.keys() & there.keys():
+        found = None if by_mode else _of_results(here[place], there[place])
+        found = found or _of_blocks(here[place], there[place])
         if found is not None:
             return found
     return None
@@ -160,28 +208,59 @@ class _Choice(NamedTuple):
     plain: Sequence[ast.stmt]
 
 
-def _choice_between(checkpointed: ast.Call, plain: ast.Call, call: Call) -> _Choice | None:
+def _choice_between(checkpointed: Call, plain: Call) -> _Choice | None:
     """The condition where the ways to the two calls part."""
-    function = call.place.function.node if call.place.function is not None else None
+    function = checkpointed.place.function.node if checkpointed.place.function is not None else None
     if function is None:
         return None
-    mine, others = ([*reversed(holders(node, function)), node] for node in (checkpointed, plain))
+    mine, others = ([*reversed(holders(call.node, function)), call.node] for call in (checkpointed, plain))
     apart = next((at for at, (here, there) in enumerate(zip(mine, others, strict=False)) if here is not there), 0)
     # The last one that is around both; or the statement of one of them, when it leaves the function.
     for node in (*mine[:apart][-1:], mine[apart], others[apart]):
         if isinstance(node, ast.If):
             body, other = branches(node, function)
             if _is_in(body, mine) and _is_in(other, others):
-                return _Choice(node.test, body, other)
+                return _in_loops(_Choice(node.test, body, other), mine, others)
             if _is_in(body, others) and _is_in(other, mine):
-                return _Choice(node.test, other, body)
+                return _in_loops(_Choice(node.test, other, body), mine, others)
     return None
 
 
-def _may_return_by_mode(event: Checkpoint, test: ast.expr) -> bool:
+def _in_loops(choice: _Choice, mine: list[ast.AST], others: list[ast.AST]) -> _Choice:
+    """The choice between the bodies of two loops over the same, where each branch is such a loop."""
+    checkpointed = _past_versions(choice.checkpointed, mine)
+    here, there = _statement_on(checkpointed, mine), _statement_on(choice.plain, others)
+    match here, there:
+        case ast.For(), ast.For() if _heads(here) == _heads(there):
+            return _Choice(choice.test, _past_versions(here.body, mine), there.body)
+    return _Choice(choice.test, checkpointed, choice.plain)
+
+
+def _heads(loop: ast.For) -> tuple[str, str]:
+    return ast.dump(loop.target), ast.dump(loop.iter)
+
+
+def _past_versions(body: Sequence[ast.stmt], way: list[ast.AST]) -> Sequence[ast.stmt]:
+    """The statements on the ``way`` to a call, inside the branches for versions of a library."""
+    statement = _statement_on(body, way)
+    while isinstance(statement, ast.If) and "version" in ast.unparse(statement.test):
+        body = statement.body if _is_in(statement.body, way) else statement.orelse
+        statement = _statement_on(body, way)
+    return body
+
+
+def _statement_on(body: Sequence[ast.stmt], way: list[ast.AST]) -> ast.stmt | None:
+    return next((statement for statement in body if statement in way), None)
+
+
+def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
     """Whether the block may return something else in training than in evaluation, which takes the plain branch."""
-    bodies: list[ast.AST] = [part.function.node for part in call_targets(event.function)]
-    return any("training" in ast.unparse(node) for node in bodies or [test])
+    bodies: list[ast.AST] = [part.function.node for part in call_targets(block)]
+    if bodies:
+        return any("training" in ast.unparse(node) for node in bodies)
+    # Where a switch of its own is asked too, training takes the plain branch when that is off.
+    asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return all(_MODE.search(ast.unparse(part)) for part in asked)
 
 
 def _is_in(body: Sequence[ast.stmt], way: list[ast.AST]) -> bool:
