@@ -13,10 +13,12 @@ from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
 from .options import BYTES_PER_LOGIT, final_norm_bytes, head_option, head_options
 from .shape import head_shape
+from .tiles import tile_behind
 
 if TYPE_CHECKING:
     from ..planner.costs.roofline import Calibration
     from .install import HeadHandle
+    from .options import Tile
 
 #: While no plan is known, a head that takes more than this share of the room is run in chunks.
 LARGE_SHARE = 0.5
@@ -38,6 +40,8 @@ class ManagedHead:
         self.choose = fixed is None and choose
         #: Rows of logits that a forward returns for each token: 0 where a fused loss never builds them.
         self.rows_per_token = 1.0
+        #: What such a loss makes of them in backward.
+        self.tile: Tile | None = None
         #: Whether the model computes the loss: a head whose logits go to another loss cannot be chunked.
         self.computes_loss = True
         #: What a loss outside the model takes for each logit.
@@ -59,7 +63,8 @@ class ManagedHead:
         if not self.computes_loss:
             shape = replace(shape, bytes_per_logit=self.outside_bytes_per_logit)
         if self.rows_per_token < 1:
-            return (head_option(replace(shape, rows=ceil(self.rows_per_token * tokens)), 1, self.rates.stream),)
+            shape = replace(shape, rows=ceil(self.rows_per_token * tokens), tile=self.tile)
+            return (head_option(shape, 1, self.rates.stream),)
         if self.own is not None and self.computes_loss:
             return head_options(shape, self.rates.stream)
         chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
@@ -77,6 +82,7 @@ class ManagedHead:
         self.computes_loss = any(value is not None and value.numel() == 1 for value in found)
         logits = (value for value in found if value is not None and value.shape[-1:] == (shape.vocabulary,))
         self.rows_per_token = min(1.0, max((value.shape[:-1].numel() for value in logits), default=0) / tokens)
+        self.tile = tile_behind(output) if self.rows_per_token == 0 else None
 
     @property
     def vocabulary(self) -> int | None:

@@ -11,8 +11,24 @@ from ..planner.costs.problem import HeadOption
 BYTES_PER_LOGIT = 12
 #: The same of transformers' ``LabelSmoother``: its two terms give log-probabilities a gradient each. Counted likewise.
 SMOOTHED_BYTES_PER_LOGIT = 16
+#: The same of a logit in a tile that TRL's fused head makes with torch's ops: seven float32 tensors and a mask. Counted
+#: on float32 models.
+BYTES_PER_TILE_LOGIT = 29
 #: Numbers of chunks worth considering.
 CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Logits that a fused loss makes at once in backward: of up to ``rows`` tokens, in a buffer of ``columns``.
+
+    ``itemsize`` are the buffer's bytes an element, ``bytes_per_logit`` what its arithmetic takes beside it.
+    """
+
+    rows: int
+    columns: int
+    itemsize: int
+    bytes_per_logit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +37,7 @@ class HeadShape:
 
     ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients. ``rows`` are the tokens for
     which there are logits, where these are not all; ``bytes_per_logit`` are those of its loss at the worst moment.
+    ``tile`` is what a loss that never builds logits makes of them in backward.
     """
 
     tokens: int
@@ -30,6 +47,7 @@ class HeadShape:
     trained: bool
     rows: int | None = None
     bytes_per_logit: int = BYTES_PER_LOGIT
+    tile: Tile | None = None
 
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
@@ -45,6 +63,8 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
     logits = rows * shape.vocabulary * shape.bytes_per_logit + final_norm_bytes(shape)
     weights = shape.vocabulary * shape.width
+    if shape.tile is not None:
+        return HeadOption(chunks, final_norm_bytes(shape) + _bytes_in_tiles(shape, shape.tile))
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
         return HeadOption(chunks, logits + weights * shape.itemsize)
     if chunks == 1 or not shape.trained:
@@ -52,6 +72,15 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.
     sums = weights * (4 + shape.itemsize)
     return HeadOption(chunks, logits + sums, chunks * weights * (8 + shape.itemsize) / bytes_per_second)
+
+
+def _bytes_in_tiles(shape: HeadShape, tile: Tile) -> int:
+    """Bytes in the backward of a loss that makes its logits in tiles: it sums gradients in float32, then casts them."""
+    rows = min(shape.tokens, tile.rows)
+    gradients = shape.tokens * shape.width + shape.trained * shape.vocabulary * shape.width
+    cast = 0 if shape.itemsize == 4 else gradients * shape.itemsize
+    arithmetic = rows * min(shape.vocabulary, tile.columns) * tile.bytes_per_logit
+    return 4 * gradients + rows * tile.columns * tile.itemsize + max(cast, arithmetic)
 
 
 def final_norm_bytes(shape: HeadShape) -> int:

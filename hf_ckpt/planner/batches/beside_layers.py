@@ -54,11 +54,12 @@ def saved_beside_layers(model: torch.nn.Module, output: Any, vocabulary: int | N
 
 def saved_without_hooks(output: Any) -> Iterator[torch.Tensor]:
     """What the graph of ``output`` saves and no hook packed."""
-    for node in _nodes(output):
-        yield from _saved_by(node)
+    for node in nodes_behind(output):
+        yield from saved_by(node)
 
 
-def _nodes(output: Any) -> Iterator[Node]:
+def nodes_behind(output: Any) -> Iterator[Node]:
+    """The nodes of the graph of ``output``, the last ones first."""
     waiting = [v.grad_fn for v in tree_iter(output) if isinstance(v, torch.Tensor) and v.grad_fn is not None]
     seen = set(waiting)
     while waiting:
@@ -69,7 +70,8 @@ def _nodes(output: Any) -> Iterator[Node]:
         waiting += new
 
 
-def _saved_by(node: Node) -> Iterator[torch.Tensor]:
+def saved_by(node: Node) -> Iterator[torch.Tensor]:
+    """What a node saves and no hook packed."""
     # torch/csrc/autograd/python_saved_variable_hooks.cpp: the raw saved tensor can be read without calling its hook.
     for saved in tree_iter([getattr(node, name) for name in _raw_names(type(node))]):
         if saved is not None and saved.unpack_hook is None and isinstance(saved.data, torch.Tensor):
