@@ -17,6 +17,7 @@ _OWL = {
     "vision_config": {"image_size": 64, "patch_size": 16},
 }
 _PERCEIVER = {"num_latents": 8, "num_self_attends_per_block": 2, "d_latents": 32, "num_self_attention_heads": 4}
+_SAM_PROMPTS = {"prompt_encoder_config": {"image_size": 64, "patch_size": 16, "image_embedding_size": 4}}
 _SAM2_BACKBONE = {
     "hidden_size": 16, "image_size": [64, 64], "blocks_per_stage": [1, 1, 2, 1], "embed_dim_per_stage": [16, 32, 64, 128],
     "num_attention_heads_per_stage": [1, 2, 4, 8], "window_size_per_stage": [4, 4, 4, 2], "global_attention_blocks": [3],
@@ -50,6 +51,14 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
             "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]], "fpn_hidden_size": 32,
         },
         "prompt_encoder_config": {"image_size": 64, "hidden_size": 32}, "mask_decoder_config": {"hidden_size": 32},
+    },
+    "SamHQModel": _SAM_PROMPTS,
+    "SamModel": _SAM_PROMPTS,
+    "SpeechEncoderDecoderModel": {
+        "decoder_start_token_id": 1, "pad_token_id": 0, "decoder": {"add_cross_attention": True},
+    },
+    "VisionEncoderDecoderModel": {
+        "decoder_start_token_id": 1, "pad_token_id": 0, "decoder": {"add_cross_attention": True},
     },
 }  # fmt: skip
 
