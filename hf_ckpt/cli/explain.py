@@ -56,20 +56,19 @@ def command(
     check_page(html)
 
     # start-up: help and the checks of options need no torch
-    from ..measuring.forecast import as_solution, limits_for
+    from ..measuring.forecast import limits_for
     from ..planner.explain.findings import frontier, next_gain, tensor_rows
     from .forecast.pictures import write_page
     from .study import study
 
     studied = study(subject, memory, setup(subject), gpu)
-    resolved = studied.resolve(parsed)
-    problem, solution = as_solution(studied.inputs, resolved)
+    problem, solution = studied.solve(parsed)
     console = Console()
-    title = f"saved tensors of {studied.subject}\nunder {resolved.policy}, largest first"
+    title = f"saved tensors of {studied.subject}\nunder {parsed}, largest first"
     console.print(tensors_table(tensor_rows(problem, solution), title))
     found = frontier(problem, points)
     console.print(frontier_table(found))
-    limits = limits_for(studied.inputs, resolved, problem)
+    limits = limits_for(studied.inputs, studied.resolve(parsed), problem)
     if limits is not None:
         console.print(gain_line(next_gain(problem, limits, solution)))
     if plot is not None:

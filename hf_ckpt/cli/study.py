@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 import click
@@ -12,11 +13,12 @@ import torch
 from ..anatomy import Anatomy, read_anatomy
 from ..compat.models import supports_flash_attention
 from ..devices.flash_attn import planned_attention
-from ..errors import CkptError
+from ..errors import CkptError, ForecastError
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
-from ..measuring.forecast import ForecastInputs, Growing
+from ..measuring.forecast import ChunkedMlpShape, ForecastInputs, Growing, as_solution
+from ..mlp.install import install as install_mlps
 from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
 from ..planner.costs.unpacking import unpacking
 from ..planner.memory.setup import Setup, Standing, standing
@@ -29,9 +31,15 @@ from .positions import fit_length, positions_of
 from .target import target_named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._undo import Change
     from ..devices.cuda_ops import CudaOps
     from ..ledger import LayerLedger
+    from ..mlp.measured import ChunkedMlps
+    from ..planner.costs.problem import Problem
     from ..planner.costs.roofline import Calibration
+    from ..planner.solver.solve import Solution
     from ..policy import Policy
     from ..policy.decision import Stack
     from ..policy.platform import Platform
@@ -48,6 +56,7 @@ class Study:
         platform: What a policy on it has to work with.
         inputs: What a forecast reads, for the stacks that run on token ids.
         step_copies: Bytes that the optimizer's step takes for itself.
+        in_chunks: What a forecast reads where MLPs run in so many chunks.
     """
 
     subject: Subject
@@ -55,6 +64,21 @@ class Study:
     platform: Platform
     inputs: ForecastInputs
     step_copies: int
+    in_chunks: Callable[[int], ForecastInputs]
+
+    def solve(self, policy: Policy) -> tuple[Problem, Solution]:
+        """What there is to decide under this policy, and what it decides. Raises CkptError where that is not known."""
+        resolved = self.resolve(policy)
+        return as_solution(self.inputs_under(resolved), resolved)
+
+    def inputs_under(self, policy: ResolvedPolicy) -> ForecastInputs:
+        """What a forecast of this policy reads. Raises ForecastError for more chunks of an MLP than tokens."""
+        chunks = policy.requests.mlp_chunks
+        if chunks is None:
+            return self.inputs
+        if chunks > self.subject.length:
+            raise ForecastError(f"`{policy.policy}` cuts sequences of {self.subject.length} tokens: use fewer chunks")
+        return self.in_chunks(chunks)
 
     def resolve(self, policy: Policy) -> ResolvedPolicy:
         """The policy on this model, as ``hf_ckpt.apply`` resolves it. Raises PolicyError and ModelStructureError."""
@@ -116,20 +140,27 @@ class Model:
         return read_platform(self.module, self.anatomy, device=self.device)
 
     def _new_study(self, subject: Subject) -> Study:
+        traced = cache(partial(self._inputs, subject))
+        return Study(subject, self.anatomy.stacks, self._platform, traced(None), self.standing.step_copies, traced)
+
+    def _inputs(self, subject: Subject, chunks: int | None) -> ForecastInputs:
+        """What a forecast reads, of MLPs in so many chunks; None: MLPs run whole."""
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
         grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients, stands.whole_gradients)
         growing = None if self.setup.accumulates else grows
-        inputs = ForecastInputs(
+        with _in_chunks(anatomy, chunks) as mlps:
+            ledgers = self._ledgers(subject, anatomy)
+        return ForecastInputs(
             anatomy=anatomy,
-            ledgers=self._ledgers(subject, anatomy),
+            ledgers=ledgers,
             head=head_shape(self.module, subject.batch * subject.length),
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
             memory=DeviceMemory(self.total, stands.weights, self._given(stands)),
             to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.in_backward),
             growing=growing,
+            mlps=None if mlps is None else _shape_of(mlps, anatomy, subject.batch * subject.length),
         )
-        return Study(subject, self.anatomy.stacks, self._platform, inputs, stands.step_copies)
 
     def _given(self, stands: Standing) -> int | None:
         """What the allocator of a card has taken for the weights: plans leave it room for more than is alive."""
@@ -183,6 +214,22 @@ def study(subject: Subject, memory: str | None, setup: Setup, gpu: str | None = 
     """The study of a model at the size of its subject; arguments and errors as in :func:`read_model`."""
     model = read_model(subject, memory, setup, gpu)
     return model.study(model.subject.batch, model.subject.length)
+
+
+@contextmanager
+def _in_chunks(anatomy: Anatomy, chunks: int | None) -> Iterator[ChunkedMlps | None]:
+    """The MLPs of these layers in so many chunks; None: as they are."""
+    changes: list[Change] = []
+    try:
+        yield None if chunks is None else install_mlps(anatomy, chunks, into=changes)
+    finally:
+        for change in reversed(changes):
+            change.undo()
+
+
+def _shape_of(mlps: ChunkedMlps, anatomy: Anatomy, tokens: int) -> ChunkedMlpShape:
+    names = mlps.names_in(layer.module for layer in anatomy.layers)
+    return ChunkedMlpShape(mlps.chunks, mlps.chunk_bytes(tokens), names)
 
 
 def _bytes_of(memory: str) -> int:

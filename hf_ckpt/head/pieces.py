@@ -13,7 +13,7 @@ from .deferred import DeferredLogits, Recipe, autocast_state
 from .loss import chunked_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Switch:
@@ -114,8 +114,13 @@ class Loss:
 
 def weights_of(module: torch.nn.Module) -> list[torch.Tensor]:
     """The tensors a module computes with, each once: parameters, and what FSDP1 puts in their place as attributes."""
+    return weights_in(module.modules())
+
+
+def weights_in(parts: Iterable[torch.nn.Module]) -> list[torch.Tensor]:
+    """The same of the modules that ``parts`` are."""
     found: dict[int, torch.Tensor] = {}
-    for part in module.modules():
+    for part in parts:
         values = (*part._parameters.values(), *vars(part).values())
         found |= {id(v): v for v in values if isinstance(v, torch.Tensor)}
     return list(found.values())

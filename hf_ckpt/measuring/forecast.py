@@ -46,6 +46,7 @@ class ForecastInputs:
         memory: Bytes of the device, and those used by the weights.
         to_come: Bytes of gradients and optimizer state that will stand beside the activations at the peak.
         growing: Gradients that come up in backward, while activations go; None: they stand all along.
+        mlps: The MLPs in chunks that the ledgers are of; None: MLPs run whole.
     """
 
     anatomy: Anatomy
@@ -56,6 +57,7 @@ class ForecastInputs:
     memory: DeviceMemory
     to_come: int
     growing: Growing | None = None
+    mlps: ChunkedMlpShape | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,15 @@ class Growing:
     head: int
     late: int
     whole: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedMlpShape:
+    """MLPs in so many ``chunks``: bytes that a backward takes for one of them, the MLP's name in each layer."""
+
+    chunks: int
+    nbytes: int
+    names: tuple[str | None, ...]
 
 
 def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
@@ -100,8 +111,8 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
         ForecastError: as in :func:`forecast`.
         BudgetError: as in :func:`forecast`.
     """
-    if policy.requests.mlp_chunks is not None:
-        raise ForecastError(f"`{policy.policy}` runs MLPs in chunks: measure it with `hf-ckpt bench`")
+    if policy.requests.mlp_chunks != (None if inputs.mlps is None else inputs.mlps.chunks):
+        raise ForecastError(f"`{policy.policy}` runs MLPs in chunks: ask `hf-ckpt plan`, or `hf-ckpt bench`")
     problem = _problem(inputs, policy)
     limits = limits_for(inputs, policy, problem)
     if limits is not None:
@@ -165,6 +176,8 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
         head_gradients=0 if growing is None else growing.head + growing.whole,
         late_gradients=0 if growing is None else growing.late,
         offload=policy.requests.offload,
+        chunk=0 if inputs.mlps is None else inputs.mlps.nbytes,
+        in_chunks=() if inputs.mlps is None else inputs.mlps.names,
     )
 
 

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.random_state import foreign_random_state, have_drawn
 from ..errors import ModelStructureError
-from ..head.pieces import weights_of
+from ..head.pieces import weights_in, weights_of
 from .apart import problem_of
 from .function import TOKENS, cut, in_chunks
 from .whole import why_whole
@@ -32,6 +32,14 @@ class Use:
         self.why_whole = ""
         #: Whether its tokens were seen to be computed apart from each other.
         self.known_apart = False
+
+    def note(self, why_whole: str) -> None:
+        """Another call, in chunks unless something says why not."""
+        if why_whole:
+            self.whole += torch.is_grad_enabled()
+            self.why_whole = why_whole
+        else:
+            self.in_chunks += torch.is_grad_enabled()
 
 
 class ChunkedForward:
@@ -60,30 +68,31 @@ class ChunkedForward:
 
     def trained(self) -> list[torch.Tensor]:
         """The leaves among its weights that get gradients, as they stand in the module now."""
-        return [weight for weight in weights_of(self.module) if weight.requires_grad and weight.is_leaf]
+        return _trained(weights_of(self.module))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The MLP's result: in chunks in training, as the module computes it otherwise."""
         if not (self.module.training or torch.is_grad_enabled()) or torch.compiler.is_compiling():
             return self.compute(*args, **kwargs)
-        whole = why_whole(self.module, weights_of(self.module), args, kwargs, self.chunks)
+        parts = tuple(self.module.modules())
+        weights = weights_in(parts)
+        whole = why_whole(parts, weights, args, kwargs, self.chunks)
+        if not (args and isinstance(args[0], FakeTensor)):  # a trace is no call
+            self.use.note(whole)
         if whole:
-            self.use.whole += torch.is_grad_enabled()
-            self.use.why_whole = whole
             return self.compute(*args, **kwargs)
-        if isinstance(args[0], FakeTensor):
-            return in_chunks(self, args[0], self.chunks)
-        self.use.in_chunks += torch.is_grad_enabled()
-        return in_chunks(self, args[0], self.chunks) if self.use.known_apart else self._checked(args[0])
+        if self.use.known_apart or isinstance(args[0], FakeTensor):
+            return in_chunks(self, _trained(weights), args[0], self.chunks)
+        return self._checked(args[0], _trained(weights))
 
-    def _checked(self, hidden: torch.Tensor) -> torch.Tensor:
+    def _checked(self, hidden: torch.Tensor, trained: list[torch.Tensor]) -> torch.Tensor:
         """The MLP in chunks, the first time. Raises ModelStructureError where chunks would change its result."""
         tokens = max(2, hidden.shape[TOKENS] // self.chunks)
         enough = hidden.shape[TOKENS] >= tokens
         problem = problem_of(self.module, self.compute, cut(hidden.detach(), 0, tokens)) if enough else None
         self._refuse(problem or "")
         drawn = foreign_random_state()
-        result = in_chunks(self, hidden, self.chunks)
+        result = in_chunks(self, trained, hidden, self.chunks)
         if have_drawn(drawn):
             self._refuse("draws random numbers of Python's or NumPy's, which backward cannot draw again")
         self.use.known_apart = problem == ""
@@ -95,3 +104,7 @@ class ChunkedForward:
                 f"`{self.name}` ({type(self.module).__name__}) {problem}: chunks would change its result, so leave "
                 f"mlp({self.chunks}) out of the policy"
             )
+
+
+def _trained(weights: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [weight for weight in weights if weight.requires_grad and weight.is_leaf]

@@ -40,12 +40,13 @@ class Mlp(Protocol):
         """The leaves in it that get gradients, as they stand there now, always in the same order."""
 
 
-def in_chunks(mlp: Mlp, hidden: torch.Tensor, chunks: int) -> torch.Tensor:
+def in_chunks(mlp: Mlp, trained: Sequence[torch.Tensor], hidden: torch.Tensor, chunks: int) -> torch.Tensor:
     """What an MLP makes of ``hidden``, ``[..., tokens, width]``, in so many parts of at least as many tokens.
 
-    Its backward raises ModelStructureError where the MLP trains a tensor that it does not hold.
+    ``trained`` is what ``mlp.trained()`` gives now. Its backward raises ModelStructureError where the MLP trains a
+    tensor that it does not hold.
     """
-    result: torch.Tensor = _InChunks.apply(mlp, chunks, hidden, *mlp.trained())  # type: ignore[no-untyped-call]
+    result: torch.Tensor = _InChunks.apply(mlp, chunks, hidden, *trained)  # type: ignore[no-untyped-call]
     return result
 
 

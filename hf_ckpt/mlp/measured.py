@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 from .matrices import matrix_widths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import nn
+
     from .chunked_forward import ChunkedForward
 
 
@@ -27,6 +31,11 @@ class ChunkedMlps:
 
     chunks: int
     forwards: tuple[ChunkedForward, ...]
+
+    def names_in(self, layers: Iterable[nn.Module]) -> tuple[str | None, ...]:
+        """The name of each layer's MLP in chunks, relative to the layer; None where it has none."""
+        cut = {forward.module for forward in self.forwards}
+        return tuple(next((name for name, part in layer.named_modules() if part in cut), None) for layer in layers)
 
     def chunk_bytes(self, tokens: int) -> int:
         """Bytes that the backward of one MLP takes for itself when a batch has so many tokens, at most.

@@ -12,18 +12,22 @@ from ..engine.random_state import can_redraw
 from .function import TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import nn
 
 
 def why_whole(
-    module: nn.Module, weights: list[torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any], chunks: int
+    parts: Sequence[nn.Module],
+    weights: list[torch.Tensor],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    chunks: int,
 ) -> str:
     """Why this call cannot run in chunks, in a clause; empty when it can.
 
     Args:
-        module: The MLP.
+        parts: The MLP and all modules in it.
         weights: The tensors that it computes with.
         args: What it is given.
         kwargs: What it is given by name.
@@ -31,14 +35,14 @@ def why_whole(
     """
     if len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor) or args[0].dim() < -TOKENS:
         return "it is given something else than one tensor of hidden states"
-    return _because_of_module(module) or _because_of_weights(weights) or _because_of_input(args[0], weights, chunks)
+    return _because_of_modules(parts) or _because_of_weights(weights) or _because_of_input(args[0], weights, chunks)
 
 
-def _because_of_module(module: nn.Module) -> str:
+def _because_of_modules(parts: Sequence[nn.Module]) -> str:
     # Such a unit is sharded again before its gradients are asked for, and ranks with short batches gather less often.
-    if any(map(gathers_parameters, module.modules())):
+    if any(map(gathers_parameters, parts)):
         return "FSDP gathers a part of it alone: make each decoder layer one FSDP unit"
-    if any(map(counts_tokens, module.modules())):
+    if any(map(counts_tokens, parts)):
         return "its aLoRA adapter counts tokens from the end of the sequence"
     return ""
 

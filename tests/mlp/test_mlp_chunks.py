@@ -172,7 +172,7 @@ class Sum:
 def test_gradients_of_weights_are_summed_in_float32():
     mlp, hidden = Sum(), torch.ones(1, 64, 1, dtype=torch.bfloat16)
     hidden[0, 0] = 256.0  # 256 + 1 is 256 in bfloat16
-    in_chunks(mlp, hidden, 64).sum().backward()
+    in_chunks(mlp, mlp.trained(), hidden, 64).sum().backward()
     assert mlp.weight.grad.item() == 256 + 63 + 1
 
 

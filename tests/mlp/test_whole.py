@@ -256,3 +256,19 @@ def test_an_interrupt_in_between_changes_nothing(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         hf_ckpt.apply(model, "mlp(4)")
     assert fingerprint(model) == before
+
+
+def test_a_call_walks_the_modules_once():
+    module = Small()
+    walks = []
+
+    def modules(*args, **kwargs):
+        walks.append(1)
+        return nn.Module.modules(module, *args, **kwargs)
+
+    forward = chunked(module)
+    module(given()).sum().backward()
+    assert forward.use.known_apart
+    vars(module)["modules"] = modules
+    module(given())
+    assert len(walks) == 1

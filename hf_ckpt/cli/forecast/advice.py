@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 from rich.filesize import decimal
 
 from ...planner.memory.setup import Spread
-from .rows import fastest
+from ...policy import parse_policy
+from .rows import fastest, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..study import Model
     from .rows import Row
+
+#: Chunks of an MLP, and of the loss head, that are tried where nothing fits without.
+CHUNKS = 8
+#: What takes less memory than all that `hf-ckpt plan` compares by itself.
+THRIFTIER = (f"full+head({CHUNKS})", f"full+mlp({CHUNKS})", f"full+mlp({CHUNKS})+head({CHUNKS})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ def lines(model: Model, rows: Sequence[Row]) -> Iterator[str]:
     best = fastest(rows)
     if best is None:
         yield from _nothing_fits(model, rows)
+        yield from _thriftier(model, rows)
     elif best.policy == "none":
         yield f"{best.batch} x {best.length} tokens fit without checkpointing."
     else:
@@ -93,6 +100,23 @@ def _nothing_fits(model: Model, rows: Sequence[Row]) -> Iterator[str]:
         )
     else:
         yield "Use a smaller batch, shorter sequences, or `head(8)` where the peak is in the loss."
+
+
+def _thriftier(model: Model, rows: Sequence[Row]) -> Iterator[str]:
+    """What fits beyond the policies that do not, with the MLPs and the loss head in chunks."""
+    if not any(row.fits is False for row in rows):
+        return
+    budgets = [row.policy for row in rows if row.fits is False and row.error is not None]
+    asked = {row.policy for row in rows}
+    names = (*THRIFTIER, *(f"{budget}+mlp({CHUNKS})" for budget in budgets if "mlp(" not in budget))
+    more = [parse_policy(name) for name in names if name not in asked]
+    best = fastest(rows_of(model.study(rows[0].batch, rows[0].length), more))
+    if best is not None:
+        yield (
+            f"This fits, by running parts in chunks, equal up to rounding: callbacks=[SelectiveCkpt("
+            f'"{best.policy}")], {decimal(best.total_bytes or 0)}, {1000 * (best.added_seconds or 0.0):,.1f} ms more a '
+            "step."
+        )
 
 
 def _of_sharding(found: Sharding, best: Row | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import CkptError
-from ...measuring.forecast import as_solution, moments, parts
+from ...measuring.forecast import moments, parts
 from ...planner.explain.findings import frontier
 from ...planner.explain.page import Chart, memory_page, on_top_of
 from ...planner.explain.plot import DrawnPlan, plot_plans
@@ -39,7 +39,7 @@ def write_page(study: Study, policies: Sequence[Policy], path: Path) -> None:
 
 
 def _chart(study: Study, policy: Policy) -> Chart:
-    problem, solution = as_solution(study.inputs, study.resolve(policy))
+    problem, solution = study.solve(policy)
     state = study.inputs.memory.used + study.inputs.to_come
     return Chart(str(policy), on_top_of(state, (*parts(problem, solution), optimizer_parts(study))))
 
@@ -54,13 +54,13 @@ def draw_plans(study: Study, policies: Sequence[Policy], path: Path) -> None:
             continue  # the table says why
     if not drawn:
         raise CkptError(f"no policy has a forecast, so there is nothing to draw into {path}")
-    problem, _ = as_solution(study.inputs, study.resolve(parse_policy("none")))
+    problem, _ = study.solve(parse_policy("none"))
     title = f"{study.subject}\n{study.inputs.rates.device}"
     plot_plans(frontier(problem, _POINTS), drawn, path, title=title, memory=study.inputs.memory.total)
 
 
 def _drawn(study: Study, policy: Policy) -> DrawnPlan:
-    problem, solution = as_solution(study.inputs, study.resolve(policy))
+    problem, solution = study.solve(policy)
     state = study.inputs.memory.used + study.inputs.to_come
     alive = (*moments(problem, solution), optimizer_step(study))
     whole = tuple(replace(moment, nbytes=moment.nbytes + state) for moment in alive)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BudgetError, CkptError
-from ...measuring.forecast import as_solution, forecast, moments, step_seconds
+from ...measuring.forecast import forecast, moments, step_seconds
 from ...planner.costs.parts import MomentParts, Part
 from ...planner.costs.timeline import Moment, Phase, worst
 from ...policy import parse_policy
@@ -72,7 +72,7 @@ def rows_of(study: Study, policies: Iterable[Policy]) -> list[Row]:
 def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     subject = study.subject
     try:
-        problem, solution = as_solution(study.inputs, study.resolve(policy))
+        problem, solution = study.solve(policy)
     except BudgetError as error:
         return Row(str(policy), subject.batch, subject.length, fits=False, error=str(error))
     except CkptError as error:

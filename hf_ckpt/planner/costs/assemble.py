@@ -29,6 +29,7 @@ def assemble(
     offload: bool = False,
     outside: int = 0,
     chunk: int = 0,
+    in_chunks: Sequence[str | None] = (),
 ) -> Problem:
     """Build the planner's problem.
 
@@ -42,6 +43,8 @@ def assemble(
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
         chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
+        in_chunks: The name of each layer's MLP where that runs in chunks, relative to the layer; none where MLPs run
+            whole.
 
     Returns:
         The problem.
@@ -60,6 +63,7 @@ def assemble(
             ledger, nbytes = key
             kinds[key] = _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
         order.append(list(kinds).index(key))
+    of_layers = [list(kinds.values())[k] for k in order]
     return Problem(
         kinds=tuple(kinds.values()),
         order=tuple(order),
@@ -71,7 +75,14 @@ def assemble(
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,
         chunk=chunk,
+        again=sum(_seconds_inside(kind, name) for kind, name in zip(of_layers, in_chunks, strict=False) if name),
     )
+
+
+def _seconds_inside(kind: Kind, module: str) -> float:
+    """Seconds of a layer's forward in one of its modules."""
+    pairs = zip(kind.ledger.ops, kind.seconds, strict=True)
+    return sum(seconds for op, seconds in pairs if op.module == module or op.module.startswith(f"{module}."))
 
 
 def under(problem: Problem, plans: Sequence[Assignment[int]]) -> Problem:

@@ -68,5 +68,5 @@ def _inputs(problem: Problem, layer: int, plan: Assignment[int]) -> int:
 
 def _backward(problem: Problem, layer: int) -> dict[Part, int]:
     """What the backward of a layer has alive beside what the layers before it hold."""
-    behind = problem.backward_bytes[layer] - problem.kind(layer).transient
-    return {Part.GRADIENTS: behind, Part.REPLAYED: problem.kind(layer).transient}
+    here = problem.kind(layer).transient + problem.chunk
+    return {Part.GRADIENTS: problem.backward_bytes[layer] - here, Part.REPLAYED: here}
