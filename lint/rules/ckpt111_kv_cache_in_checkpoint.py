@@ -2,14 +2,16 @@
 
 ## What it does
 Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language
-model of transformers that this file trains in a loop of its own without a word about `use_cache`, which is on by
-default. Models that a Trainer trains (it turns the cache off), models with transformers' own checkpointing (it leaves
-the cache out), models that `**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
+model of transformers, or an encoder-decoder that keeps its cache in training too (T5 and its kin), that this
+file trains in a loop of its own without a word about `use_cache`, which is on by default. Models that a Trainer trains
+(it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models that `**kwargs`
+or a `config` from elsewhere may set up, and encoders are fine.
 
 ## Why is this bad?
 The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
 the same and the gradients of `k_proj` and `v_proj` are exactly zero in every layer. In the other variant (and in both
-with eager attention) the step fails as soon as a batch has padding.
+with eager attention) the step fails as soon as a batch has padding. The first step of T5 fails in both: its decoder
+finds the cross-attention's keys in the cache and computes something else the second time.
 
 ## Bad
 ```python
@@ -49,6 +51,25 @@ def train(name, batches, optimizer):
         optimizer.step()
         optimizer.zero_grad()
 ```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5Block
+
+def checkpoint_blocks(model, blocks):
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, blocks))  # error
+
+def train(name, batches, optimizer):
+    model = FSDP(T5ForConditionalGeneration.from_pretrained(name))
+    checkpoint_blocks(model, T5Block)
+    model.train()
+    for batch in batches:
+        output = model(input_ids=batch["source_ids"], labels=batch["target_ids"])
+        output["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
 
 ## Good
 ```python
@@ -68,12 +89,16 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_ac
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    BartForConditionalGeneration,
     LlamaConfig,
+    MT5ForConditionalGeneration,
     Trainer,
     TrainingArguments,
 )
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
+from transformers.models.bart.modeling_bart import BartDecoderLayer
 from transformers.models.bert.modeling_bert import BertLayer
+from transformers.models.mt5.modeling_mt5 import MT5LayerFF
 
 def with_trainer(name):
     model = AutoModelForCausalLM.from_pretrained(name)
@@ -83,6 +108,18 @@ def with_trainer(name):
 def encoder(name, batches):
     model = AutoModelForSequenceClassification.from_pretrained(name).train()
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, BertLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def turns_its_cache_off_where_there_are_labels(name, batches):
+    model = BartForConditionalGeneration.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, BartDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def only_the_feed_forward(name, batches):
+    model = MT5ForConditionalGeneration.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, MT5LayerFF))
     for batch in batches:
         model(**batch).loss.backward()
 
@@ -150,6 +187,32 @@ for variant in CheckpointImpl:
         raise AssertionError("no error")
     gradients(variant, padding=True, use_cache=False)
 ```
+```python
+import functools
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper,
+)
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5Block
+
+def step(variant, **config):
+    model = T5ForConditionalGeneration(T5Config(
+        vocab_size=32, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2, decoder_start_token_id=0, **config,
+    )).train()
+    wrapper = functools.partial(checkpoint_wrapper, checkpoint_impl=variant)
+    apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, T5Block))
+    ids = torch.arange(2, 16).reshape(2, 7)
+    model(input_ids=ids, labels=ids[:, :5].contiguous()).loss.backward()
+
+for variant in CheckpointImpl:
+    step(variant, use_cache=False)
+    try:
+        step(variant)
+    except RuntimeError:
+        continue
+    raise AssertionError("no error")
+```
 
 ## References
 transformers 5.23 `integrations/sdpa_attention.py`, `cache_utils.py` (`DynamicLayer.update` concatenates);
@@ -195,6 +258,10 @@ NEEDS = (
 
 #: How the classes that call the attention end; `LlamaMLP` and the norms touch no cache.
 _ATTENDING = ("DecoderLayer", "Block", "Attention", "Layer")
+#: Encoder-decoders that keep the cache when labels are given (Bart and most others turn it off then).
+_WITH_LABELS_TOO = tuple(
+    f"transformers.{family}ForConditionalGeneration" for family in ("T5", "MT5", "LongT5", "SwitchTransformers")
+)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -203,7 +270,10 @@ def check(run: Run) -> Iterator[Report]:
         return
     for node, model, reentrant in (*_wrapped(run), *_by_accelerator(run)):
         if _is_trained_language_model(run, model) and not mentions(run.program.tree, "use_cache"):
-            if reentrant:
+            causal = not _is_encoder_decoder(model)
+            if not causal:
+                effect = "the first step fails"
+            elif reentrant:
                 effect = "`k_proj` and `v_proj` get a gradient of exactly zero"
             else:
                 effect = "the step fails as soon as a batch has padding"
@@ -211,7 +281,8 @@ def check(run: Run) -> Iterator[Report]:
                 node,
                 f"the recomputation appends keys and values to the cache a second time: {effect}; "
                 "set `model.config.use_cache = False`",
-                severity=None if reentrant else Severity.WARNING,
+                severity=Severity.WARNING if causal and not reentrant else None,
+                versions=None if causal else "transformers>=5.0",
             )
 
 
@@ -227,7 +298,9 @@ def _wrapped(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
 
 
 def _attends(kind: Value) -> bool:
-    return isinstance(kind, Ref) and kind.name.startswith("transformers.") and kind.name.endswith(_ATTENDING)
+    if not isinstance(kind, Ref) or not kind.name.startswith("transformers."):
+        return False
+    return kind.name.endswith(_ATTENDING) and "Encoder" not in kind.name
 
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
@@ -241,12 +314,18 @@ def _is_trained_language_model(run: Run, model: Value) -> bool:
     if not isinstance(model, Result):
         return False
     name = canonical(model.call.name)
-    if not name.startswith("transformers.") or not ("ForCausalLM" in name or "LMHeadModel" in name):
+    causal = name.startswith("transformers.") and ("ForCausalLM" in name or "LMHeadModel" in name)
+    if not causal and not _is_encoder_decoder(model):
         return False
     if not _has_default_cache(model.call, name):
         return False
     trains = any(run.of(Backward))
     return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)
+
+
+def _is_encoder_decoder(model: Value) -> bool:
+    name = canonical(model.call.name) if isinstance(model, Result) else ""
+    return name.removesuffix(".from_pretrained").removesuffix("._from_config") in _WITH_LABELS_TOO
 
 
 def _has_default_cache(load: Call, name: str) -> bool:
