@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..analysis.check_file import check_bytes
 from ..analysis.check_files import check_paths
+from ..analysis.garbage import collection_left_to_exit
 from ..analysis.job import STDIN, Job
 from ..configs import may_join
 from ..output.print_report import CLEAN, FAILURE, FINDINGS, finish, say_failures, write
@@ -40,7 +41,8 @@ def run(options: Options) -> int:
             from .watch import watch  # start-up: only --watch needs it
 
             return watch(options.paths, settings_for, lambda: _check_disk(options, settings_for))
-        return _check_disk(options, settings_for)[0]
+        with collection_left_to_exit():
+            return _check_disk(options, settings_for)[0]
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILURE

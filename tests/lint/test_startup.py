@@ -1,9 +1,12 @@
 """What a clean commit pays for: the modules that must not be imported on the way."""
 
+import gc
 import subprocess
 import sys
 
 import pytest
+from hf_ckpt.lint.cli.command import run
+from hf_ckpt.lint.cli.options import Options
 from hf_ckpt.lint.sources.lines import split_lines
 
 #: Heavy, or only needed once something was found.
@@ -61,3 +64,16 @@ def _path_finders() -> str:
 
 
 PATH_FINDERS = _path_finders()
+
+
+def test_a_command_leaves_garbage_to_the_exit_of_its_process(tmp_path):
+    """Nothing is collected between the last file and the exit; whoever runs the command in a process goes on as before."""
+    (tmp_path / "train.py").write_text(CLEAN)
+    assert gc.isenabled()
+    try:
+        frozen = gc.get_freeze_count()
+        assert run(Options(paths=(str(tmp_path),), no_cache=True)) == 0
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
