@@ -368,7 +368,7 @@ def _misnamed(call: Call) -> Report:
 
 def _wrong_arguments(enable: HfEnable) -> Iterator[Report]:
     given = enable.kwargs
-    misplaced = [name for name in Checkpoint.OWN if enable.call.written(name)]
+    misplaced = [name for name in Checkpoint.OWN if is_absent(enable.call.keyword(name)) is False]
     if isinstance(given, Const) and isinstance(given.value, bool):
         argument = enable.node.args[0] if len(enable.node.args) == 1 else None
         yield Report(

@@ -83,6 +83,33 @@ class Encoder(nn.Module):
                 skips.append(skip)
         return x, skips
 """,
+    "arguments for torch's checkpoint that are spread into the enabling call": """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM
+
+@dataclass
+class Settings:
+    checkpointing: dict = field(default_factory=lambda: {"use_reentrant": False})
+
+def build(settings):
+    model = AutoModelForCausalLM.from_pretrained("base").train()
+    model.gradient_checkpointing_enable(**settings.checkpointing)  # error: CKPT308
+    return model
+
+def by_hand(given, careful):
+    model = AutoModelForCausalLM.from_pretrained("base").train()
+    options = {"use_reentrant": False}
+    model.gradient_checkpointing_enable(**options)  # error: CKPT308
+    model.gradient_checkpointing_enable(**{"gradient_checkpointing_kwargs": options})
+    model.gradient_checkpointing_enable(**given)
+    more = {}
+    if careful:
+        more["use_reentrant"] = False
+    model.gradient_checkpointing_enable(**more)
+    return model
+
+build(Settings())
+""",
     "arguments of a parser that get their dict afterwards": """\
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
