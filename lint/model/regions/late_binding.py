@@ -187,7 +187,11 @@ def _gives(value: ast.AST, means: Callable[[ast.AST], bool]) -> bool:
 
 def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:
     """Whether the names of ``loop`` are the same in the backward pass, or no region needs them there."""
-    return _has_backward(run, loop) or is_last_iteration(loop, event.node) or _replays_last_turn_only(run, event, loop)
+    return (
+        _has_backward(run, loop)
+        or is_last_iteration(loop, event.node)
+        or _replays_last_iteration_only(run, event, loop)
+    )
 
 
 def _has_backward(run: Run, loop: Loop) -> bool:
@@ -195,7 +199,7 @@ def _has_backward(run: Run, loop: Loop) -> bool:
     return any(happens_in_iteration(run, backward, loop) for backward in run.of(Backward, AutogradGrad))
 
 
-def _replays_last_turn_only(run: Run, event: Checkpoint, loop: Loop) -> bool:
+def _replays_last_iteration_only(run: Run, event: Checkpoint, loop: Loop) -> bool:
     """Whether nothing trains in front of the last block, so that only its region runs again, with the right name."""
     blocks, frozen = _count(event, loop), max((switch.leading for switch in run.of(GradientSwitch)), default=0)
     last = blocks is not None and 0 < blocks - 1 <= frozen

@@ -49,7 +49,7 @@ def _unwrapped_options(value: Value) -> list[Value]:
     return [inner for option in options(value) for inner in options(unwrapped(option))]
 
 
-class Turn(NamedTuple):
+class Iteration(NamedTuple):
     """One iteration of a loop, in program order."""
 
     loop: Loop
@@ -105,7 +105,7 @@ class Modes:
             return before[-1].node
         if not before and self._is_loaded():
             return self.models[0].node
-        left = (self._left_in_eval(turn, forward) for turn in self._turns_around(forward))
+        left = (self._left_in_eval(iteration, forward) for iteration in self._iterations_around(forward))
         return next((node for node in left if node is not None), None)
 
     def stays_in_eval(self) -> bool:
@@ -120,15 +120,15 @@ class Modes:
         names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
         return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
 
-    def _left_in_eval(self, turn: Turn, forward: Call) -> ast.AST | None:
+    def _left_in_eval(self, iteration: Iteration, forward: Call) -> ast.AST | None:
         """The ``eval()`` in an iteration of a loop that still holds when the next iteration comes to ``forward``."""
-        switches = [switch for switch in self._switches if turn.first <= switch.order <= turn.last]
+        switches = [switch for switch in self._switches if iteration.first <= switch.order <= iteration.last]
         last = switches[-1] if switches else None
         if last is None or last.order < forward.order or any(switch.on is not False for switch in switches):
             return None
-        return None if _leaves(turn.loop, last.node) else last.node
+        return None if _leaves(iteration.loop, last.node) else last.node
 
-    def _turns_around(self, forward: Call) -> Iterator[Turn]:
+    def _iterations_around(self, forward: Call) -> Iterator[Iteration]:
         """The loops around ``forward``, and around the calls that led to it."""
         calls = [call for call in self._run.program.calls if call.place.walk == forward.place.walk]
         at: Call | None = forward
@@ -139,7 +139,7 @@ class Modes:
                     continue  # Every iteration has a model of its own.
                 direct = {call.node for call in calls if call.place.stack == stack and loop in call.place.loops}
                 orders = [call.order for call in calls if _is_made_by(call, stack, direct)]
-                yield Turn(loop, min(orders), max(orders))
+                yield Iteration(loop, min(orders), max(orders))
             at = next((call for call in calls if (*call.place.stack, call.node) == stack), None)
 
 
