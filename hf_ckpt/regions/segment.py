@@ -64,7 +64,7 @@ class _Recording:
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
     random: torch.Tensor | None = None
     #: The latest layer's buffers before its call, and what each call wrote to.
-    before: BuffersBefore = field(default_factory=BuffersBefore)
+    before: BuffersBefore | None = None
     written: list[Written] = field(default_factory=list)
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -76,7 +76,9 @@ class _Recording:
         self.before = BuffersBefore(layer)
 
     def add_output(self, output: Any) -> None:
-        self.written.append(self.before.written())
+        if self.before is not None:
+            self.written.append(self.before.written())
+            self.before = None
         index = len(self.calls) - 1
         tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
         for position, tensor in tensors:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from torch.ao.quantization import FusedMovingAvgObsFakeQuantize
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from hf_ckpt import apply
 
 from ..models import build, same, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class BatchNormed(torch.nn.Module):
@@ -35,6 +40,74 @@ class Ranged(torch.nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         self.largest = 0.9 * self.largest + 0.1 * hidden.detach().abs().max()
         return hidden.tanh()
+
+
+class BatchNormedWithoutACount(torch.nn.Module):
+    """Its kernel writes the running statistics, and raises no version of theirs."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("var", torch.ones(width))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        rows = torch.nn.functional.batch_norm(hidden.flatten(0, 1), self.mean, self.var, training=True)
+        return rows.view_as(hidden)
+
+
+class Quantized(torch.nn.Module):
+    """Quantization-aware training: one op moves the observed range and rounds to it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = FusedMovingAvgObsFakeQuantize()
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        rounded: torch.Tensor = self.inner(hidden)
+        return rounded.tanh()
+
+
+class Shares(torch.nn.Module):
+    """Two modules have the same buffer: one moves it, the other divides by it."""
+
+    class Reader(torch.nn.Module):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return (hidden / self.scale).tanh()
+
+    class Writer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(()))
+
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            self.scale.add_(hidden.detach().abs().mean())
+            return hidden
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.writer, self.reader = Shares.Writer(), Shares.Reader()
+        self.reader.register_buffer("scale", self.writer.scale)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        read: torch.Tensor = self.reader(self.writer(hidden))
+        return read
+
+
+class FilledByTheFirstBatch(torch.nn.Module):
+    """Has no codebook until a batch comes by, and another one from then on."""
+
+    codebook: torch.Tensor | None
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("codebook", None)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        if self.codebook is None:
+            self.codebook = hidden.detach().mean((0, 1))
+            return hidden.tanh()
+        self.codebook = 0.9 * self.codebook + 0.1 * hidden.detach().mean((0, 1))
+        return (hidden - self.codebook).sigmoid() * hidden
 
 
 class Scaled(torch.nn.Module):
@@ -62,7 +135,7 @@ class SpectrallyNormed(torch.nn.Module):
         return normed
 
 
-def model_with(norm: type[torch.nn.Module]) -> torch.nn.Module:
+def model_with(norm: Callable[[int], torch.nn.Module]) -> torch.nn.Module:
     model = build("llama")
     torch.manual_seed(2)
     for layer in model.model.layers:
@@ -70,7 +143,13 @@ def model_with(norm: type[torch.nn.Module]) -> torch.nn.Module:
     return model
 
 
-@pytest.mark.parametrize("norm", [BatchNormed, Ranged, Scaled, SpectrallyNormed])
+@pytest.mark.parametrize(
+    "norm",
+    [
+        BatchNormed, BatchNormedWithoutACount, Quantized, Ranged, Scaled, Shares, SpectrallyNormed,
+        FilledByTheFirstBatch,
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("policy", "engine"),
     [
@@ -81,7 +160,7 @@ def model_with(norm: type[torch.nn.Module]) -> torch.nn.Module:
 def test_statistics_are_updated_once(policy: str, engine: str, norm: type[torch.nn.Module]) -> None:
     plain, model = model_with(norm), model_with(norm)
     handle = apply(model, policy, engine=engine)
-    for _ in range(2):
+    for _ in range(3):
         assert same(step(model), step(plain))
     with handle.measure():
         step(model), step(plain)
@@ -128,6 +207,27 @@ def test_large_buffers_that_are_written_later_are_one_clear_error() -> None:
     apply(model, "full", engine="torch")
     step(model)
     later.writes = True
-    with pytest.raises(RuntimeError, match="wrote to large buffers of a Later"):
+    with pytest.raises(RuntimeError, match=r"wrote to large buffers \(Later\.codebook\)"):
         step(model)
     step(model)
+
+
+@pytest.mark.parametrize("engine", ["torch", "traced"])
+def test_a_large_table_that_a_longer_sequence_replaces_is_no_write(engine: str) -> None:
+    class Rotary(torch.nn.Module):
+        """Its table is as long as the longest sequence so far, as in the models that bring their own code."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.ones(4, 1 << 17), persistent=False)
+
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            if hidden.shape[1] > len(self.table):
+                self.table = torch.arange(1.0, hidden.shape[1] + 1).unsqueeze(1).expand(-1, 1 << 17).contiguous()
+            return hidden.tanh() * self.table[: hidden.shape[1], : hidden.shape[2]]
+
+    plain, model = model_with(lambda width: Rotary()), model_with(lambda width: Rotary())
+    apply(model, "full", engine=engine)
+    ids = torch.arange(24).reshape(2, 12)
+    for length in (4, 8, 12, 8):
+        assert same(step(model, ids[:, :length]), step(plain, ids[:, :length]))

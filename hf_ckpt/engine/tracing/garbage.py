@@ -1,6 +1,6 @@
 """No garbage collection while a layer is traced.
 
-A trace makes hundreds of thousands of objects in a second: symbols, expressions, fake tensors. Python would look
+A trace makes very many objects in a short time: symbols, expressions, fake tensors. Python would look
 through them, and through what the libraries and the model made, again and again.
 """
 

@@ -41,6 +41,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.ops: list[TracedOp] = []
         self.packs: list[Pack] = []
         self.constants: list[torch.Tensor] = []
+        #: The parameters and module buffers that the layer wrote in place.
+        self.written_slots: set[int] = set()
         self._slots = slots
         self._written_state: dict[int, str] = {}  # storage of a parameter or module buffer -> what wrote it
         self._alive: list[Any] = []  # an address must not be used again while its id is a key
@@ -245,6 +247,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if buffer.origin.kind == "parameter":
                 reason = f"{func} writes {self._slots[buffer.origin.index]} in place"
                 self._written_state.setdefault(buffer.storage, reason)
+                self.written_slots.add(buffer.origin.index)
             elif buffer.origin.kind != "op":
                 raise UntraceableError(f"{func} writes an input of the layer in place")
         return written

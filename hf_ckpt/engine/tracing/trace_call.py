@@ -29,6 +29,7 @@ from .ir import Trace
 from .opaque import as_one_op, functions_behind
 from .recorder import Recorder
 from .symbols import SymbolicInputs
+from .written_state import check_not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,6 +141,7 @@ def _record(
     finally:
         torch.set_autocast_cache_enabled(cached)
     recorder.check()
+    check_not_shared(recorder.written_slots, slots)
     return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
 
 
@@ -158,7 +160,7 @@ def _without_torchs_log() -> Iterator[None]:
 
 
 class _ShapeEnv(ShapeEnv):
-    """Answers at once that there is no FX node for a computation on sizes: one trace asks six thousand times.
+    """Answers at once that there is no FX node for a computation on sizes, of which a trace makes very many.
 
     Torch says so itself unless it validates guards, but logs each question and each answer
     (``_create_fx_call_function`` in torch/fx/experimental/symbolic_shapes.py).

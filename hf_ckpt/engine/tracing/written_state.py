@@ -1,8 +1,9 @@
 """State that a layer writes in its forward and reads for nothing else: running statistics, a counter of batches.
 
 The forward writes it, once. A rebuild does not: nothing that is saved depends on it, so no op that writes it is run
-again. A batch norm in training is run again without its running statistics, as it normalises with those of the batch.
-What a layer reads *and* writes is another matter: in backward something else stands there than the forward read.
+again. A batch norm in training is run again without its running statistics, as it normalises with those of the batch;
+any other op that writes state and makes something else too cannot be traced. What a layer reads *and* writes cannot
+either: in backward something else stands there than the forward read.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import torch
 from ..untraceable import UntraceableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch._ops import OpOverload
 
+    from ..layer.slots import Slot
     from .ir import Buffer, TracedOp
 
 #: ``(input, weight, bias, running_mean, running_var, training, ...)``. Their kernels write the running statistics in
@@ -48,7 +50,7 @@ def args_to_run_again(func: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...
 
 
 def check_not_read(ops: Sequence[TracedOp], buffers: Sequence[Buffer], written: Mapping[int, str]) -> None:
-    """Raise UntraceableError where an op reads state that the layer writes.
+    """Raise UntraceableError where an op makes anything from state that the layer writes, other than that state.
 
     Args:
         ops: What was recorded.
@@ -56,8 +58,18 @@ def check_not_read(ops: Sequence[TracedOp], buffers: Sequence[Buffer], written: 
         written: What was written in place, by storage, in words.
     """
     for op in ops:
+        if op.is_view:
+            continue
         made = {buffers[buffer].storage for buffer in op.writes}
-        for buffer in op.reads:
-            storage = buffers[buffer].storage
-            if storage in written and storage not in made and not op.is_view:
-                raise UntraceableError(written[storage])
+        state = [buffers[b].storage for b in (*op.reads, *op.writes) if buffers[b].storage in written]
+        # An op that writes state and makes a result too would write it once more when the result is rebuilt.
+        if state and not (made <= written.keys() and made.issuperset(state)):
+            raise UntraceableError(written[state[0]])
+
+
+def check_not_shared(written: Iterable[int], slots: Sequence[Slot]) -> None:
+    """Raise UntraceableError where a tensor that the layer writes has two names: a trace takes them for two tensors."""
+    for index in written:
+        tensor = slots[index].fetch()
+        if sum(slot.fetch() is tensor for slot in slots) > 1:
+            raise UntraceableError(f"{slots[index].path} is written in place, and it has another name in the layer")

@@ -137,16 +137,14 @@ class UntracedLayer:
         module: nn.Module | None = None,
     ) -> Any:
         """``call(*args)`` under a checkpoint; the forward itself is ``first``."""
-        written: Written = {}
-        ran = False
+        written: Written | None = None
 
         def run(*inputs: Any) -> Any:
-            nonlocal ran, written
-            if ran:
+            nonlocal written
+            if written is not None:
                 self.replayed()
                 with on_copies([written]), switches_lowered(module):
                     return call(*inputs)
-            ran = True
             before = BuffersBefore(module)
             output = (first or call)(*inputs)
             written = before.written()
