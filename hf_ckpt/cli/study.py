@@ -56,7 +56,7 @@ class Study:
         platform: What a policy on it has to work with.
         inputs: What a forecast reads, for the stacks that run on token ids.
         step_copies: Bytes that the optimizer's step takes for itself.
-        in_chunks: What a forecast reads where MLPs run in so many chunks.
+        inputs_of_chunks: What a forecast reads where MLPs run in so many chunks.
     """
 
     subject: Subject
@@ -64,7 +64,7 @@ class Study:
     platform: Platform
     inputs: ForecastInputs
     step_copies: int
-    in_chunks: Callable[[int], ForecastInputs]
+    inputs_of_chunks: Callable[[int], ForecastInputs]
 
     def solve(self, policy: Policy) -> tuple[Problem, Solution]:
         """What there is to decide under this policy, and what it decides. Raises CkptError where that is not known."""
@@ -78,7 +78,7 @@ class Study:
             return self.inputs
         if chunks > self.subject.length:
             raise ForecastError(f"`{policy.policy}` cuts sequences of {self.subject.length} tokens: use fewer chunks")
-        return self.in_chunks(chunks)
+        return self.inputs_of_chunks(chunks)
 
     def resolve(self, policy: Policy) -> ResolvedPolicy:
         """The policy on this model, as ``hf_ckpt.apply`` resolves it. Raises PolicyError and ModelStructureError."""
@@ -148,7 +148,7 @@ class Model:
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
         grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients, stands.whole_gradients)
         growing = None if self.setup.accumulates else grows
-        with _in_chunks(anatomy, chunks) as mlps:
+        with _chunked_mlps(anatomy, chunks) as mlps:
             ledgers = self._ledgers(subject, anatomy)
         return ForecastInputs(
             anatomy=anatomy,
@@ -217,7 +217,7 @@ def study(subject: Subject, memory: str | None, setup: Setup, gpu: str | None = 
 
 
 @contextmanager
-def _in_chunks(anatomy: Anatomy, chunks: int | None) -> Iterator[ChunkedMlps | None]:
+def _chunked_mlps(anatomy: Anatomy, chunks: int | None) -> Iterator[ChunkedMlps | None]:
     """The MLPs of these layers in so many chunks; None: as they are."""
     changes: list[Change] = []
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def tile_behind(output: Any) -> Tile | None:
-    """The largest tile that the backward of ``output`` makes; None where no such loss is behind it."""
+    """The tile that the backward of ``output`` makes; None where no such loss is behind it."""
     return next((tile for tile in map(_tile_of, nodes_behind(output)) if tile is not None), None)
 
 

@@ -177,7 +177,7 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
         late_gradients=0 if growing is None else growing.late,
         offload=policy.requests.offload,
         chunk=0 if inputs.mlps is None else inputs.mlps.nbytes,
-        in_chunks=() if inputs.mlps is None else inputs.mlps.names,
+        mlp_names=None if inputs.mlps is None else inputs.mlps.names,
     )
 
 

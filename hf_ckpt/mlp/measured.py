@@ -32,18 +32,19 @@ class ChunkedMlps:
     chunks: int
     forwards: tuple[ChunkedForward, ...]
 
+    @property
+    def cut(self) -> tuple[ChunkedForward, ...]:
+        """Those that do run in chunks; one that always ran whole is none, and what it saves is in the ledgers."""
+        return tuple(forward for forward in self.forwards if forward.use.in_chunks or not forward.use.whole)
+
     def names_in(self, layers: Iterable[nn.Module]) -> tuple[str | None, ...]:
-        """The name of each layer's MLP in chunks, relative to the layer; None where it has none."""
-        cut = {forward.module for forward in self.forwards}
+        """The name of each layer's MLP that does run in chunks, relative to the layer; None where it has none."""
+        cut = {forward.module for forward in self.cut}
         return tuple(next((name for name, part in layer.named_modules() if part in cut), None) for layer in layers)
 
     def chunk_bytes(self, tokens: int) -> int:
-        """Bytes that the backward of one MLP takes for itself when a batch has so many tokens, at most.
-
-        An MLP that always ran whole takes none: what it saves is in the ledgers.
-        """
-        cut = [forward for forward in self.forwards if forward.use.in_chunks or not forward.use.whole]
-        return max((_chunk_bytes(forward, -(-tokens // self.chunks)) for forward in cut), default=0)
+        """Bytes that the backward of one MLP takes for itself when a batch has so many tokens, at most."""
+        return max((_chunk_bytes(forward, -(-tokens // self.chunks)) for forward in self.cut), default=0)
 
 
 #: Tensors as wide as a weight that a chunk has alive: what it makes, what an activation makes of that, a gradient.

@@ -143,6 +143,14 @@ def test_where_nothing_fits_chunks_that_do_are_named(folder: str) -> None:
     assert 'callbacks=[SelectiveCkpt("full+mlp(8)+head(8)")]' in shown.replace("\n", "")
 
 
+def test_full_is_named_before_chunks(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "512", "--gpu", "h100", "--policy")
+    full, head = plan(*at, "full", "--policy", "full+head(8)")[1]["forecasts"]
+    assert head["total_bytes"] < full["total_bytes"]
+    shown = CliRunner().invoke(command, ["plan", *at, "none", "--memory", f"{full['total_bytes']}B"]).stdout
+    assert 'This fits: callbacks=[SelectiveCkpt("full")]' in shown.replace("\n", "")
+
+
 def test_a_grid_in_json(folder: str) -> None:
     code, found = plan("--model", folder, "--batch", "1", "--batch", "2", "--length", "16", "--length", "32",
                        "--memory", "1GiB", "--accumulate", "2", "--policy", "full", "--policy", "none", "--policy", "full@vision")  # fmt: skip

@@ -206,10 +206,25 @@ def test_the_bytes_of_a_chunk_do_not_depend_on_how_weights_are_packed():
     assert bytes_of == [3 * 512 * (8 + 8) * 4] * 2
 
 
-def test_an_mlp_that_runs_whole_takes_no_chunk():
-    forward = ChunkedForward("mlp", Small(), 64)
+def test_an_mlp_that_runs_whole_takes_no_chunk_and_no_second_forward():
+    layer = nn.ModuleDict({"mlp": Small()})
+    forward = ChunkedForward("mlp", layer["mlp"], 64)
+    mlps = ChunkedMlps(64, (forward,))
+    assert (mlps.chunk_bytes(1024) > 0, mlps.names_in([layer])) == (True, ("mlp",))
     forward(given())
-    assert ChunkedMlps(64, (forward,)).chunk_bytes(1024) == 0
+    assert (mlps.chunk_bytes(1024), mlps.names_in([layer])) == (0, (None,))
+    forward(given(64))
+    assert (mlps.chunk_bytes(1024) > 0, mlps.names_in([layer])) == (True, ("mlp",))
+
+
+def test_a_budget_counts_the_second_forward_of_mlps_that_run_in_chunks_only():
+    added = []
+    for chunks in (4, 64):  # a batch has 12 tokens
+        handle = hf_ckpt.apply(model := llama(), f"budget=1GiB+mlp({chunks})")
+        for _ in range(3):
+            step(model, batch(2, 12))
+        added.append(handle.planner.current.solution.predicted.seconds)
+    assert added[0] > 0 == added[1]
 
 
 def test_the_report_is_about_the_measured_step():

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Chunks of an MLP, and of the loss head, that are tried where nothing fits without.
 CHUNKS = 8
-#: What takes less memory than all that `hf-ckpt plan` compares by itself.
-THRIFTIER = (f"full+head({CHUNKS})", f"full+mlp({CHUNKS})", f"full+mlp({CHUNKS})+head({CHUNKS})")
+#: What takes least memory, without chunks and with them.
+THRIFTIER = ("full", f"full+head({CHUNKS})", f"full+mlp({CHUNKS})", f"full+mlp({CHUNKS})+head({CHUNKS})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _nothing_fits(model: Model, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _thriftier(model: Model, rows: Sequence[Row]) -> Iterator[str]:
-    """What fits beyond the policies that do not, with the MLPs and the loss head in chunks."""
+    """What fits beyond the policies that do not: `full`, or the MLPs and the loss head in chunks."""
     if not any(row.fits is False for row in rows):
         return
     budgets = [row.policy for row in rows if row.fits is False and row.error is not None]
@@ -112,10 +112,10 @@ def _thriftier(model: Model, rows: Sequence[Row]) -> Iterator[str]:
     more = [parse_policy(name) for name in names if name not in asked]
     best = fastest(rows_of(model.study(rows[0].batch, rows[0].length), more))
     if best is not None:
+        how = "" if best.policy == "full" else ", by running parts in chunks, equal up to rounding"
         yield (
-            f"This fits, by running parts in chunks, equal up to rounding: callbacks=[SelectiveCkpt("
-            f'"{best.policy}")], {decimal(best.total_bytes or 0)}, {1000 * (best.added_seconds or 0.0):,.1f} ms more a '
-            "step."
+            f'This fits{how}: callbacks=[SelectiveCkpt("{best.policy}")], {decimal(best.total_bytes or 0)}, '
+            f"{1000 * (best.added_seconds or 0.0):,.1f} ms more a step."
         )
 
 

@@ -124,7 +124,6 @@ class BatchPlanner:
             self.live,
             offload=offload,
             mlps=mlps,
-            in_chunks=() if mlps is None else mlps.names_in(layer.module for layer in layers),
         )
         self.learning = Learning([layer.engine for layer in layers], self.surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.

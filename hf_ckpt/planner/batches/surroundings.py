@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Surroundings:
     """The same for batches of every size. With ``offload`` saved tensors may move to host memory.
 
-    ``mlps`` are those that run in chunks, ``in_chunks`` their names in the layers (see :func:`assemble`).
+    ``mlps`` are those that the policy puts in chunks.
     """
 
     rates: Calibration
@@ -36,7 +36,6 @@ class Surroundings:
     live: LiveForwards
     offload: bool = False
     mlps: ChunkedMlps | None = None
-    in_chunks: Sequence[str | None] = ()
     beside: BesideLayers = field(default_factory=BesideLayers)
 
     def taken(self) -> Taken:
@@ -55,5 +54,5 @@ class Surroundings:
             offload=self.offload,
             outside=self.beside.of(size),
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
-            in_chunks=self.in_chunks,
+            mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
         )

@@ -29,7 +29,7 @@ def assemble(
     offload: bool = False,
     outside: int = 0,
     chunk: int = 0,
-    in_chunks: Sequence[str | None] = (),
+    mlp_names: Sequence[str | None] | None = None,
 ) -> Problem:
     """Build the planner's problem.
 
@@ -43,8 +43,8 @@ def assemble(
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
         chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
-        in_chunks: The name of each layer's MLP where that runs in chunks, relative to the layer; none where MLPs run
-            whole.
+        mlp_names: Each layer's MLP that runs in chunks, by its name relative to the layer, None for a layer without
+            one; None where all MLPs run whole.
 
     Returns:
         The problem.
@@ -56,17 +56,17 @@ def assemble(
     if not known:
         raise ValueError("no layer has a ledger")
     made = [0] * len(ledgers) if gradients is None else list(gradients)
-    kinds: dict[tuple[LayerLedger | None, int], Kind] = {}
-    order: list[int] = []
-    for key in zip(ledgers, made, strict=True):
-        if key not in kinds:
-            ledger, nbytes = key
-            kinds[key] = _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
-        order.append(list(kinds).index(key))
-    of_layers = [list(kinds.values())[k] for k in order]
+    keys = list(zip(ledgers, made, strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    kinds = tuple(
+        _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
+        for ledger, nbytes in numbers
+    )
+    order = tuple(numbers[key] for key in keys)
+    names = [None] * len(keys) if mlp_names is None else mlp_names
     return Problem(
-        kinds=tuple(kinds.values()),
-        order=tuple(order),
+        kinds=kinds,
+        order=order,
         heads=heads,
         shared=max(shared_input_bytes(ledger) for ledger in known),
         head_gradients=head_gradients,
@@ -75,7 +75,7 @@ def assemble(
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,
         chunk=chunk,
-        again=sum(_seconds_inside(kind, name) for kind, name in zip(of_layers, in_chunks, strict=False) if name),
+        chunk_seconds=sum(_seconds_inside(kinds[k], name) for k, name in zip(order, names, strict=True) if name),
     )
 
 

@@ -60,7 +60,7 @@ def assess(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption)
         (k, plan): sum(verb.layer_seconds(problem, problem.kinds[k], plan) for verb in verbs()) for k, plan in held_by
     }
     room = problem.always + sum(verb.ready_bytes(problem, plans) for verb in verbs())
-    seconds = sum(verb.stack_seconds(problem, plans) for verb in verbs()) + head.seconds + problem.again
+    seconds = sum(verb.stack_seconds(problem, plans) for verb in verbs()) + head.seconds + problem.chunk_seconds
     held, peak = 0, problem.all_gradients
     for key, backward in zip(zip(problem.order, plans, strict=True), problem.backward_bytes, strict=True):
         peak = max(peak, held + backward)

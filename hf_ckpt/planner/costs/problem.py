@@ -77,7 +77,7 @@ class Problem:
     None where offloading is not possible or not wanted. ``forwards`` says how many forwards of this kind are alive when
     backward begins (a smaller one counts for a part): the others hold what this one holds, their heads too. Each of
     them holds ``outside`` bytes beside the layers and the head (embeddings, final norms). ``chunk`` are the bytes that
-    the backward of an MLP takes for one of its chunks, which no ledger shows; 0 where MLPs run whole. ``again``
+    the backward of an MLP takes for one of its chunks, which no ledger shows; 0 where MLPs run whole. ``chunk_seconds``
     are the seconds of a step in which their backwards compute the chunks again, whatever the plan.
     """
 
@@ -92,7 +92,7 @@ class Problem:
     forwards: float = 1.0
     outside: int = 0
     chunk: int = 0
-    again: float = 0.0
+    chunk_seconds: float = 0.0
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""
