@@ -14,6 +14,7 @@ from ..policy.decision import (
     RecomputeSegment,
     RecomputeSublayers,
     RecomputeUnion,
+    Role,
 )
 from .meter import OUTSIDE, Meter
 from .report import KEEP, PLANNED, LayerReport, Report
@@ -46,7 +47,8 @@ def make_report(
     layers = tuple(
         LayerReport(
             name=(name := layer.info.name),
-            decision=describe(resolved.layers[name]),
+            decision=describe(decision := resolved.layers[name]),
+            roles=_roles_of(decision),
             held_bytes=None if held is None else held.get(name, 0),
             calls=meter.calls.get(name, 0) if meter is not None else 0,
             replays=meter.replays.get(name, 0) if meter is not None else 0,
@@ -68,6 +70,13 @@ def _of_engine(engine: EngineReport | None) -> dict[str, Any]:
     traced = engine.mode in (Mode.SYMBOLIC, Mode.PER_SHAPE)
     rebuilds = not traced or engine.rebuilt_bytes > 0
     return {"mode": str(engine.mode), "reason": engine.reason, "settled": engine.settled, "rebuilds": rebuilds}
+
+
+def _roles_of(decision: Decision) -> frozenset[Role]:
+    """The roles of the sublayers that it is about; none where it is about the layer, or about ops."""
+    parts = decision.parts if isinstance(decision, RecomputeUnion) else (decision,)
+    roles = [part.roles for part in parts if isinstance(part, RecomputeSublayers)]
+    return frozenset(role for each in roles for role in each) if len(roles) == len(parts) else frozenset()
 
 
 def describe(decision: Decision) -> str:

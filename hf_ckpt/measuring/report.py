@@ -14,6 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from ..head.measured import HeadReport
     from ..mlp.measured import MlpReport
+    from ..policy.decision import Role
 
 #: What a report says of a layer that keeps everything.
 KEEP = "keep"
@@ -36,6 +37,7 @@ class LayerReport:
         ran: Whether its forward ran in the measured step; True when none was measured.
         settled: False while its first rebuild is being compared, for which it keeps everything.
         rebuilds: Whether it drops anything that backward rebuilds.
+        roles: Of what sublayers it drops something; empty where that is no matter of sublayers.
     """
 
     name: str
@@ -49,6 +51,7 @@ class LayerReport:
     ran: bool = True
     settled: bool = True
     rebuilds: bool = True
+    roles: frozenset[Role] = frozenset()
 
     @property
     def recomputes(self) -> bool:

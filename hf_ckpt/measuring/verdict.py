@@ -18,8 +18,8 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     """Raise NoEffectError unless all that should recompute, and did run, recomputed in the measured step.
 
     A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
-    nothing to rebuild, or of which the loss does not read some part while others replay: nothing, or keys and values
-    alone. Of a layer that did not run nothing is known (see :func:`unseen`). A head that the policy names must have
+    nothing to rebuild, or that the loss does not read while others replay; under a policy about sublayers, one of which
+    the loss does not read all of these (of PI0's last layer it reads keys and values alone). Of a layer that did not run nothing is known (see :func:`unseen`). A head that the policy names must have
     computed a loss in chunks, and an MLP must have run in them.
     """
     if not report.measured:
@@ -31,7 +31,7 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     silent = [pair for pair in zip(report.layers, anatomy.layers, strict=True) if _is_silent(*pair)]
     others_replayed = any(layer.replays for layer in report.layers)
     for layer, known in silent:
-        if not (others_replayed and layer.calls > 0 and _has_part_without_gradient(known.module)):
+        if not (others_replayed and layer.calls > 0 and _is_unread(layer, known)):
             raise NoEffectError(
                 f"policy `{report.policy}` had no effect on {layer.name}: {_cause(layer, known.module)}"
             )
@@ -74,10 +74,17 @@ def _is_silent(layer: LayerReport, known: DecoderLayer) -> bool:
     return due and layer.replays == 0 and _trains(known.module)
 
 
-def _has_part_without_gradient(module: nn.Module) -> bool:
+def _is_unread(layer: LayerReport, known: DecoderLayer) -> bool:
+    """Whether the loss does not depend on what the policy drops here, as far as gradients tell."""
+    names = (name for role in layer.roles for name in known.info.sublayers.get(role, ()))
+    sublayers = [part for part in map(known.module.get_submodule, names) if _trains(part)]
+    return all(map(_has_part_without_gradient, sublayers)) if sublayers else _has_no_gradient(known.module)
+
+
+def _has_part_without_gradient(sublayer: nn.Module) -> bool:
     """Whether the loss does not depend on all of it, so that what it dropped may not have been needed."""
-    parts = [part for part in module.children() if _trains(part)]
-    return any(map(_has_no_gradient, parts or [module]))
+    parts = [part for part in sublayer.children() if _trains(part)]
+    return any(map(_has_no_gradient, parts or [sublayer]))
 
 
 def _has_no_gradient(module: nn.Module) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -12,14 +15,16 @@ from hf_ckpt.errors import NoEffectError
 from hf_ckpt.measuring.verdict import check_effect
 
 
+SIZES = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 96}
+
+
 class FirstLayersOnly(nn.Module):
     """As LLaVA with `vision_feature_layer=-2`: the last layer runs, and nothing reads it."""
 
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 96}
-        self.model = LlamaModel(LlamaConfig(**sizes, num_hidden_layers=3))
+        self.model = LlamaModel(LlamaConfig(**SIZES, num_hidden_layers=3))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.model(ids, output_hidden_states=True).hidden_states[-2]
@@ -34,12 +39,13 @@ def test_a_layer_that_the_loss_does_not_read() -> None:
     assert [layer.replays > 0 for layer in handle.report().layers] == [True, True, False]
 
 
-def test_a_layer_of_which_the_loss_reads_attention_only() -> None:
+@pytest.mark.parametrize("policy", ["mlp", "attention", "attention+mlp"])
+def test_a_layer_of_which_the_loss_reads_keys_only(policy: str) -> None:
     """As PI0, whose action expert reads keys and values of the language model's last layer."""
     model = FirstLayersOnly().train()
     read: list[torch.Tensor] = []
-    model.model.layers[-1].self_attn.register_forward_hook(lambda module, args, output: read.append(output[0]))
-    handle = apply(model, "mlp")
+    model.model.layers[-1].self_attn.k_proj.register_forward_hook(lambda module, args, output: read.append(output))
+    handle = apply(model, policy)
     for _ in range(2):
         read.clear()
         with handle.measure():
@@ -47,6 +53,25 @@ def test_a_layer_of_which_the_loss_reads_attention_only() -> None:
             (hidden.pow(2).sum() + read[0].pow(2).sum()).backward()
     check_effect(handle.report(), handle.anatomy)
     assert [layer.replays > 0 for layer in handle.report().layers] == [True, True, False]
+
+
+@pytest.mark.parametrize("policy", ["full", "mlp"])
+def test_a_part_that_nothing_reads_excuses_no_layer(policy: str) -> None:
+    """As BART's decoder alone, whose layers have a cross-attention that never runs."""
+    model = LlamaModel(LlamaConfig(**SIZES, num_hidden_layers=3)).train()
+    for layer in model.layers:
+        layer.encoder_attn = nn.Linear(32, 32)
+    handle = apply(model, policy)
+    for _ in range(2):
+        model.zero_grad()
+        with handle.measure():
+            model(torch.arange(12)[None]).last_hidden_state.pow(2).sum().backward()
+    report = handle.report()
+    check_effect(report, handle.anatomy)
+    # A layer whose region broke: recorded, reached by backward, never replayed.
+    silent = tuple(replace(row, replays=0) if row.name == "layers.1" else row for row in report.layers)
+    with pytest.raises(NoEffectError, match=r"no effect on layers\.1"):
+        check_effect(replace(report, layers=silent), handle.anatomy)
 
 
 def test_a_loss_that_reads_no_layer_is_no_effect() -> None:
