@@ -19,8 +19,9 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
 
     A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
     nothing to rebuild, or that the loss does not read while others replay; under a policy about sublayers, one of which
-    the loss does not read all of these (of PI0's last layer it reads keys and values alone). Of a layer that did not run nothing is known (see :func:`unseen`). A head that the policy names must have
-    computed a loss in chunks, and an MLP must have run in them.
+    the loss does not read all of these (of PI0's last layer it reads keys and values alone). Of a layer that did not
+    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks, and an
+    MLP must have run in them.
     """
     if not report.measured:
         raise NoEffectError(

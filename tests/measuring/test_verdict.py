@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from transformers import LlamaConfig, LlamaModel, Wav2Vec2Config, Wav2Vec2ForCTC
 from hf_ckpt import apply
 from hf_ckpt.errors import NoEffectError
 from hf_ckpt.measuring.verdict import check_effect
-
 
 SIZES = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 96}
 
