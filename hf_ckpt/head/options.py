@@ -79,7 +79,10 @@ def _bytes_in_tiles(shape: HeadShape, tile: Tile) -> int:
     rows = min(shape.tokens, tile.rows)
     gradients = shape.tokens * shape.width + shape.trained * shape.vocabulary * shape.width
     cast = 0 if shape.itemsize == 4 else gradients * shape.itemsize
-    arithmetic = rows * min(shape.vocabulary, tile.columns) * tile.bytes_per_logit
+    columns = min(shape.vocabulary, tile.columns)
+    # Under autocast the tokens and the weights of a tile are cast to the buffer's dtype.
+    casts = 0 if shape.itemsize == tile.itemsize else (rows + columns) * shape.width * tile.itemsize
+    arithmetic = rows * columns * tile.bytes_per_logit + casts
     return 4 * gradients + rows * tile.columns * tile.itemsize + max(cast, arithmetic)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from hf_ckpt.head.options import BYTES_PER_TILE_LOGIT, HeadShape, Tile, head_option
 from hf_ckpt.head.tiles import tile_behind
 from hf_ckpt.measuring.peak import PeakMeter
 
@@ -94,6 +96,26 @@ def test_label_smoothing_builds_logits_there(tmp_path: Path) -> None:
         step()
     assert planner.head.rows_per_token == 1
     assert planner.head.tile is None
+
+
+def test_trls_own_rule_says_whether_a_tile_runs_in_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pytest.importorskip("trl.kernels.chunked_logprob", reason="TRL is not installed")
+    hidden, weight = (torch.randn(8, 32, requires_grad=True) for _ in range(2))
+    output = kernels.ChunkedLogProbFunction.apply(hidden, weight, None, torch.arange(8), 1.0, 16)
+    assert tile_behind(output) == Tile(kernels.TOKEN_CHUNK_SIZE, 16, 4, BYTES_PER_TILE_LOGIT)
+    asked: list[torch.device] = []
+    monkeypatch.setattr(kernels, "_use_triton", lambda device: asked.append(device) or True)
+    assert tile_behind(output) == Tile(kernels.TOKEN_CHUNK_SIZE, 16, 4, 0)
+    assert asked == [torch.device("cpu")]
+
+
+def test_autocast_casts_the_tokens_and_the_weights_of_a_tile() -> None:
+    """As the loop in TRL's backward: ``[rows, width]`` and ``[columns, width]`` in the buffer's dtype."""
+    tile = Tile(rows=64, columns=512, itemsize=2, bytes_per_logit=0)
+    under, plain = HeadShape(128, 4096, 32, 4, trained=True, tile=tile), replace(tile, itemsize=4)
+    found = [head_option(shape, 1, 1e9).nbytes for shape in (under, replace(under, tile=plain))]
+    buffers = 64 * 512 * 2, 64 * 512 * 4
+    assert found[0] - found[1] == buffers[0] - buffers[1] + (64 + 512) * 32 * 2
 
 
 def test_other_graphs_have_no_tile() -> None:
