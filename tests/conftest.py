@@ -100,7 +100,7 @@ def dealt(slow: Sequence[T], quick: Sequence[T], workers: int) -> list[T]:
     for worker in range(workers):
         share = (total - len(order)) // (workers - worker)
         long = slow[workers - 1 - worker :: workers]
-        rest = max(0, share - len(long))
+        rest = share - len(long)
         order += [*long, *quick[:rest]]
         quick = quick[rest:]
     return order

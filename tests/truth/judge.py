@@ -85,10 +85,12 @@ def executed(programs: Iterable[Program], forked: Forked) -> Iterator[tuple[Prog
         lines = "".join(f"{json.dumps(one)}\n" for one in asked)
         done = forked.run("-m", "tests.truth.execute", folder=ROOT, stdin=lines, **_ENVIRONMENT)
         assert done.status == 0, done.stderr
-        records = map(json.loads, done.stdout.splitlines())
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(told) == len(asked), f"{len(told)} records for {len(asked)} runs"
+        records = iter(told)
         for program in some:
-            told = islice(records, len(program.command_lines))
-            yield program, tuple((Run.of(record["written"]), Run.of(record["plain"])) for record in told)
+            own = islice(records, len(program.command_lines))
+            yield program, tuple((Run.of(record["written"]), Run.of(record["plain"])) for record in own)
 
 
 def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:

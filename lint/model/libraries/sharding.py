@@ -21,13 +21,26 @@ from ..names import canonical
 from ..types import unwrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..events import Fsdp1Wrap
 
 
 def root(value: Value) -> Value:
     """The object that ``value`` is a part of: `model` for `model.layers[0]`, through wrappers."""
+    return list(_way_up(value))[-1]
+
+
+def attributes(value: Value) -> Iterator[str]:
+    """The attributes that lead to ``value``, the last first: `layers`, `model` for `net.model.layers[0]`."""
+    return (part.name for part in _way_up(value) if isinstance(part, Attr))
+
+
+def _way_up(value: Value) -> Iterator[Value]:
+    """``value``, what it is a part of, and so on, each without wrappers."""
     for _ in range(20):
         value = unwrapped(value)
+        yield value
         match value:
             case Attr(base=inner) | Element(of=inner):
                 value = inner
@@ -40,8 +53,7 @@ def root(value: Value) -> Value:
             ):
                 value = call.receiver
             case _:
-                return value
-    return value
+                return
 
 
 def class_of(value: Value) -> Class | str | None:
