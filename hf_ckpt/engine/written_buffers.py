@@ -48,7 +48,7 @@ class BuffersBefore:
             {} if module is None else {owner: dict(owner._buffers) for owner in module.modules()}
         )
         self._versions = {buffer: buffer._version for _, _, buffer in self._buffers()}
-        self._copies = _copies({buffer: buffer for *at, buffer in self._buffers() if _may_be_written(*at, buffer)})
+        self._copies = _copies({b: b for owner, name, b in self._buffers() if _may_be_written(owner, name, b)})
 
     def written(self) -> Written:
         """What the forward wrote. Raises RuntimeError where what stood there is not known any more."""
