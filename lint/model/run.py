@@ -19,7 +19,7 @@ from .events import (
 )
 from .history import History
 from .regions.dropped import is_dropped, is_whole
-from .regions.inputs import needs_gradient_of_data
+from .regions.inputs import Inputs
 from .state.lost_gradients import loses_gradients, needs_no_gradients
 from .state.modes import ScriptModes
 
@@ -38,7 +38,7 @@ C = TypeVar("C", bound=Checkpointing)
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_enabling", "_idle", "_in_eval", "_lost", "_met", "_modes")
+    __slots__ = ("_enabling", "_idle", "_in_eval", "_inputs", "_lost", "_met", "_modes")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
@@ -46,6 +46,7 @@ class Run(History):
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
         self._modes = ScriptModes(self)
+        self._inputs = Inputs(program, self.bodies)
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}
 
@@ -64,7 +65,7 @@ class Run(History):
         return self._waits_for_gradient_of_data(event) is not True
 
     def _waits_for_gradient_of_data(self, event: Event) -> bool | None:
-        return isinstance(event, Checkpoint) and needs_gradient_of_data(self.program, self.bodies, event)
+        return isinstance(event, Checkpoint) and self._inputs.needs_gradient_of_data(event)
 
     def _is_outside_of_its_mode(self, event: TorchCheckpoint) -> bool:
         """Whether the checkpoint is behind `self.training`, and the model is in eval mode all the time."""

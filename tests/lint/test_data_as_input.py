@@ -239,3 +239,19 @@ LOOP = "def train(loader):\n    net = Net()\n    for images, labels in loader:\n
 def test_a_guard_that_asks_for_a_gradient_hides_no_mistake_of_the_call(channels, variant, given, training, expected):
     text = GUARDED.format(channels=channels, variant=variant, given=given, training=training)
     assert [finding.code for finding in check_source(text, "net.py")] == expected
+
+
+def test_blocks_that_call_the_one_below_twice_are_followed_once():
+    """Each level doubles the ways that lead to the checkpoint: sixteen would take hours one by one."""
+    head = "import torch.nn as nn\nfrom torch.utils.checkpoint import checkpoint\n"
+    lowest = (
+        "class A0(nn.Module):\n    def __init__(self):\n        self.c = nn.Conv2d(8, 8, 3)\n    def forward(self, x):\n"
+        "        return checkpoint(self.c, x, use_reentrant=False) if x.requires_grad else self.c(x)\n"
+    )
+    levels = (
+        f"class A{n}(nn.Module):\n    def __init__(self):\n        self.a, self.b = A{n - 1}(), A{n - 1}()\n"
+        "    def forward(self, x):\n        return self.a(x) + self.b(x)\n"
+        for n in range(1, 17)
+    )
+    loop = "def train(loader):\n    net = A16()\n    for images in loader:\n        net(images).mean().backward()\n"
+    assert check_source("".join((head, lowest, *levels, loop)), "train.py") == []

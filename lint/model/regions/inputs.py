@@ -13,7 +13,7 @@ from ..types import unwrapped
 from .call_targets import call_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from ...facts.values import Call
     from ...facts.walk import Program
@@ -31,18 +31,71 @@ _MOVES = frozenset(
 _COLOURS, _GREY = 3, 1
 
 
-def needs_gradient_of_data(program: Program, regions: Regions, event: Checkpoint) -> bool | None:
-    """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`.
+class Inputs:
+    """What the calls of a program give to the checkpoints in its functions."""
 
-    None where only the layers look like it: what a model's `forward` gets may come from another model.
-    """
-    function = event.place.function
-    asked = {name for guard in own_guards(event.place) for name in _asked(guard.test, guard.taken)}
-    if function is None or not asked:
-        return False
-    given = [value for name in asked for value in _given(program, function, name)]
-    answer = bool(given) and _are_data(program, given)
-    return None if answer is False and _takes_pictures(regions.of(event.function)) else answer
+    __slots__ = ("_answers", "_callers", "_program", "_regions")
+
+    def __init__(self, program: Program, regions: Regions) -> None:
+        self._program = program
+        self._regions = regions
+        self._answers: dict[Checkpoint, bool | None] = {}
+        self._callers: dict[ast.AST, list[tuple[Call, list[str]]]] | None = None
+
+    def needs_gradient_of_data(self, event: Checkpoint) -> bool | None:
+        """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`.
+
+        None where only the layers look like it: what a model's `forward` gets may come from another model.
+        """
+        if event not in self._answers:
+            self._answers[event] = self._asks_data(event)
+        return self._answers[event]
+
+    def _asks_data(self, event: Checkpoint) -> bool | None:
+        function = event.place.function
+        asked = {name for guard in own_guards(event.place) for name in _asked(guard.test, guard.taken)}
+        if function is None or not asked:
+            return False
+        given = [value for name in asked for value in self._given(function, name)]
+        answer = bool(given) and self._are_data(given)
+        return None if answer is False and _takes_pictures(self._regions.of(event.function)) else answer
+
+    def _given(self, function: Function, name: str) -> list[Value]:
+        """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
+        if self._callers is None:
+            self._callers = {}
+            for call in self._program.calls:
+                for part in call_targets(unwrapped(call.func)):
+                    self._callers.setdefault(part.function.node, []).append((call, part.parameters()))
+        found = self._callers.get(function.node, [])
+        return [call.argument(names.index(name), name) for call, names in found if name in names]
+
+    def _are_data(self, values: list[Value]) -> bool | None:
+        """Whether all come from what a training loop goes through; None where a whole model may be given them."""
+        seen, found, left = set[tuple[ast.AST, str]](), set[bool | None](), list(values)
+        while left and False not in found:
+            match left.pop():
+                case Choice() as value:
+                    left += options(value)
+                case Result(call) if call.method in _MOVES:
+                    left.append(call.receiver)
+                case Element(of=Element() as inner):
+                    left.append(inner)
+                case Param() | Element(of=Param()) as value if _is_input(parameter := _whole(value)):
+                    if (key := (parameter.function.node, parameter.name)) not in seen:
+                        seen.add(key)
+                        given = self._given(parameter.function, parameter.name)
+                        left += given
+                        found |= set() if given else {None}
+                case Element(of=of):
+                    found.add(isinstance(of, Param | Result))
+                case _:
+                    found.add(False)
+        return False if False in found else None if None in found or not found else True
+
+
+def _whole(value: Value) -> Value:
+    return value.of if isinstance(value, Element) else value
 
 
 def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
@@ -55,47 +108,8 @@ def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
                 yield name
 
 
-def _given(program: Program, function: Function, name: str) -> Iterator[Value]:
-    """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
-    for call in program.calls:
-        for part in call_targets(unwrapped(call.func)):
-            if part.function.node is function.node and name in part.parameters():
-                yield call.argument(part.parameters().index(name), name)
-
-
-def _are_data(program: Program, values: Iterable[Value], through: tuple[Param, ...] = ()) -> bool | None:
-    found = {_is_data(program, value, through) for value in values}
-    return False if False in found else None if None in found else True
-
-
-def _is_data(program: Program, value: Value, through: tuple[Param, ...]) -> bool | None:
-    """Whether ``value`` is an element of what a training loop goes through; None for what a whole model may get.
-
-    ``through`` has the parameters that it was handed on through.
-    """
-    match value:
-        case Choice():
-            return _are_data(program, options(value), through)
-        case Result(call) if call.method in _MOVES:
-            return _is_data(program, call.receiver, through)
-        case Element(of=Element() as inner):
-            return _is_data(program, inner, through)
-        case Element(of=of) if not _is_input(of):
-            return isinstance(of, Param | Result)
-        case Param() | Element(of=Param()):
-            parameter = value if isinstance(value, Param) else value.of
-            return _is_input(parameter) and parameter not in through and _is_given_data(program, parameter, through)
-    return False
-
-
 def _is_input(value: Value) -> TypeGuard[Param]:
     return isinstance(value, Param) and value.function.name == "forward"
-
-
-def _is_given_data(program: Program, parameter: Param, through: tuple[Param, ...]) -> bool | None:
-    """Whether the calls that the program shows give data for ``parameter``; None where it shows none."""
-    given = list(_given(program, parameter.function, parameter.name))
-    return _are_data(program, given, (*through, parameter)) if given else None
 
 
 def _takes_pictures(region: Region) -> bool:
