@@ -16,6 +16,8 @@ class Says(NamedTuple):
     #: None when only its truth is said.
     constants: frozenset[object] | None
     holds: bool
+    #: The part of the condition that says it.
+    part: ast.AST
 
     def contradicts(self, other: Says) -> bool:
         """Whether no value of the subject fits both."""
@@ -35,10 +37,19 @@ class Says(NamedTuple):
 
 def contradict(left: ast.AST, left_taken: bool, right: ast.AST, right_taken: bool) -> bool:
     """Whether the conditions ``left`` and ``right`` cannot both come out as said."""
+    return any(True for _ in contradictions(left, left_taken, right, right_taken))
+
+
+def contradictions(left: ast.AST, left_taken: bool, right: ast.AST, right_taken: bool) -> Iterator[ast.AST]:
+    """The parts of ``left`` that cannot come out as said where ``right`` does."""
     if left is right:
-        return left_taken != right_taken
+        if left_taken != right_taken:
+            yield left
+        return
     said = list(_says(right, right_taken))
-    return any(mine.contradicts(other) for mine in _says(left, left_taken) for other in said)
+    for mine in _says(left, left_taken):
+        if any(mine.contradicts(other) for other in said):
+            yield mine.part
 
 
 def conjuncts(test: ast.AST, taken: bool) -> Iterator[tuple[str, bool]]:
@@ -70,8 +81,9 @@ def _says(test: ast.AST, taken: bool) -> Iterator[Says]:
         case ast.Compare(left=subject, ops=[op], comparators=[constant]):
             constants = _constants(constant, op)
             if constants is not None:
-                yield Says(ast.dump(subject), constants, taken != isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn))
-    yield Says(ast.dump(test), None, taken)
+                holds = taken != isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn)
+                yield Says(ast.dump(subject), constants, holds, test)
+    yield Says(ast.dump(test), None, taken, test)
 
 
 def _constants(node: ast.expr, op: ast.cmpop) -> frozenset[object] | None:

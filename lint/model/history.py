@@ -119,22 +119,13 @@ class History:
 
     def calls_beside(self, call: Call) -> Iterator[Call]:
         """The other calls of the function that makes ``call``, in the same walk, the nearest first."""
-        here = self._made_by(_home(call))
-        middle = bisect_left(here, call.order, key=lambda other: other.order)
-        return _outward(here, middle, call)
-
-    def calls_in(self, function: Function) -> Iterator[Call]:
-        """The calls that ``function`` makes, in whichever walks."""
-        self._made_by((0, 0))
-        groups = self._by_function or {}
-        return (call for (home, _), calls in groups.items() if home == id(function) for call in calls)
-
-    def _made_by(self, home: tuple[int, int]) -> list[Call]:
         if self._by_function is None:
             self._by_function = {}
-            for call in self.program.calls:
-                self._by_function.setdefault(_home(call), []).append(call)
-        return self._by_function.get(home, [])
+            for other in self.program.calls:
+                self._by_function.setdefault(_home(other), []).append(other)
+        here = self._by_function.get(_home(call), [])
+        middle = bisect_left(here, call.order, key=lambda other: other.order)
+        return _outward(here, middle, call)
 
 
 def _home(call: Call) -> tuple[int, int]:

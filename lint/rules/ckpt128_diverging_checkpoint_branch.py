@@ -4,9 +4,13 @@
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer
 arguments than the other, the same ones to other parameters, or a tuple where the other passes its parts; where one
 takes an element of the result and the other all of it; and where one runs a block twice instead of the next one. A
-function that only passes on (`create_custom_forward(block)`, a lambda) is seen through. Caches and switches for extra
-outputs, which a checkpointed branch leaves out on purpose, may differ, and so may arguments that the block does not
-look at or that are what it takes without them.
+function that only passes on (`create_custom_forward(block)`, a lambda) is seen through, two loops over the same blocks
+are compared like the branches of one loop, and a branch for other versions of torch is passed over. Caches and switches
+for extra outputs, which a checkpointed branch leaves out on purpose, may differ, and so may the number of the layer and
+arguments that the block does not look at or that are what it takes without them.
+
+Only branches that a switch of checkpointing (named `checkpoint`, `ckpt`, `recompute`, `cp` and the like) or the mode
+decides are compared. What the data decides, `if mask is None`, may differ, and so may arguments that only training has.
 
 ## Why is this bad?
 Turning checkpointing on changes what is computed: a mask or an embedding is missing, or the block gets one tuple as its
@@ -154,6 +158,24 @@ class Encoder(nn.Module):
             x = checkpoint(self.blocks[0], x, mask, use_reentrant=False)
         return x
 
+    def loops(self, x, mask):
+        if self.checkpointing:
+            for block in self.blocks:
+                x = checkpoint(lambda h, b=block: b(h, mask), x, use_reentrant=False)
+        else:
+            for block in self.blocks:
+                x = block(x, mask)
+        return x
+
+    def chosen_by_data(self, x, masks=None):
+        if masks is None:
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=False)
+        else:
+            for block, mask in zip(self.blocks, masks):
+                x = block(x, mask)
+        return x
+
     def two_steps(self, x, mask):
         if self.checkpointing:
             x = checkpoint(self.blocks[0], x, use_reentrant=False)
@@ -194,7 +216,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.conditions.paired_calls import checkpointed_sides, difference, plain_side
+from ..model.conditions.paired_calls import checkpointed_sides, difference, paired
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Remark, Report
 
@@ -210,14 +232,14 @@ NEEDS = (TorchCheckpoint,)
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
     for event in run.of(Checkpoint):
-        pairs = ((mine, plain_side(mine, run)) for mine in checkpointed_sides(event, run))
-        mine, plain = next((pair for pair in pairs if pair[1] is not None), (None, None))
-        found = None if mine is None or plain is None else difference(mine, plain)
-        if plain is not None and found is not None:
+        pairs = (paired(side, run) for side in checkpointed_sides(event, run))
+        pair = next((pair for pair in pairs if pair is not None), None)
+        found = None if pair is None else difference(pair)
+        if pair is not None and found is not None:
             yield Report(
                 event.node,
                 f"the checkpointed and the plain call of this block differ: {found.text}, so checkpointing "
                 f"changes what is computed; pass the same arguments in both",
-                notes=(Remark(plain.call.node, "the plain call", decides=False),),
+                notes=(Remark(pair.plain.call.node, "the plain call", decides=False),),
                 assumes=found.assumes,
             )

@@ -78,6 +78,172 @@ PROGRAMS = {
                     x, weights = self.tail(x)
                 return x
     """,
+    "ways that the data chooses": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        class Encoder(nn.Module):
+            def __init__(self, blocks, attn, head):
+                super().__init__()
+                self.blocks, self.attn, self.head, self.gradient_checkpointing = blocks, attn, head, False
+            def zipped(self, x, masks=None):
+                if masks is None:
+                    for block in self.blocks:
+                        x = checkpoint(block, x, use_reentrant=False)
+                else:
+                    for block, mask in zip(self.blocks, masks):
+                        x = block(x, mask)
+                return x
+            def zipped_mirror(self, x, skips=None):
+                if skips is not None:
+                    for block, skip in zip(self.blocks, skips):
+                        x = checkpoint(block, x, skip, use_reentrant=False)
+                else:
+                    for block in self.blocks:
+                        x = block(x)
+                return x
+            def beside_the_switch(self, x, skips=None):
+                if self.gradient_checkpointing and skips is None:
+                    for block in self.blocks:
+                        x = checkpoint(block, x, use_reentrant=False)
+                else:
+                    for block, skip in zip(self.blocks, skips):
+                        x = block(x, skip)
+                return x
+            def inside_the_switch(self, x, masks=None):
+                mask = self.attn(masks)
+                if self.gradient_checkpointing:
+                    if masks is None:
+                        x = checkpoint(self.head, x, use_reentrant=False)
+                    else:
+                        x = checkpoint(self.head, x, mask, use_reentrant=False)
+                elif masks is None:
+                    x = self.head(x)
+                else:
+                    x = self.head(x, mask)
+                return x
+            def computed(self, x, c=None):
+                if c is None:
+                    return checkpoint(lambda h: self.head(h), x, use_reentrant=False)
+                context = self.attn(c)
+                return self.head(x, context)
+            def direct(self, x, c=None):
+                if c is None:
+                    return checkpoint(self.head, x, use_reentrant=False)
+                context = self.attn(c)
+                return self.head(x, context)
+            def phases(self, x, mask, mode):
+                if mode == "encode":
+                    for block in self.blocks:
+                        x = checkpoint(block, x, use_reentrant=False)
+                elif mode == "decode":
+                    for block in self.blocks:
+                        x = block(x, mask)
+                return x
+            def phase(self, x, mask, mode):
+                if mode == "encode":
+                    x = checkpoint(self.attn, x, use_reentrant=False)
+                elif mode == "decode":
+                    x = self.attn(x, mask)
+                return x
+            def kinds(self, x, mask):
+                for block in self.blocks:
+                    if isinstance(block, nn.Linear):
+                        x = checkpoint(block, x, use_reentrant=False)
+                    else:
+                        x = block(x, mask)
+                return x
+            def counted(self, x):
+                for block_idx, block in enumerate(self.blocks):
+                    if self.gradient_checkpointing and self.training:
+                        x = checkpoint(block, x, use_reentrant=False)
+                    else:
+                        x = block(x, block_idx)
+                return x
+    """,
+    "what training has only, and results of either kind": """
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+        from diffusers.utils import is_torch_version
+        class Encoder(nn.Module):
+            def __init__(self, blocks, attn, head):
+                super().__init__()
+                self.blocks, self.attn, self.head, self.gradient_checkpointing = blocks, attn, head, False
+            def labelled(self, h, labels):
+                if self.training:
+                    return checkpoint(lambda h: self.head(h, labels), h, use_reentrant=False)
+                return self.head(h)
+            def labelled_direct(self, h, labels):
+                if self.training:
+                    return checkpoint(self.head, h, labels, use_reentrant=False)
+                return self.head(h)
+            def targets(self, x, mask, targets):
+                if self.training:
+                    for block in self.blocks:
+                        x = checkpoint(block, x, mask, targets, use_reentrant=False)
+                else:
+                    for block in self.blocks:
+                        x = block(x, mask)
+                return x
+            def conditioned(self, x, mask, cond):
+                if self.training:
+                    for block in self.blocks:
+                        x = checkpoint(block, x, mask, use_reentrant=False)
+                else:
+                    for block in self.blocks:
+                        x = block(x, mask, cond)
+                return x
+            def behind_versions(self, x):
+                for block in self.blocks:
+                    if self.gradient_checkpointing and self.training:
+                        if is_torch_version(">=", "1.11.0"):
+                            x = checkpoint(block, x, use_reentrant=False)
+                        else:
+                            x = checkpoint(block, x)
+                        x = x[0]
+                    else:
+                        x = block(x)[0]
+                return x
+            def unpacked_behind_versions(self, x, m):
+                if self.gradient_checkpointing and self.training:
+                    options = {"use_reentrant": False}
+                    if torch.__version__ >= "2.0":
+                        out = checkpoint(self.attn, x, m, use_reentrant=False)
+                    else:
+                        out = checkpoint(self.attn, x, m)
+                    out, _ = out
+                else:
+                    out, _ = self.attn(x, m)
+                return out
+            def asked_behind(self, x, m):
+                for block in self.blocks:
+                    if self.gradient_checkpointing:
+                        x = checkpoint(lambda h, b=block: b(h, m), x, use_reentrant=False)
+                    else:
+                        x, _ = block(x, m)
+                    x = x[0] if isinstance(x, tuple) else x
+                return x
+            def asked_inside(self, x, m):
+                for block in self.blocks:
+                    if self.gradient_checkpointing:
+                        x = checkpoint(block, x, m, use_reentrant=False)
+                        if isinstance(x, tuple):
+                            x = x[0]
+                    else:
+                        x, _ = block(x, m)
+                return x
+            def own_names(self, x, mask):
+                def make(block):
+                    mask = None
+                    def run(h):
+                        return block(h, mask)
+                    return run
+                if self.gradient_checkpointing:
+                    x = checkpoint(make(self.attn), x, use_reentrant=False)
+                else:
+                    x = self.attn(mask, x)
+                return x
+    """,
     "mm builder": """
         import torch.utils.checkpoint as cp
         from mmcv.cnn import build_conv_layer, build_norm_layer

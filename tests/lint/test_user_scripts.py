@@ -83,6 +83,30 @@ class Encoder(nn.Module):
                 skips.append(skip)
         return x, skips
 """,
+    "what a block gets by the number of its layer is missed": """\
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self, blocks, attn):
+        super().__init__()
+        self.blocks, self.attn, self.gradient_checkpointing = blocks, attn, False
+
+    def indexed(self, x, masks):
+        for i, block in enumerate(self.blocks):
+            if self.gradient_checkpointing and self.training:
+                x = checkpoint(block, x, use_reentrant=False)  # error: CKPT128
+            else:
+                x = block(x, masks[i])
+        return x
+
+    def not_counted(self, x, index):
+        if self.gradient_checkpointing:
+            x = checkpoint(self.attn, x, use_reentrant=False)  # error: CKPT128
+        else:
+            x = self.attn(x, index)
+        return x
+""",
     "arguments for torch's checkpoint that are spread into the enabling call": """\
 from dataclasses import dataclass, field
 from transformers import AutoModelForCausalLM

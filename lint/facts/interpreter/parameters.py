@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..objects.annotations import annotated
 from ..objects.classes import decorator_names
+from ..parameters import defaults
 from ..values import Dict, Function, Instance, Param, Ref, Seq, Unknown, Value
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ def bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> N
     """Parameters without a caller: `self` is the object of the class, the rest stand for themselves."""
     arguments = function.node.args
     names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    defaults = _defaults(function)
+    written = defaults(function.node)
     for index, argument in enumerate(names):
         if index == 0 and instance is not None and not _is_static(function):
             walk.scope.names[argument.arg] = instance
             continue
         param = Param(argument.arg, function, argument)
-        param.default = _evaluate_in(walk, function, defaults.get(argument.arg))
+        param.default = _evaluate_in(walk, function, written.get(argument.arg))
         param.annotation = _annotation(walk, function, argument)
         walk.scope.names[argument.arg] = annotated(argument.annotation, function.scope) or _injected(param) or param
     if arguments.vararg:
@@ -43,7 +44,7 @@ def bind_given(walk: Walk, function: Function, call: Call, receiver: Value | Non
     given = call.args
     if receiver is not None and positional and not _is_static(function):
         given = [receiver, *given]
-    defaults = _defaults(function)
+    written = defaults(function.node)
     for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
         name = argument.arg
         if index < min(len(given), len(positional)):
@@ -53,7 +54,7 @@ def bind_given(walk: Walk, function: Function, call: Call, receiver: Value | Non
         elif (call.open_args and index < len(positional)) or call.open_kwargs:
             names[name] = Unknown(argument)
         else:
-            names[name] = _evaluate_in(walk, function, defaults.get(name)) or Unknown(argument)
+            names[name] = _evaluate_in(walk, function, written.get(name)) or Unknown(argument)
     if arguments.vararg:
         names[arguments.vararg.arg] = Seq(
             "tuple", given[len(positional) :], call.open_args, arguments.vararg, walk.place
@@ -79,16 +80,6 @@ def _annotation(walk: Walk, function: Function, argument: ast.arg) -> Value | No
         except (SyntaxError, ValueError):
             return None
     return _evaluate_in(walk, function, annotation)
-
-
-def _defaults(function: Function) -> dict[str, ast.expr]:
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    found = dict(zip((argument.arg for argument in reversed(positional)), reversed(arguments.defaults), strict=False))
-    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if default is not None:
-            found[argument.arg] = default
-    return found
 
 
 def _evaluate_in(walk: Walk, function: Function, node: ast.AST | None) -> Value | None:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.exclusion import conjuncts
+from ...facts.parameters import defaults
 from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
 from ..regions.call_targets import call_targets
 from .branches import is_read
@@ -98,24 +99,19 @@ def _bound(part: CallTarget, given: list[Argument]) -> dict[str, object]:
     """The constants that the parameters of the block hold when they are ``given``, defaults among them."""
     filled = {argument.parameter(part): argument.value for argument in given}
     constants = {name: value.value for name, value in filled.items() if name and isinstance(value, Const)}
-    left = {name: default for name, default in _constant_defaults(part.function) if name not in filled}
+    left = {name: default for name, default in _constant_defaults(part.function).items() if name not in filled}
     return left | constants
 
 
 def _defaults(argument: Argument, bodies: list[CallTarget]) -> object:
     """What the block takes when the argument is left out; None when that is not known."""
-    found = {dict(_constant_defaults(part.function)).get(argument.parameter(part) or "") for part in bodies}
+    found = {_constant_defaults(part.function).get(argument.parameter(part) or "") for part in bodies}
     return found.pop() if len(found) == 1 else None
 
 
-def _constant_defaults(function: Function) -> Iterator[tuple[str, object]]:
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = list(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-    pairs += [(name, value) for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
-    for name, default in pairs:
-        if isinstance(default, ast.Constant):
-            yield name.arg, default.value
+def _constant_defaults(function: Function) -> dict[str, object]:
+    found = defaults(function.node).items()
+    return {name: default.value for name, default in found if isinstance(default, ast.Constant)}
 
 
 def _names(function: Function) -> set[str]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from ..regions.free_variables import names_bound_by
 from .guards import own_guards
+from .loop_counters import counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...facts.values import Loop, Place
+    from ...facts.values import Place
 
 _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -34,7 +35,7 @@ def depends_on_iteration(place: Place) -> bool:
 
 def runs_in_first_iteration(place: Place) -> bool:
     """Whether the loops around ``place`` certainly come there in their first iteration, other conditions left out."""
-    indices = {name for loop in place.loops for name in _indices(loop)}
+    indices = {name for loop in place.loops for name, is_zero in counters(loop).items() if is_zero}
     return all(_is_taken(test, taken, indices) for test, taken in _conditions_of_iterations(place))
 
 
@@ -52,17 +53,6 @@ def _conjuncts(test: ast.AST) -> Iterator[ast.AST]:
             yield from _conjuncts(value)
     else:
         yield test
-
-
-def _indices(loop: Loop) -> Iterator[str]:
-    """The names that are 0 in the first iteration of ``loop``."""
-    if not isinstance(loop, ast.For | ast.AsyncFor | ast.comprehension):
-        return
-    match loop.target, loop.iter:
-        case ast.Tuple(elts=[ast.Name(id=name), *_]), ast.Call(func=ast.Name("enumerate"), args=[_], keywords=[]):
-            yield name
-        case ast.Name(id=name), ast.Call(func=ast.Name("range"), args=[_]):
-            yield name
 
 
 def _is_taken(test: ast.AST, taken: bool, indices: set[str]) -> bool:

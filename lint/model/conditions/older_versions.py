@@ -170,8 +170,12 @@ def _release(node: ast.expr) -> str:
 
 def _asks(guard: Guard) -> bool:
     """Whether a condition, or the one that a flag was set by, speaks of what the installed torch can do."""
-    tests = (test for test in (guard.test, guard.value.node) if test is not None)
-    return any(_ASKS.search(name) for test in tests for name in _names(test))
+    return any(asks_for_version(test) for test in (guard.test, guard.value.node) if test is not None)
+
+
+def asks_for_version(test: ast.AST) -> bool:
+    """Whether a condition speaks of what the installed torch can do."""
+    return any(_ASKS.search(name) for name in _names(test))
 
 
 def _is_newer(guard: Guard) -> bool:

@@ -9,28 +9,28 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import attributes_in, names_in
-from ...facts.surroundings import holders
+from ...facts.nodes import all_nodes
 from ...facts.values import Attr, Element, Function, Unknown, same
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
-from .branches import branches, effects
+from .branches import effects
+from .chosen_branches import choice_between
+from .guards import own_loops
+from .loop_counters import counters
+from .parting import Parting, asks_for_mode, parting, sources
 from .passed_on import passed_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ...facts.values import Call, Place, Value
     from ..history import History
 
-#: What a condition on the mode is written with.
-_MODE = re.compile(r"training|is_grad_enabled|requires_grad|scripting|tracing|exporting")
 #: What a checkpointed branch leaves out on purpose.
-_MAY_DIFFER = re.compile(
-    r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental"
-    # The number of a layer, by which it looks up a cache.
-    r"|^(i|idx|index|layer_(i|id|idx|index|num|number))$"
-)
+_MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
+#: What asks for the kind of a value.
+_KIND = re.compile(r"(^|\.)(isinstance|type|is_tensor)$")
 
 
 class Difference(NamedTuple):
@@ -53,27 +53,42 @@ class Side(NamedTuple):
         return self.call.place
 
 
+class Pair(NamedTuple):
+    """A checkpointed and a plain call of one block, and what decides between them."""
+
+    mine: Side
+    plain: Side
+    parting: Parting
+
+
 def checkpointed_sides(event: Checkpoint, run: History) -> Iterator[Side]:
     """What a checkpoint calls: the function that it is given, and what that function calls when it only passes on."""
-    given = written_arguments(event.call, 1)
+    given = _written_arguments(event.call, 1)
     if given is None or event.call.via:
         return
     function = event.function
     if isinstance(function, Attr) and function.name in ("forward", "__call__"):
         function = function.base
     yield Side(event.call, function, given)
-    passed = passed_on(function, given, run.calls_in(function)) if isinstance(function, Function) else None
-    if passed is not None:
-        yield Side(event.call, passed.block, passed.arguments)
+    if isinstance(function, Function):
+        passed = passed_on(function, given, run.bodies.calls_in(function), event.place.function)
+        if passed is not None:
+            yield Side(event.call, passed.block, passed.arguments)
 
 
-def plain_side(mine: Side, run: History) -> Side | None:
-    """The call of the same block where no checkpoint is made, the nearest one."""
+def paired(mine: Side, run: History) -> Pair | None:
+    """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
+    by_mode = None
     for call in run.calls_beside(mine.call):
-        if _is_one_block(call.func, mine.block) and mine.place.excludes(call.place):
-            given = None if call.via else written_arguments(call, 0)
-            return None if given is None else Side(call, call.func, given)
-    return None
+        parts = parting(mine.place, call.place) if _is_one_block(call.func, mine.block) else None
+        given = None if call.via or parts is None else _written_arguments(call, 0)
+        if parts is None or given is None:
+            continue
+        found = Pair(mine, Side(call, call.func, given), parts)
+        if not parts.by_mode:
+            return found
+        by_mode = by_mode or found
+    return by_mode
 
 
 def _is_one_block(left: Value, right: Value) -> bool:
@@ -85,7 +100,7 @@ def _is_one_block(left: Value, right: Value) -> bool:
     return same(left, right)
 
 
-def written_arguments(call: Call, first: int) -> list[Argument] | None:
+def _written_arguments(call: Call, first: int) -> list[Argument] | None:
     """The arguments of the block as they are written, from ``first`` on; None when some are not known."""
     if call.open_args or call.open_kwargs or any(isinstance(part, ast.Starred) for part in call.node.args):
         return None
@@ -99,10 +114,11 @@ def written_arguments(call: Call, first: int) -> list[Argument] | None:
     return found
 
 
-def difference(mine: Side, plain: Side) -> Difference | None:
+def difference(pair: Pair) -> Difference | None:
     """How the calls differ in what they compute; None when they do not or cannot be compared."""
+    mine, plain, _ = pair
     given, wanted = mine.arguments, plain.arguments
-    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(mine, plain)
+    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair)
     return found or (_of_branches(mine, plain) if _texts(given) == _texts(wanted) else None)
 
 
@@ -149,20 +165,32 @@ def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[str
             yield text, argument.position
 
 
-def _lacking(mine: Side, plain: Side) -> Difference | None:
+def _lacking(pair: Pair) -> Difference | None:
     """What one call passes and the other does not."""
-    lacking, having = sorted((mine, plain), key=lambda side: len(side.arguments))
+    lacking, having = sorted((pair.mine, pair.plain), key=lambda side: len(side.arguments))
     few, many = lacking.arguments, having.arguments
     known = set().union(*(_read_in(argument.node) for argument in few)) if few else set()
     replaced = _replaced(few, many)
     missing = [
         argument
         for argument in many
-        if _counts(argument.node) and argument.position not in replaced and not _read_in(argument.node) & known
+        if _counts(argument.node, having.place)
+        and argument.position not in replaced
+        and not _read_in(argument.node) & known
     ]
-    if not missing or len(few) == len(many) or len(missing) > len(many) - len(few):
+    if not missing or len(few) == len(many) or len(missing) > len(many) - len(few) or _belongs(missing, pair, lacking):
         return None
-    return _of_effect(missing, lacking, "checkpointed" if lacking is mine else "plain")
+    return _of_effect(missing, lacking, "checkpointed" if lacking is pair.mine else "plain")
+
+
+def _belongs(missing: list[Argument], pair: Pair, lacking: Side) -> bool:
+    """Whether what is missing belongs to one of the ways: only training has it, or the data decides over it."""
+    mine, plain, parts = pair
+    if parts.by_mode and (lacking is plain or [*own_loops(mine.place)] != [*own_loops(plain.place)]):
+        return True
+    function = mine.place.function
+    made_from = frozenset().union(*(sources(argument.node, function) for argument in missing))
+    return not parts.asked.isdisjoint(made_from | names_in(plain.call.node.func))
 
 
 def _replaced(few: list[Argument], many: list[Argument]) -> set[int]:
@@ -185,72 +213,29 @@ def _of_effect(missing: list[Argument], lacking: Side, side: str) -> Difference 
 
 def _of_branches(mine: Side, plain: Side) -> Difference | None:
     """What the branches around two equal calls make of the results."""
-    choice = _choice_between(mine.call, plain.call)
+    choice = choice_between(mine.call, plain.call)
     if choice is None:
         return None
     # Both calls give the same, so one stands for the other.
     instead = {id(mine.call.node): copy.deepcopy(plain.call.node)}
     here, there = effects([copy.deepcopy(part, dict(instead)) for part in choice.checkpointed]), effects(choice.plain)
     by_mode = _may_return_by_mode(mine.block, choice.test)
+    asked = _asked_for_kind(mine.place.function)
     for place in here.keys() & there.keys():
-        found = None if by_mode else _of_results(here[place], there[place])
+        found = None if by_mode or place in asked else _of_results(here[place], there[place])
         found = found or _of_blocks(here[place], there[place])
         if found is not None:
             return found
     return None
 
 
-class _Choice(NamedTuple):
-    """A condition between the two calls, and its branches."""
-
-    test: ast.expr
-    checkpointed: Sequence[ast.stmt]
-    plain: Sequence[ast.stmt]
-
-
-def _choice_between(checkpointed: Call, plain: Call) -> _Choice | None:
-    """The condition where the ways to the two calls part."""
-    function = checkpointed.place.function.node if checkpointed.place.function is not None else None
-    if function is None:
-        return None
-    mine, others = ([*reversed(holders(call.node, function)), call.node] for call in (checkpointed, plain))
-    apart = next((at for at, (here, there) in enumerate(zip(mine, others, strict=False)) if here is not there), 0)
-    # The last one that is around both; or the statement of one of them, when it leaves the function.
-    for node in (*mine[:apart][-1:], mine[apart], others[apart]):
-        if isinstance(node, ast.If):
-            body, other = branches(node, function)
-            if _is_in(body, mine) and _is_in(other, others):
-                return _in_loops(_Choice(node.test, body, other), mine, others)
-            if _is_in(body, others) and _is_in(other, mine):
-                return _in_loops(_Choice(node.test, other, body), mine, others)
-    return None
-
-
-def _in_loops(choice: _Choice, mine: list[ast.AST], others: list[ast.AST]) -> _Choice:
-    """The choice between the bodies of two loops over the same, where each branch is such a loop."""
-    checkpointed = _past_versions(choice.checkpointed, mine)
-    here, there = _statement_on(checkpointed, mine), _statement_on(choice.plain, others)
-    match here, there:
-        case ast.For(), ast.For() if _heads(here) == _heads(there):
-            return _Choice(choice.test, _past_versions(here.body, mine), there.body)
-    return _Choice(choice.test, checkpointed, choice.plain)
-
-
-def _heads(loop: ast.For) -> tuple[str, str]:
-    return ast.dump(loop.target), ast.dump(loop.iter)
-
-
-def _past_versions(body: Sequence[ast.stmt], way: list[ast.AST]) -> Sequence[ast.stmt]:
-    """The statements on the ``way`` to a call, inside the branches for versions of a library."""
-    statement = _statement_on(body, way)
-    while isinstance(statement, ast.If) and "version" in ast.unparse(statement.test):
-        body = statement.body if _is_in(statement.body, way) else statement.orelse
-        statement = _statement_on(body, way)
-    return body
-
-
-def _statement_on(body: Sequence[ast.stmt], way: list[ast.AST]) -> ast.stmt | None:
-    return next((statement for statement in body if statement in way), None)
+def _asked_for_kind(function: Function | None) -> frozenset[str]:
+    """The variables of which ``function`` asks what they are, `isinstance(x, tuple)`: either result is met."""
+    return frozenset(
+        ast.unparse(call.args[0])
+        for call in (all_nodes(function.node) if function is not None else ())
+        if isinstance(call, ast.Call) and call.args and _KIND.search(ast.unparse(call.func))
+    )
 
 
 def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
@@ -260,12 +245,7 @@ def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
         return any("training" in ast.unparse(node) for node in bodies)
     # Where a switch of its own is asked too, training takes the plain branch when that is off.
     asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return all(_MODE.search(ast.unparse(part)) for part in asked)
-
-
-def _is_in(body: Sequence[ast.stmt], way: list[ast.AST]) -> bool:
-    """Whether the ``way`` down to a node leads through one of the statements of ``body``."""
-    return any(node in body for node in way if isinstance(node, ast.stmt))
+    return all(map(asks_for_mode, asked))
 
 
 def _of_results(mine: ast.expr, other: ast.expr) -> Difference | None:
@@ -304,8 +284,10 @@ def _equal(left: ast.expr, right: ast.expr) -> bool:
     return ast.dump(left) == ast.dump(right)
 
 
-def _counts(argument: ast.expr) -> bool:
-    """Whether leaving ``argument`` out changes the result: constants and caches may be left out."""
+def _counts(argument: ast.expr, place: Place) -> bool:
+    """Whether leaving ``argument`` out changes the result: constants, caches, a layer's number may be left out."""
+    if isinstance(argument, ast.Name) and any(argument.id in counters(loop) for loop in own_loops(place)):
+        return False
     names = _read_in(argument)
     return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
 

@@ -6,13 +6,15 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
-from ...facts.values import UNKNOWN, Const, Function, Param
+from ...facts.parameters import defaults, parameter_names
+from ...facts.scopes import bound_names
+from ...facts.values import UNKNOWN, Const, Param
 from .arguments import Argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from ...facts.values import Call, FunctionNode, Value
+    from ...facts.values import Call, Function, FunctionNode, Value
 
 
 class Passed(NamedTuple):
@@ -22,32 +24,26 @@ class Passed(NamedTuple):
     arguments: list[Argument]
 
 
-def passed_on(function: Value, given: list[Argument], calls: Iterable[Call]) -> Passed | None:
+def passed_on(
+    function: Function, given: list[Argument], calls: Iterable[Call], caller: Function | None
+) -> Passed | None:
     """What a call of ``function`` comes to, when its body is one call of something else.
 
     Args:
         function: What is called.
         given: What it is called with.
         calls: The calls in its body.
+        caller: The function that calls it; None at module level.
 
     Returns:
         None when it does more than that, or what it passes on is not known.
     """
-    node = _only_call(function.node) if isinstance(function, Function) else None
-    inner = next((call for call in calls if call.node is node), None) if node is not None else None
-    if inner is None or not isinstance(function, Function):
+    node, slots = _only_call(function.node), _filled(function.node, given)
+    inner = next((call for call in calls if call.node is node), None)
+    if inner is None or slots is None:
         return None
-    slots = _filled(function.node, given)
-    found = None if slots is None else _arguments(inner, slots, _hidden(function))
-    return None if slots is None or found is None else Passed(_held(inner.func, slots), found)
-
-
-def _held(called: Value, slots: _Slots) -> Value:
-    """What a parameter that is called holds: `lambda x, block=block: block(x)`."""
-    if not isinstance(called, Param) or called.name not in slots.named:
-        return called
-    given = slots.named[called.name]
-    return given.value if given.position is not None or called.default is None else called.default
+    arguments = _arguments(inner, slots, _hidden(function, caller))
+    return None if arguments is None else Passed(_held(inner.func, slots), arguments)
 
 
 class _Slots(NamedTuple):
@@ -59,6 +55,14 @@ class _Slots(NamedTuple):
     extra: list[Argument]
     star: str | None
     stars: str | None
+
+
+def _held(called: Value, slots: _Slots) -> Value:
+    """What a parameter that is called holds: `lambda x, block=block: block(x)`."""
+    if not isinstance(called, Param) or called.name not in slots.named:
+        return called
+    given = slots.named[called.name]
+    return given.value if given.position is not None or called.default is None else called.default
 
 
 def _only_call(node: FunctionNode) -> ast.Call | None:
@@ -85,35 +89,32 @@ def _filled(node: FunctionNode, given: list[Argument]) -> _Slots | None:
             named[argument.name] = argument
         elif argument.name is not None:
             extra.append(argument)
-    named = dict(_defaults(node)) | named
+    named = {name: Argument(part, _constant(part), None, name) for name, part in defaults(node).items()} | named
     star, stars = (part.arg if part is not None else None for part in (node.args.vararg, node.args.kwarg))
     rest = positional[len(parameters) :]
     fits = not node.args.kwonlyargs and named.keys() >= set(parameters)
     return _Slots(named, rest, extra, star, stars) if fits and (star or not rest) and (stars or not extra) else None
 
 
-def _defaults(node: FunctionNode) -> Iterator[tuple[str, Argument]]:
-    parameters = [*node.args.posonlyargs, *node.args.args]
-    for parameter, default in zip(reversed(parameters), reversed(node.args.defaults), strict=False):
-        yield parameter.arg, Argument(default, _constant(default), None, parameter.arg)
-
-
 def _constant(node: ast.expr) -> Value:
     return Const(node.value, node) if isinstance(node, ast.Constant) else UNKNOWN
 
 
-def _hidden(function: Function) -> set[str]:
-    """The names of ``function``, and of one that makes it, which mean something else around the first call."""
-    maker = function.place.function if function.place.stack else None
-    nodes = [function.node, *([maker.node] if maker is not None else [])]
-    return {part.arg for node in nodes for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+def _hidden(function: Function, caller: Function | None) -> frozenset[str]:
+    """The names that mean something else in ``function``, by it or by what is around it, than in its ``caller``."""
+    found: frozenset[str] = frozenset()
+    inside: Function | None = function
+    while inside is not None and (caller is None or inside.node is not caller.node):
+        found |= parameter_names(inside.node).union(bound_names(inside.node))
+        inside = inside.place.function
+    return found
 
 
-def _arguments(inner: Call, slots: _Slots, hidden: set[str]) -> list[Argument] | None:
+def _arguments(inner: Call, slots: _Slots, hidden: frozenset[str]) -> list[Argument] | None:
     """The arguments of ``inner``, those that are parameters of the function around it replaced by what they hold."""
     found: list[Argument] = []
     for index, part in enumerate(inner.node.args):
-        parts = _replaced(part, slots, hidden, inner.args[index] if index < len(inner.args) else UNKNOWN)
+        parts = _parts_of(part, slots, hidden, inner.args[index] if index < len(inner.args) else UNKNOWN)
         if parts is None:
             return None
         found += [part._replace(position=len(found) + at, name=None) for at, part in enumerate(parts)]
@@ -123,14 +124,15 @@ def _arguments(inner: Call, slots: _Slots, hidden: set[str]) -> list[Argument] |
                 return None
             found += slots.extra
             continue
-        parts = _replaced(keyword.value, slots, hidden, inner.kwargs.get(keyword.arg, UNKNOWN))
+        parts = _parts_of(keyword.value, slots, hidden, inner.kwargs.get(keyword.arg, UNKNOWN))
         if parts is None:
             return None
         found += [part._replace(position=None, name=keyword.arg) for part in parts]
     return found
 
 
-def _replaced(node: ast.expr, slots: _Slots, hidden: set[str], value: Value) -> list[Argument] | None:
+def _parts_of(node: ast.expr, slots: _Slots, hidden: frozenset[str], value: Value) -> list[Argument] | None:
+    """What ``node`` passes on; None when that is not known around the first call."""
     match node:
         case ast.Starred(value=ast.Name(id=name)) if name == slots.star:
             return slots.rest
