@@ -1153,6 +1153,21 @@ PROGRAMS = {
         args.activation_checkpointing_kwargs = {"preserve_rng_state": False}
         Trainer(model=model, args=args, train_dataset=[]).train()
     """,
+    "a block that a partial puts into a checkpoint": """
+        from functools import partial
+        import torch.utils.checkpoint
+        from torch import nn
+        class Net(nn.Module):
+            def __init__(self, blocks, use_checkpoint=True):
+                super().__init__()
+                self.blocks, self.use_checkpoint = blocks, use_checkpoint
+            def forward(self, x, context):
+                for block in self.blocks:
+                    if self.use_checkpoint and self.training:
+                        block = partial(torch.utils.checkpoint.checkpoint, block, use_reentrant=False)
+                    x = block(x, context)
+                return x
+    """,
     "a model registered in timm": """
         import timm
         from timm.models import register_model

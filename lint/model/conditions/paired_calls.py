@@ -104,6 +104,8 @@ def _written_arguments(call: Call, first: int) -> list[Argument] | None:
     """The arguments of the block as they are written, from ``first`` on; None when some are not known."""
     if call.open_args or call.open_kwargs or any(isinstance(part, ast.Starred) for part in call.node.args):
         return None
+    if len(call.args) != len(call.node.args):  # a partial gives some of them, elsewhere
+        return None
     values = zip(call.node.args[first:], call.args[first:], strict=True)
     found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
     written = {word.arg: word.value for word in call.node.keywords}

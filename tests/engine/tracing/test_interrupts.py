@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,6 +13,14 @@ from hf_ckpt.engine.tracing.cache import TRACES
 from hf_ckpt.engine.tracing.interrupts import interrupts_after
 
 from ...models import build, fingerprint, same, step
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_raises() -> Iterator[None]:
+    """Also where the shell lets background jobs ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_it_waits_for_the_end_of_the_trace() -> None:
