@@ -178,16 +178,19 @@ def test_adapters_merged_disabled_and_switched() -> None:
     ("result", "with_hook"), [(lambda _: None, Mode.SYMBOLIC), (lambda output: output * 1.0, Mode.WHOLE)]
 )
 def test_a_hook_that_comes_and_goes(result: Callable[[Any], Any], with_hook: Mode) -> None:
+    def hooked(*call: Any) -> Any:
+        return result(call[-1])
+
     model, reference, engines = pair()
     modes = []
     for present in (False, True, True, False):
-        hook = model.model.layers[0].mlp.register_forward_hook(lambda *call: result(call[-1])) if present else None
+        hook = model.model.layers[0].mlp.register_forward_hook(hooked) if present else None
         assert equal(step(model, batch()), step(reference, batch()))
         modes.append(engines[0].report().mode)
         if hook is not None:
             hook.remove()
     assert modes[0] is modes[-1] is Mode.SYMBOLIC
-    assert modes[2] is with_hook  # what a hook does is known when it has run
+    assert modes[2] is with_hook  # what this function does is known when it has run
 
 
 def test_forward_mode_differentiation() -> None:
