@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import attributes_in, names_in
@@ -38,6 +38,10 @@ class Difference(NamedTuple):
 
     text: str
     assumes: str | None = None
+
+
+#: A function that calls one block very often is generated code; its twin stands near.
+_NEAREST = 8
 
 
 class Side(NamedTuple):
@@ -79,8 +83,9 @@ def checkpointed_sides(event: Checkpoint, run: History) -> Iterator[Side]:
 def paired(mine: Side, run: History) -> Pair | None:
     """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
     by_mode = None
-    for call in run.calls_beside(mine.call):
-        parts = parting(mine.place, call.place) if _is_one_block(call.func, mine.block) else None
+    of_one_block = (call for call in run.calls_beside(mine.call) if _is_one_block(call.func, mine.block))
+    for call in islice(of_one_block, _NEAREST):
+        parts = parting(mine.place, call.place)
         given = None if call.via or parts is None else _written_arguments(call, 0)
         if parts is None or given is None:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.exclusion import contradictions
@@ -126,8 +127,13 @@ def _made_from(names: frozenset[str], assigned: _Assigned) -> frozenset[str]:
 
 def _assigned(function: Function | None, kinds: tuple[type[ast.AST], ...]) -> _Assigned:
     """By each name that statements of these ``kinds`` bind in ``function``: the expressions that it is bound to."""
+    return {} if function is None else _assigned_in(function.node, kinds)
+
+
+@lru_cache(maxsize=8)
+def _assigned_in(function: ast.AST, kinds: tuple[type[ast.AST], ...]) -> _Assigned:
     found: _Assigned = {}
-    for node in all_nodes(function.node) if function is not None else ():
+    for node in all_nodes(function):
         if isinstance(node, kinds):
             for name, value in _bindings(node):
                 # An update, `x = block(x, mask)`, does not say what `x` is made from.
