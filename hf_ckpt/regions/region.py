@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from ..compat.checkpointing import switches_lowered
-from ..engine.written_buffers import BuffersBefore, on_copies
+from ..engine.replayable import replayable
 from .ops import SaveableContexts
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..engine import EngineReport
-    from ..engine.written_buffers import Written
 
 
 class Observer(Protocol):
@@ -59,20 +57,10 @@ class Region:
     def replayable(self, function: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
         """``function``, counting: its first call is the forward of ``module``, every later one a replay."""
         self.calls += 1
-        written: Written | None = None
+        return replayable(function, function, module, self._count_replay)
 
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal written
-            if written is not None:
-                self.replays += 1
-                with on_copies([written]), switches_lowered(module):
-                    return function(*args, **kwargs)
-            before = BuffersBefore(module)
-            output = function(*args, **kwargs)
-            written = before.written()
-            return output
-
-        return run
+    def _count_replay(self) -> None:
+        self.replays += 1
 
 
 def recompute(

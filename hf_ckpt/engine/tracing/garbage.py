@@ -1,7 +1,7 @@
 """No garbage collection while a layer is traced.
 
-A trace makes very many objects in a short time: symbols, expressions, fake tensors. Python would look
-through them, and through what the libraries and the model made, again and again.
+A trace makes very many objects in a short time: symbols, expressions, fake tensors. Python would look through them, and
+through what the libraries and the model made, again and again.
 """
 
 from __future__ import annotations

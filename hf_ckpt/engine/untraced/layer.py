@@ -15,13 +15,12 @@ from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from ...assignment import Assignment
-from ...compat.checkpointing import switches_lowered
 from ...compat.kv_cache import replay_of
 from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
 from ..layer.calls import resolve_call
+from ..replayable import replayable
 from ..report import Mode
 from ..untraceable import UntraceableError
-from ..written_buffers import BuffersBefore, on_copies
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
 from .saved_counter import LAYER, SavedCounter
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ...ledger import LayerLedger
     from ...policy.decision import Role
     from ..recipes.plans import Plan
-    from ..written_buffers import Written
 
 
 class UntracedLayer:
@@ -137,19 +135,7 @@ class UntracedLayer:
         module: nn.Module | None = None,
     ) -> Any:
         """``call(*args)`` under a checkpoint; the forward itself is ``first``."""
-        written: Written | None = None
-
-        def run(*inputs: Any) -> Any:
-            nonlocal written
-            if written is not None:
-                self.replayed()
-                with on_copies([written]), switches_lowered(module):
-                    return call(*inputs)
-            before = BuffersBefore(module)
-            output = (first or call)(*inputs)
-            written = before.written()
-            return output
-
+        run = replayable(first or call, call, module, self.replayed)
         return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True)
 
 
