@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,14 @@ from ...whole_file import write_whole
 from ..costs.roofline import Calibration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 #: Raised whenever the benchmark or the fields change, so that older files are measured again.
 VERSION = 6
-_LARGEST = sys.float_info.max
+#: What is believed of a device, slowest and fastest: FLOP/s, bytes/s, and seconds of an op or of a layer's hooks.
+_FLOPS = (1e6, 1e17)
+_BYTES = (1e5, 1e15)
+_SECONDS = (1e-8, 1.0)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -54,11 +56,30 @@ def parse(text: str) -> Calibration | None:
     names = {f.name for f in fields(Calibration)}
     if not isinstance(found, dict) or found.pop("version", None) != VERSION or set(found) != names:
         return None
-    return Calibration(**found) if _plausible(found) else None
+    if not _has_rates(found):
+        return None
+    calibration = Calibration(**found)
+    return calibration if is_plausible(calibration) else None
 
 
-def _plausible(found: Mapping[str, Any]) -> bool:
-    """Whether every rate is a positive number that a float can hold."""
+def is_plausible(found: Calibration) -> bool:
+    """Whether every rate is one that a device of this decade can have; a clock that jumps gives others."""
+    flops = (*found.matmul.values(), *found.attention.values())
+    link = () if found.host_link is None else (found.host_link,)
+    speeds = (found.stream, found.gather, found.random, *found.special.values(), *link)
+    return (
+        _all_within(_FLOPS, flops)
+        and _all_within(_BYTES, speeds)
+        and _all_within(_SECONDS, (found.per_op, found.per_layer))
+    )
+
+
+def _all_within(bounds: tuple[float, float], rates: Iterable[float]) -> bool:
+    return all(bounds[0] <= rate <= bounds[1] for rate in rates)
+
+
+def _has_rates(found: Mapping[str, Any]) -> bool:
+    """Whether the fields hold numbers where rates belong."""
     rates: list[object] = [found[name] for name in ("stream", "gather", "random", "per_op", "per_layer")]
     for table in (found["matmul"], found["attention"], found["special"]):
         if not isinstance(table, dict) or not {"half", "single"} <= set(table):
@@ -66,7 +87,7 @@ def _plausible(found: Mapping[str, Any]) -> bool:
         rates += table.values()
     if found["host_link"] is not None:
         rates.append(found["host_link"])
-    numbers = all(isinstance(r, int | float) and not isinstance(r, bool) and 0 < r <= _LARGEST for r in rates)
+    numbers = all(isinstance(r, int | float) and not isinstance(r, bool) for r in rates)
     return numbers and isinstance(found["device"], str) and isinstance(found["asynchronous"], bool)
 
 

@@ -66,5 +66,6 @@ def assess(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption)
         peak = max(peak, held + backward)
         held += held_by[key]
         seconds += seconds_of[key]
-    others = ceil((problem.forwards - 1) * (held + head.nbytes))
+    # Rounded first: 1.1 forwards less one are a little more than a tenth in floating point.
+    others = ceil(round((problem.forwards - 1) * (held + head.nbytes), 3))
     return Assessment(held, room + others + max(peak, held + head.nbytes), seconds)

@@ -101,7 +101,7 @@ class Problem:
     @property
     def always(self) -> int:
         """The bytes that are alive all along, whatever the plan."""
-        return self.shared + ceil(self.forwards * self.outside)
+        return self.shared + ceil(round(self.forwards * self.outside, 3))
 
     @cached_property
     def backward_bytes(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Cost arithmetic by hand, and the calibration's file."""
 
 import dataclasses
+import itertools
 import json
 import os
 
@@ -24,6 +25,20 @@ RATES = Calibration(
     random=2.0,
     per_op=1.0,
     per_layer=2.0,
+)
+
+
+#: Rates that a device may have, for what a file may hold.
+STORED = Calibration(
+    device="test",
+    matmul={"half": 1e12, "single": 5e11},
+    attention={"half": 2e11, "single": 1e11},
+    stream=1e10,
+    special={"half": 2.5e9, "single": 5e9},
+    gather=2e9,
+    random=2e9,
+    per_op=1e-6,
+    per_layer=2e-4,
 )
 
 
@@ -65,8 +80,8 @@ def test_a_llama_layer_needs_at_least_what_it_saved():
 
 
 def test_a_calibration_survives_the_file(tmp_path):
-    calibration_store.store(RATES, tmp_path / "new")
-    assert calibration_store.load("test", tmp_path / "new") == RATES
+    calibration_store.store(STORED, tmp_path / "new")
+    assert calibration_store.load("test", tmp_path / "new") == STORED
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["calibration-test.json"]
 
 
@@ -85,7 +100,7 @@ def test_a_calibration_survives_the_file(tmp_path):
     ],
 )
 def test_a_damaged_file_is_no_calibration(damage):
-    content = json.loads(calibration_store.dumps(RATES))
+    content = json.loads(calibration_store.dumps(STORED))
     damage(content)
     assert calibration_store.parse(json.dumps(content)) is None
 
@@ -97,7 +112,7 @@ def test_a_foreign_file_is_no_calibration(text):
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
-    calibration_store.store(RATES, tmp_path / "file")
+    calibration_store.store(STORED, tmp_path / "file")
     assert calibration_store.load("test", tmp_path / "file") is None
 
 
@@ -112,14 +127,14 @@ def test_a_user_without_a_home_measures_every_time(monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
     folder = calibration_store.cache_folder({})
-    calibration_store.store(RATES, folder)
+    calibration_store.store(STORED, folder)
     assert calibration_store.load("test", folder) is None
 
 
 def test_a_loop_of_links_is_no_calibration(tmp_path):
     path = tmp_path / calibration_store.file_name("test")
     path.symlink_to(path)
-    calibration_store.store(RATES, tmp_path)
+    calibration_store.store(STORED, tmp_path)
     assert calibration_store.load("test", tmp_path) is None
     assert list(tmp_path.iterdir()) == [path]
 
@@ -133,6 +148,17 @@ def test_measuring_this_machine_once(tmp_path, monkeypatch):
     assert first.matmul["single"] > 1e8
     monkeypatch.setattr("hf_ckpt.planner.calibration.calibrate.measure", lambda device: pytest.fail("measured again"))
     assert calibration(cpu, tmp_path) == first
+
+
+@pytest.mark.parametrize("pace", [0.0, 1e9, -1.0])
+def test_a_clock_that_jumps_gives_no_rates(tmp_path, monkeypatch, caplog, pace):
+    ticks = itertools.count()
+    for name in ("perf_counter", "process_time"):
+        monkeypatch.setattr(f"time.{name}", lambda: pace * next(ticks))
+    found = calibration(torch.device("cpu"), tmp_path)
+    assert calibration_store.is_plausible(found)
+    assert not list(tmp_path.iterdir())
+    assert caplog.text.count("the clock jumped") == 1
 
 
 @pytest.mark.cuda

@@ -206,6 +206,15 @@ def test_a_large_head_is_chunked_when_that_is_cheaper_than_replay():
     assert solve(problem, Limits(peak=everything - (4 << 30))).head.chunks == 8
 
 
+@pytest.mark.parametrize("seconds", [1e-11, 0.0])
+def test_where_everything_fits_the_head_is_the_models_own(seconds):
+    """A chunked one takes less memory and changes the last bit: no rates may make them a tie."""
+    problem = Problem((llama_kind(),), (0,) * 8, (HeadOption(1, 8 << 30), HeadOption(8, 1 << 30, seconds)))
+    everything = peak_of_keeping_everything(problem).peak
+    for limits in (Limits(peak=everything), Limits(peak=100 * everything), Limits()):
+        assert solve(problem, limits).head.chunks == 1
+
+
 def test_an_impossible_budget_says_what_the_least_is():
     problem = full_stack(8)
     with pytest.raises(BudgetError, match=f"adds {readable(least_peak(problem))} at its peak"):
