@@ -34,6 +34,7 @@ STARTS = (
     ".eval(",
     "sdpa_kernel",
     "__main__",
+    "parse_args_into_dataclasses",
 )
 _STARTS = tuple(word.encode() for word in STARTS)
 #: Behind a line's end, which the search finds fast: `^` would try every character.

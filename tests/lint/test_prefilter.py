@@ -160,6 +160,20 @@ def _has_words(text, event):
     return any(Words(text).contains(trigger) for trigger in triggers([type(event)]))
 
 
+def test_arguments_that_another_file_declares_count_where_they_are_parsed(tmp_path):
+    declared = "from transformers import TrainingArguments\n\nclass Mine(TrainingArguments):\n    lr: float = 1e-4\n"
+    (tmp_path / "mine.py").write_text(declared)
+    script = (
+        "from transformers import HfArgumentParser\nfrom mine import Mine\nfrom runs import run\n\n"
+        "(args,) = HfArgumentParser(Mine).parse_args_into_dataclasses()\n"
+        "args.gradient_checkpointing_kwargs = {}\nrun(args)\n"
+    )
+    settings = Settings(root=str(tmp_path))
+    assert gate(str(tmp_path / "train.py"), script.encode(), settings).needed
+    (tmp_path / "mine.py").write_text("class Mine:\n    lr: float = 1e-4\n")
+    assert not gate(str(tmp_path / "train.py"), script.encode(), settings).needed
+
+
 def test_what_happens_in_a_file_is_in_its_words():
     happened = set()
     for text in examples():
