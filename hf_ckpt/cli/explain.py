@@ -12,6 +12,7 @@ from ..planner.explain.plot import plot_frontier
 from ..planner.explain.tables import frontier_table, gain_line, tensors_table
 from ..policy import parse_policy
 from .forecast.files import check_page, check_picture
+from .garbage import few_collections
 from .setup import setup_options
 from .subject import Subject, gpu_options, subject_options
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write memory over a step, layer by layer, into this HTML file.",
 )
+@few_collections()
 def command(
     subject: Subject,
     setup: Callable[[Subject], Setup],

@@ -11,6 +11,7 @@ import click
 
 from ..policy import parse_policy
 from .forecast.files import check_page, check_picture
+from .garbage import few_collections
 from .progress import progress
 from .setup import setup_options
 from .subject import Subject, gpu_options, several_sizes, subject_options
@@ -45,6 +46,7 @@ USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every
     help="Also write memory over a step, layer by layer, into this HTML file.",
 )
 @click.option("--json", "in_json", is_flag=True, help="Write the forecasts as JSON: sizes in bytes, times in seconds.")
+@few_collections()
 def command(
     subject: Subject,
     batches: tuple[int, ...],
