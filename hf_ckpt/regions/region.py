@@ -8,6 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from ..engine.replayable import replayable
+from ..engine.written_arguments import checkpointed
 from .ops import SaveableContexts
 
 if TYPE_CHECKING:
@@ -72,14 +73,15 @@ def recompute(
 ) -> Any:
     """Run ``function``, the forward of ``module``, under non-reentrant ``torch.utils.checkpoint.checkpoint``."""
     args, function = _each_tensor_once(args, function)
-    if not torch.compiler.is_compiling():
-        # A traced graph has no replay to count, and a counter inside it would be a graph break.
-        function = region.replayable(function, module)
     options: dict[str, Any] = {}
     if context_fn is not noop_context_fn:
         # Dynamo traces the default, but not the default passed by hand.
         options = {"context_fn": context_fn}
-    output = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, **options)
+    if torch.compiler.is_compiling():
+        # A traced graph has no replay to count, and a counter inside it would be a graph break.
+        output = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, **options)
+    else:
+        output = checkpointed(region.replayable(function, module), args, module, **options)
     if region.observer is not None:
         cached = context_fn.held() if isinstance(context_fn, SaveableContexts) else []
         region.observer.hold(region.layers[0], [cached])

@@ -26,6 +26,7 @@ from transformers import Cache
 
 from ..compat.checkpointing import switches_lowered
 from ..compat.kv_cache import snapshot
+from ..engine.written_arguments import ArgumentsBefore, SavedInputs
 from ..engine.written_buffers import BuffersBefore, on_copies
 from .region import Region
 
@@ -51,6 +52,13 @@ class _Input:
     """Stands in the first recorded call for a tensor: the checkpoint holds the segment's inputs, nobody else."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Stands in a recorded call for a tensor that the layer wrote to, with a copy from before."""
+
+    before: torch.Tensor
+
+
 @dataclass(slots=True)
 class _Recording:
     """The calls of one forward through the segment, and where each layer's tensors come from.
@@ -66,6 +74,8 @@ class _Recording:
     #: The latest layer's buffers before its call, and what each call wrote to.
     before: BuffersBefore | None = None
     written: list[Written] = field(default_factory=list)
+    #: What the latest layer was given.
+    given: ArgumentsBefore | None = None
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
@@ -73,17 +83,27 @@ class _Recording:
         # The layer is about to write its keys and values; a replay must find the cache as it is now.
         kept = [snapshot(leaf) if isinstance(leaf, Cache) else symbol(leaf) for leaf in leaves]
         self.calls.append((layer, kept, spec))
+        tensors = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+        self.given = ArgumentsBefore(layer, tensors, frozenset(i for i, t in tensors.items() if kept[i] is t))
         self.before = BuffersBefore(layer)
 
     def add_output(self, output: Any) -> None:
         if self.before is not None:
             self.written.append(self.before.written())
             self.before = None
+        self._keep_what_was_written()
         index = len(self.calls) - 1
         tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
         for position, tensor in tensors:
             self.outputs[id(tensor)] = (tensor, tensor._version, _Output(index, position))
         self.random = _random_state(tensors[0][1].device) if tensors else None
+
+    def _keep_what_was_written(self) -> None:
+        if self.given is not None:
+            kept = self.calls[-1][1]
+            for place, copy in self.given.written().items():
+                kept[place] = _Written(copy)
+            self.given = None
 
     def continues(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call with these arguments takes up what the latest layer left: its output and random state."""
@@ -118,6 +138,8 @@ class _Recording:
                         values.append(next(fresh))
                     case _Output(call, position):
                         values.append(results[call][position])
+                    case _Written(before):
+                        values.append(before.clone())
                     case Cache():
                         values.append(snapshot(leaf))
                     case _:
@@ -269,7 +291,11 @@ class SegmentRegion(Region):
             True,  # early_stop
             *tensors,
         )
+        inputs = SavedInputs(self)
+        saving = inputs.saving()
+        saving.__enter__()
         next(generator)
+        self._local.inputs, self._local.saving = inputs, saving
         self._local.recording, self._local.generator = recording, generator
         self.opened.segment = self
 
@@ -310,6 +336,8 @@ class SegmentRegion(Region):
         generator = self._local.generator
         self._local.recording = self._local.generator = self.opened.segment = None
         next(generator, None)
+        self._stop_saving()
+        self._local.inputs.settle()
 
     def _pause(self) -> None:
         """Until the next layer, tensors are saved as they are: the replay makes none of what the model saves there."""
@@ -332,3 +360,9 @@ class SegmentRegion(Region):
             self.opened.segment = None
         if generator is not None:
             generator.close()
+            self._stop_saving()
+
+    def _stop_saving(self) -> None:
+        # These hooks lie under the checkpoint's, and hooks leave in the order opposite to that in which they came.
+        self._local.saving.__exit__(None, None, None)
+        self._local.saving = None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
-from torch.utils.checkpoint import checkpoint
 
 from ...assignment import Assignment
 from ...compat.kv_cache import replay_of
@@ -21,6 +20,7 @@ from ..layer.calls import resolve_call
 from ..replayable import replayable
 from ..report import Mode
 from ..untraceable import UntraceableError
+from ..written_arguments import checkpointed
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
 from .saved_counter import LAYER, SavedCounter
 
@@ -136,7 +136,7 @@ class UntracedLayer:
     ) -> Any:
         """``call(*args)`` under a checkpoint; the forward itself is ``first``."""
         run = replayable(first or call, call, module, self.replayed)
-        return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True)
+        return checkpointed(run, args, module)
 
 
 def names_to_replay(plan: Plan, sublayers: Mapping[Role, tuple[str, ...]]) -> frozenset[str] | None:

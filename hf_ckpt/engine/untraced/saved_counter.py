@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_iter
 
 from ...compat.wrappers import local_shard
+from ..written_arguments import hooks_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,10 +77,7 @@ class SavedCounter:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count what is saved inside, under whatever hooks are in force."""
-        # Only the innermost pair of hooks sees a saved tensor (PyDefaultSavedVariableHooks, in
-        # torch/csrc/autograd/python_saved_variable_hooks.cpp): what a checkpoint around this one put there must go on.
-        below = torch._C._autograd._top_saved_tensors_default_hooks(False)
-        keep, give_back = below if below is not None else (_kept, _itself)
+        keep, give_back = hooks_in_force()  # what a checkpoint around this one put there must go on
 
         def pack(tensor: torch.Tensor) -> Any:
             handle = keep(tensor)
@@ -136,15 +134,6 @@ def _life_of(handle: Any) -> Callable[[], Any]:
         return ref(handle)
     except TypeError:  # a tuple, say: nobody can know
         return lambda: True
-
-
-def _kept(tensor: torch.Tensor) -> torch.Tensor:
-    # An output packed as itself would be a reference cycle; autograd gives what unpack returns its history again.
-    return tensor if tensor.is_leaf else tensor.detach()
-
-
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 def _now(device: torch.device) -> Any:
