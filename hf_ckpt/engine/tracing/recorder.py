@@ -19,7 +19,7 @@ from .nested import instances_in, tensors_written
 from .randomness import draws_random_numbers, uses_own_generator
 from .split_ops import split
 from .symbols import plain_size
-from .written_state import args_to_run_again, check_not_read, statistics_written
+from .written_state import args_to_run_again, check_not_read, is_idempotent_write, statistics_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,6 +114,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise UntraceableError(f"{func} is a collective")
         if func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]:
             return args[0]  # torch.nn.utils.parametrize puts a weight into itself
+        if is_idempotent_write(func, args, kwargs) and self._is_first_use(args[0]):
+            return run_fake(func, args, kwargs)
         self._adopt_constants(args)
         noted = args_to_run_again(func, args)
         reads = self._versions(noted, kwargs)
@@ -251,6 +253,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif buffer.origin.kind != "op":
                 raise UntraceableError(f"{func} writes an input of the layer in place")
         return written
+
+    def _is_first_use(self, tensor: torch.Tensor) -> bool:
+        """Whether no op used the parameter or module buffer behind ``tensor`` before. Each has one first use."""
+        index = self._buffer_of.get(tensor.untyped_storage()._cdata)
+        if index is None or self.buffers[index].origin.kind != "parameter":
+            return False
+        slot = self.buffers[index].origin.index
+        used = {b for op in self.ops if not op.is_view for b in (*op.reads, *op.writes)}
+        if slot in self.written_slots or index in used:
+            return False
+        self.written_slots.add(slot)
+        return True
 
     def _adopt_constants(self, args: tuple[Any, ...]) -> None:
         """Small tensors that the layer makes from Python numbers reach the mode as real tensors."""

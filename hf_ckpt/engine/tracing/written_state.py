@@ -3,7 +3,8 @@
 The forward writes it, once. A rebuild does not: nothing that is saved depends on it, so no op that writes it is run
 again. A batch norm in training is run again without its running statistics, as it normalises with those of the batch;
 any other op that writes state and makes something else too cannot be traced. What a layer reads *and* writes cannot
-either: in backward something else stands there than the forward read.
+either: in backward something else stands there than the forward read. But for a write that comes before every read and
+changes nothing when it is made again (Gemma 3n clamps a weight): what the forward read stands there from then on.
 """
 
 from __future__ import annotations
@@ -33,6 +34,25 @@ _BATCH_NORMS = frozenset(
 )
 _STATISTICS = slice(3, 5)
 _TRAINING = 5
+
+#: Made twice with the same numbers they are made once.
+_IDEMPOTENT = frozenset(
+    {
+        torch.ops.aten.abs_.default,
+        torch.ops.aten.clamp_.default,
+        torch.ops.aten.clamp_max_.default,
+        torch.ops.aten.clamp_min_.default,
+        torch.ops.aten.fill_.Scalar,
+        torch.ops.aten.relu_.default,
+        torch.ops.aten.zero_.default,
+    }
+)
+
+
+def is_idempotent_write(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the op writes its first argument, and would change nothing the next time."""
+    numbers = (*args[1:], *kwargs.values())  # a symbol may be another number the next time
+    return func in _IDEMPOTENT and all(type(number) in (int, float, bool, type(None)) for number in numbers)
 
 
 def statistics_written(func: OpOverload, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:

@@ -71,8 +71,24 @@ class ClampsAWeight(PlainLayer):
         return super().forward(hidden)
 
 
-TRACED = [stacks.WritesABuffer, BatchNormed, BatchNormedWithoutACount]
-WHOLE = [ReadsWhatItWrites, ReadsAView, ReadsRunningStatistics, ClampsAWeight]
+class ClampsAWeightTwice(PlainLayer):
+    """Two writes that would each change nothing again may do so together."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        self.up.weight.data.clamp_(-0.1, 0.1)
+        self.up.weight.data.clamp_(-0.05, 0.05)
+        return super().forward(hidden)
+
+
+class ClampsAWeightThatItRead(PlainLayer):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        before = self.up.weight.sum()
+        self.up.weight.data.clamp_(-10.0, 10.0)
+        return super().forward(torch.tanh(hidden * before))
+
+
+TRACED = [stacks.WritesABuffer, BatchNormed, BatchNormedWithoutACount, ClampsAWeight]
+WHOLE = [ReadsWhatItWrites, ReadsAView, ReadsRunningStatistics, ClampsAWeightTwice, ClampsAWeightThatItRead]
 
 
 def _twice(stack: nn.Module, length: int) -> list[torch.Tensor]:
