@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ _PACKAGE = str(Path(hf_ckpt.__file__).parent)
 class AtOp(TorchDispatchMode):
     """Raises ``error`` in place of op number ``at`` of forward, backward, replay or benchmark; counts them in ``seen``.
 
-    Only ops that make tensors count: that is where memory is asked for. Ops on fake tensors never come here.
+    Only ops that make tensors count: that is where memory is asked for. Others are questions (``prim.device`` of a fake
+    tensor), which torch asks where no error may come through (``device_custom``, c10/core/TensorImpl.h, ends the process).
     """
 
     def __init__(self, at: int | None, error: BaseException) -> None:
@@ -36,10 +38,16 @@ class AtOp(TorchDispatchMode):
         return self.at is not None and self.seen > self.at
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen += 1
-        if self.at is not None and self.seen == self.at + 1:
-            raise self.error
+        if _makes_tensors(func):
+            self.seen += 1
+            if self.at is not None and self.seen == self.at + 1:
+                raise self.error
         return func(*args, **(kwargs or {}))
+
+
+@cache
+def _makes_tensors(func: Any) -> bool:
+    return any("Tensor" in str(result.type) for result in func._schema.returns)
 
 
 class AtCall:
