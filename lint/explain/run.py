@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
-from ..facts.values import ABSENT, Attr, Dict, Result, equals, is_absent, options, same, truth
+from ..facts.values import ABSENT, Attr, Const, Dict, Result, equals, is_absent, options, same, truth
 from ..model import events as e
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
@@ -239,8 +239,21 @@ def _switched(run: Run, call: Call) -> str:
 def _recipes(run: Run) -> Iterator[tuple[int, Step]]:
     """What the YAML of torchtune asks for; its recipe builds the model itself."""
     for call in run.calls_to("torchtune.recipe"):
-        on = truth(call.keyword("enable_activation_checkpointing"))
-        yield call.order, _step(call.node, f"asks torchtune for: {_WRAPPED if on else State(on)}")
+        yield call.order, _step(call.node, f"asks torchtune for: {_asked_of_torchtune(call)}")
+
+
+def _asked_of_torchtune(call: Call) -> str:
+    """What the two switches come to (torchtune 0.6.1, `recipes/full_finetune_distributed.py`)."""
+    switch, mode = call.keyword("enable_activation_checkpointing"), call.keyword("ac_mode")
+    on = False if is_absent(switch) else truth(switch)
+    if is_absent(mode) or equals(mode, None):
+        return str(_WRAPPED if on else State(on))
+    if on is not False:
+        return "two ways to checkpoint, of which its distributed recipes take neither" if on else str(State(None))
+    every = call.keyword("ac_option")
+    if equals(mode, "selective") and isinstance(every, Const):
+        return f"every layer whose number is divisible by {every.value} is wrapped in torch's checkpoint, non-reentrant"
+    return str(_WRAPPED if equals(mode, "full") else State(False if equals(mode, "none") else None))
 
 
 def _step(node: ast.AST, effect: str) -> Step:

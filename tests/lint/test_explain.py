@@ -177,6 +177,15 @@ SETTINGS = {
         "model:\n  _component_: torchtune.models.llama3.llama3_8b\nenable_activation_checkpointing: true\n",
         "asks torchtune for: every layer is wrapped in torch's checkpoint, non-reentrant",
     ),
+    "torchtune selective.yaml": (
+        "model:\n  _component_: torchtune.models.llama3.llama3_8b\nac_mode: selective\nac_option: 2\n",
+        "asks torchtune for: every layer whose number is divisible by 2 is wrapped in torch's checkpoint, non-reentrant",
+    ),
+    "torchtune both.yaml": (
+        "model:\n  _component_: torchtune.models.llama3.llama3_8b\n"
+        "enable_activation_checkpointing: true\nac_mode: full\n",
+        "asks torchtune for: two ways to checkpoint, of which its distributed recipes take neither",
+    ),
     "fsdp.yaml": (
         "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_activation_checkpointing: true\n",
         "asks accelerate for: every layer is wrapped in torch's checkpoint, non-reentrant",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LABEL = "torchtune"
 _SWITCHES = ("enable_activation_checkpointing", "enable_activation_offloading")
+_MODE = ("ac_mode", "ac_option")
 
 
 def matches(root: Dict) -> bool:
@@ -26,8 +27,8 @@ def add(config: Config, program: Program) -> None:
     """The switches. Recipes that train something else than one `model` (distillation, PPO) read others."""
     document = config.document
     if "model" in document.root.items and "teacher_model" not in document.root.items:
-        given = {name: value for name, value in document.root.items.items() if name in _SWITCHES}
-        keys = {name: name for name in _SWITCHES}
+        keys = {name: name for name in (*_SWITCHES, *_MODE)}
+        given = {name: value for name, value in document.root.items.items() if name in keys}
         call = call_of(document, program, "torchtune.recipe", given, anchors=_SWITCHES[::-1], keys=keys)
         call.open_kwargs = document.root.open
         program.calls.append(call)
