@@ -30,8 +30,7 @@ def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Findi
     trees = _Trees(program)
     found: dict[tuple[str, str, Span], Finding] = {}
     for rule, report in proposed:
-        tree = trees.of(origin(report.node))
-        place = tree.place(report.node)
+        tree, place = trees.place(report.node)
         if place is not None:
             finding = _finding(rule, report, trees, tree, place)
             found.setdefault((rule.code, finding.filename, finding.span), finding)
@@ -49,12 +48,15 @@ class _Trees:
         self.program = program
         self._parsed: dict[str | None, Tree | Places] = {}
 
-    def of(self, filename: str | None) -> Tree | Places:
-        """The tree of a file; None is the one that is checked."""
-        if filename not in self._parsed:
-            text = self.program.text if filename is None else self.program.texts[filename]
-            self._parsed[filename] = _parsed(text, filename)
-        return self._parsed[filename]
+    def place(self, node: ast.AST) -> tuple[Tree | Places, Span | None]:
+        """The tree of the file that ``node`` stands in, and its place there."""
+        filename = origin(node)
+        tree = self._of(filename)
+        try:
+            return tree, tree.place(node)
+        except RecursionError:
+            tree = self._parsed[filename] = Places(self._text(filename), filename)
+            return tree, tree.place(node)
 
     def name(self, tree: Tree | Places) -> str:
         """What findings call the file of ``tree``."""
@@ -65,12 +67,19 @@ class _Trees:
         place = setting_span(remark.node)
         if place is not None:
             return Note(origin(remark.node) or self.program.filename, place, remark.text)
-        tree = self.of(origin(remark.node))
-        place = tree.place(remark.node)
+        tree, place = self.place(remark.node)
         if place is not None:
             return Note(self.name(tree), place, remark.text)
         line = getattr(remark.node, "lineno", 1)
         return Note(origin(remark.node) or self.program.filename, Span(line, 1, line, 1), remark.text)
+
+    def _of(self, filename: str | None) -> Tree | Places:
+        if filename not in self._parsed:
+            self._parsed[filename] = _parsed(self._text(filename), filename)
+        return self._parsed[filename]
+
+    def _text(self, filename: str | None) -> str:
+        return self.program.text if filename is None else self.program.texts[filename]
 
 
 def _parsed(text: str, filename: str | None) -> Tree | Places:
@@ -79,8 +88,7 @@ def _parsed(text: str, filename: str | None) -> Tree | Places:
         return Places(text, filename)
     try:
         return Tree(text, filename)
-    except (cst.ParserSyntaxError, RecursionError, KeyError):
-        # At the recursion limit libcst's positions end in a KeyError.
+    except (cst.ParserSyntaxError, RecursionError):
         return Places(text, filename)
 
 

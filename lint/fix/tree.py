@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
-from typing import TYPE_CHECKING, cast
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ..facts.origin import origin
 from ..finding import Span
 from ..sources.locator import Locator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from libcst.metadata import CodeRange
+from .positions import Positions
 
 _COUNTERPARTS: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
     ast.AsyncFunctionDef: (cst.FunctionDef,),
@@ -52,21 +45,10 @@ class Tree:
         self.filename = filename
         # Lone carriage returns end lines too; with one kind of end, what is printed compares with what stands there.
         plain = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-        wrapper = MetadataWrapper(cst.parse_module(plain), unsafe_skip_copy=True)
-        self.module = wrapper.module
+        self.module = cst.parse_module(plain)
+        self._positions = Positions(self.module, plain)
         self._locator = Locator(text)
         self.lines = self._locator.lines
-        # ``wrapper.resolve`` walks the tree once more for providers that visit it, also where there are none, and that
-        # takes as long again (libcst/metadata/wrapper.py, _resolve_impl).
-        self._ranges = cast("Mapping[cst.CSTNode, CodeRange]", PositionProvider()._gen(wrapper))
-        self._by_start: dict[tuple[int, int], list[cst.CSTNode]] = {}
-        #: The lines on which statements start.
-        self._statements: list[int] = []
-        for node, place in self._ranges.items():
-            self._by_start.setdefault((place.start.line, place.start.column), []).append(node)
-            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-                self._statements.append(place.start.line)
-        self._statements.sort()
 
     def find(self, node: ast.AST) -> cst.CSTNode | None:
         """The node that stands where ``node`` stood and says the same; None when there is none."""
@@ -74,7 +56,7 @@ class Tree:
             return None
         kinds = _COUNTERPARTS.get(type(node)) or (getattr(cst, type(node).__name__, None),)
         line, column = self._locator.of_bytes(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-        for candidate in self._by_start.get((line, column - 1), ()):
+        for candidate in self._positions.starting_at(line, column - 1):
             if isinstance(candidate, tuple(kind for kind in kinds if kind)) and self._says(candidate, node):
                 return candidate
         return None
@@ -86,23 +68,23 @@ class Tree:
 
     def span(self, node: cst.CSTNode) -> Span:
         """The range of ``node``; of a compound statement only its first line up to the body."""
-        place = self._ranges[node]
+        place = self._positions.of(node)
         body = getattr(node, "body", None)
         end = place.end
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
-            end = self._ranges[node.name].end
+            end = self._positions.of(node.name).end
         elif isinstance(body, cst.BaseSuite):
-            end = self._ranges[body].start if isinstance(body, cst.SimpleStatementSuite) else place.start
+            end = self._positions.of(body).start if isinstance(body, cst.SimpleStatementSuite) else place.start
         return Span(place.start.line, place.start.column + 1, end.line, end.column + 1)
 
     def full_span(self, node: cst.CSTNode) -> Span:
         """The range of all of ``node``."""
-        place = self._ranges[node]
+        place = self._positions.of(node)
         return Span(place.start.line, place.start.column + 1, place.end.line, place.end.column + 1)
 
     def is_only_statement(self, node: cst.BaseSmallStatement) -> bool:
         """Whether the block that holds ``node`` holds nothing else."""
-        for block in self._ranges:
+        for block in self._positions.known():
             if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
                 (line,) = block.body
                 if isinstance(line, cst.SimpleStatementLine) and node in line.body:
@@ -121,14 +103,13 @@ class Tree:
 
     def indent_at(self, node: cst.CSTNode) -> str:
         """The indentation of the block whose statement ``node`` is or belongs to."""
-        start = self._ranges[node].start
-        line = self._statements[bisect_right(self._statements, start.line) - 1]
+        line = self._positions.statement_around(self._positions.of(node).start.line)
         text = self.lines[line - 1]
         return text[: len(text) - len(text.lstrip(" \t\f"))]
 
     def source(self, node: cst.CSTNode) -> str:
         """What the file has at the range of ``node``, lines ended by a plain newline."""
-        place = self._ranges[node]
+        place = self._positions.of(node)
         lines = self.lines[place.start.line - 1 : place.end.line]
         lines[-1] = lines[-1][: place.end.column]
         lines[0] = lines[0][place.start.column :]
