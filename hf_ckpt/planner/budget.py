@@ -3,7 +3,8 @@
 ====================  ==========================================================================================
 ``72GiB``, ``512MB``  the device's peak, everything included (binary and decimal units, ``80G`` is ``80GB``; on CPU the
                       process's memory)
-``0.5``, ``50%``      the share of the bytes that layers hold without checkpointing
+``0.5``, ``50%``      the share of the bytes that layers hold without checkpointing; less where the device has no
+                      room for it
 ``auto``              what the device has, less a margin (on CPU: the limit the process runs under)
 ====================  ==========================================================================================
 """
@@ -165,19 +166,25 @@ def limits_of(
     Raises:
         BudgetError: ``auto`` knows no limit.
     """
+    beside = memory.used + to_come
     if isinstance(budget, ShareBudget):
         everything = held_without_checkpointing(problem) + problem.shared
-        return Limits(held=int(budget.share * everything) - problem.shared)
+        return Limits(held=int(budget.share * everything) - problem.shared, room=_room(memory, beside, spare))
     total = allowed_bytes(budget, memory)
     if total is None:
         raise BudgetError(
             "budget=auto knows no memory limit here (no accelerator, no cgroup limit, no RLIMIT_AS): "
             "give one, such as budget=16GiB for the process or budget=0.5 of the activations"
         )
-    beside = memory.used + to_come
     if memory.given is not None:
         beside += spare.of(total - beside)
     return Limits(peak=total - beside, beside=beside)
+
+
+def _room(memory: DeviceMemory, beside: int, spare: Spare) -> int | None:
+    """What a device leaves for activations that its allocator caches; None where none caches, as on CPU."""
+    total = None if memory.given is None else allowed_bytes(AutoBudget(), memory)
+    return None if total is None else total - beside - spare.of(total - beside)
 
 
 def held_without_checkpointing(problem: Problem) -> int:

@@ -151,6 +151,17 @@ def test_full_is_named_before_chunks(folder: str) -> None:
     assert 'This fits: callbacks=[SelectiveCkpt("full")]' in shown.replace("\n", "")
 
 
+def test_a_share_is_cut_to_what_the_card_has(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "512", "--gpu", "h100", "--policy")
+    full, share = plan(*at, "full", "--policy", "budget=0.9")[1]["forecasts"]
+    between = f"{(full['total_bytes'] + share['total_bytes']) // 2}B"
+    code, found = plan(*at, "budget=0.9", "--memory", between)
+    assert code == 0
+    assert full["held_bytes"] < found["forecasts"][0]["held_bytes"] < share["held_bytes"]
+    code, found = plan(*at, "budget=0.9", "--memory", f"{full['total_bytes'] // 2}B")
+    assert (code, found["forecasts"][0]["error"]) == (1, None)
+
+
 def test_a_grid_in_json(folder: str) -> None:
     code, found = plan("--model", folder, "--batch", "1", "--batch", "2", "--length", "16", "--length", "32",
                        "--memory", "1GiB", "--accumulate", "2", "--policy", "full", "--policy", "none", "--policy", "full@vision")  # fmt: skip

@@ -16,6 +16,7 @@ from hf_ckpt.planner.budget import (
     parse_budget,
 )
 from hf_ckpt.planner.costs.problem import Limits, Problem
+from hf_ckpt.planner.memory.fragmentation import FIRST_SPARE
 from hf_ckpt.planner.solver.refine import solve_refined
 
 from .planner_ledgers import llama_kind
@@ -72,6 +73,14 @@ def test_limits():
     auto = limits_of(AutoBudget(), PROBLEM, memory, to_come=0)
     assert auto.peak == int((100 << 30) * (1 - MARGIN)) - (20 << 30)
     assert limits_of(ShareBudget(0.5), PROBLEM, memory, 0) == Limits(held=held_without_checkpointing(PROBLEM) // 2)
+
+
+def test_a_share_leaves_the_device_what_auto_leaves_it():
+    """Where an allocator caches: it takes more than is alive."""
+    memory = DeviceMemory(total=100 << 30, used=20 << 30, given=21 << 30)
+    auto = limits_of(AutoBudget(), PROBLEM, memory, 2 << 30, FIRST_SPARE)
+    share = limits_of(ShareBudget(0.5), PROBLEM, memory, 2 << 30, FIRST_SPARE)
+    assert share == Limits(held=held_without_checkpointing(PROBLEM) // 2, room=auto.peak)
 
 
 @pytest.mark.parametrize("used", [0, 9 << 30, 20 << 30])

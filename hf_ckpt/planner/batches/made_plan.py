@@ -13,6 +13,7 @@ from ...policy.decision import RecomputeLayer
 from ..budget import NOTHING_SPARE, AutoBudget, limits_of
 from ..costs.problem import Limits
 from ..solver.refine import solve_refined
+from ..solver.shortfall import room_shortfall
 from ..solver.solve import least_held, least_peak, solve
 from .per_batch import MadePlan
 
@@ -89,6 +90,9 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
         _log.warning("trying the smallest plan: %s", told)
         solution = solve(problem, Limits(peak=least_peak(problem)))
         return replace(_written(measured, solution, demand), smallest=True)
+    room = _limits(problem, measured.taken, replace(demand, spare=NOTHING_SPARE)).room
+    if room is not None and solution.predicted.peak > room:
+        _log.warning(room_shortfall(room, solution.predicted.peak))
     return _written(measured, solution, demand)
 
 
@@ -109,7 +113,8 @@ def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
     if limits.peak is None:
         assert limits.held is not None
         least = min(limits.held, least_held(problem)) if demand.factor < 1 else 0
-        return replace(limits, held=max(least, int(limits.held * demand.factor)))
+        room = None if limits.room is None else int(limits.room * demand.factor)
+        return replace(limits, held=max(least, int(limits.held * demand.factor)), room=room)
     spared = limits.peak - int(limits.peak * demand.factor) + demand.alive
     return replace(limits, peak=limits.peak - spared, beside=limits.beside + spared)
 

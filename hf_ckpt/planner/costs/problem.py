@@ -124,9 +124,11 @@ class Limits:
 
     ``peak`` bounds the bytes alive at any time (activations, loss head, gradients that come up); ``held`` only what the
     layers hold when the forward ends. ``beside`` is what the model and its optimizer take of the same budget; where
-    they take all of it, ``peak`` is 0 or less.
+    they take all of it, ``peak`` is 0 or less. ``room`` is what the device has left for the peak where the budget does
+    not bound it: plans keep to it where they can.
     """
 
     peak: int | None = None
     held: int | None = None
     beside: int = 0
+    room: int | None = None

@@ -155,6 +155,7 @@ def next_gain(problem: Problem, limits: Limits, solution: Solution, nbytes: int 
     more = Limits(
         peak=None if limits.peak is None else limits.peak + nbytes,
         held=None if limits.held is None else limits.held + nbytes,
+        room=None if limits.room is None else limits.room + nbytes,
     )
     return Gain(nbytes, solution.predicted.seconds, solve_refined(problem, more).predicted.seconds)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from ...errors import BudgetError
 from ..costs.assemble import under
 from ..costs.assess import assess
+from ..costs.problem import Limits
 from .shortfall import peak_shortfall
 from .solve import least_peak, solve
 
 if TYPE_CHECKING:
-    from ..costs.problem import Limits, Problem
+    from ..costs.problem import Problem
     from .solve import Solution
 
 #: How often memory that a plan turned out not to need is offered again, and the least share of the peak worth it.
@@ -32,7 +33,7 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
     """
     best = _first(problem, limits)
     if limits.peak is None:
-        return _with_what_replays_read(problem, limits, best)
+        return _in_the_room(problem, limits, _with_what_replays_read(problem, limits, best))
     bound = limits.peak + max(0, limits.peak - best.predicted.peak)
     for _ in range(ROUNDS):
         if best.predicted.seconds == 0 or bound - limits.peak < WORTH * limits.peak:
@@ -61,6 +62,17 @@ def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -
         return refined(problem, solve(problem, replace(limits, held=limits.held - over)))
     except BudgetError:  # nothing is smaller
         return found
+
+
+def _in_the_room(problem: Problem, limits: Limits, found: Solution) -> Solution:
+    """A plan that the device has room for too; the one of least peak where it has room for none."""
+    if limits.room is None or found.predicted.peak <= limits.room:
+        return found
+    try:
+        return solve_refined(problem, replace(limits, peak=limits.room, room=None))
+    except BudgetError:
+        least = refined(problem, solve(problem, Limits(peak=least_peak(problem))))
+        return least if least.predicted.within(limits) else found
 
 
 def _first(problem: Problem, limits: Limits) -> Solution:

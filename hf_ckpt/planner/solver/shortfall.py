@@ -34,6 +34,14 @@ def held_shortfall(problem: Problem, least: int) -> str:
     )
 
 
+def room_shortfall(room: int, least: int) -> str:
+    """One sentence for a device with ``room`` bytes for activations, where the smallest plan takes ``least``."""
+    return (
+        f"the device may run out of memory: the smallest plan adds {readable(least)} at its peak, and the model, its "
+        f"gradients and its optimizer leave {readable(max(0, room))}; shorten the batch or shard the model"
+    )
+
+
 def readable(nbytes: int) -> str:
     """Bytes in the largest binary unit that fits, to two decimals."""
     for unit, size in (("GiB", _GIB), ("MiB", _MIB), ("KiB", _KIB)):

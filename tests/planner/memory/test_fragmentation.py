@@ -110,6 +110,30 @@ def test_a_budget_that_only_the_smallest_plan_meets_is_no_error():
     assert least[-1] <= tight
 
 
+def card_of(total):
+    return lambda device: DeviceMemory(total, 0, given=0)
+
+
+def share_on(total):
+    """The plan for half of what layers save on a card of this size, after a few steps."""
+    model = build()
+    planner = conduct(model, "0.5", memory=card_of(total))
+    for _ in range(3):
+        step(model)
+    return planner.current
+
+
+def test_a_share_that_the_card_has_no_room_for_is_not_kept(caplog):
+    roomy = share_on(1 << 40)
+    least = share_on(1)
+    assert "the device may run out of memory: the smallest plan adds" in caplog.text
+    caplog.clear()
+    total = (roomy.alive + least.alive) // 2
+    fitting = share_on(total)
+    assert least.alive < fitting.alive < total < roomy.alive
+    assert "run out of memory" not in caplog.text
+
+
 class Counted:
     """Memory of a process or of a card; counts how often it is asked."""
 

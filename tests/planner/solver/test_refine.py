@@ -1,5 +1,7 @@
 """Plans charged with what they need themselves, not with what any plan may need."""
 
+from dataclasses import replace
+
 import pytest
 
 from hf_ckpt.assignment import Assignment
@@ -45,3 +47,28 @@ def test_a_budget_below_the_cautious_least():
         assert solve_refined(PROBLEM, Limits(peak=smallest.predicted.peak)) == smallest
     with pytest.raises(BudgetError, match="no plan fits"):
         solve_refined(PROBLEM, Limits(peak=1 << 20))
+
+
+HELD = Limits(held=solve(PROBLEM, Limits()).predicted.held // 2)
+
+
+def test_a_bound_on_held_bytes_is_all_there_is_where_the_device_has_room():
+    alone = solve_refined(PROBLEM, HELD)
+    assert solve_refined(PROBLEM, replace(HELD, room=alone.predicted.peak)) == alone
+
+
+def test_held_bytes_that_the_device_has_no_room_for_are_not_held():
+    alone = solve_refined(PROBLEM, HELD)
+    room = (least_peak(PROBLEM) + alone.predicted.peak) // 2
+    found = solve_refined(PROBLEM, replace(HELD, room=room))
+    assert own_peak(found) <= room < own_peak(alone)
+    assert alone.predicted.seconds < found.predicted.seconds
+    assert found.predicted.held < alone.predicted.held
+
+
+@pytest.mark.parametrize("room", [-(1 << 30), 0, 1 << 20])
+def test_a_device_without_room_gets_the_least_peak(room: int):
+    found = solve_refined(PROBLEM, replace(HELD, room=room))
+    assert room < own_peak(found) <= least_peak(PROBLEM)
+    with pytest.raises(BudgetError, match="no plan fits the budget: the smallest one holds"):
+        solve_refined(PROBLEM, Limits(held=1 << 20, room=room))
