@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-_FIRST_SPECIAL = 100
+_MEDIA = frozenset({"pixel_values", "input_features", "input_values"})
 
 
 class NoInputsError(Exception):
@@ -81,8 +81,13 @@ def _candidates(model: nn.Module, size: Size) -> Iterator[dict[str, Any]]:
         if "decoder_input_ids" in names and media:
             yield media | {"decoder_input_ids": _ids(model, size)}
             yield media | {"labels": _ids(model, size)}
+    if text and len(_MEDIA.intersection(names)) > 1:  # any one kind of media will do
+        for media in chain(_images(model, names, size), _sounds(model, names, size)):
+            yield _with_placeholders(model, names, text, media, size)
     if text:
         yield text
+        if "mm_token_type_ids" in names:
+            yield text | {"mm_token_type_ids": torch.zeros_like(text["input_ids"])}
 
 
 def _parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
@@ -144,19 +149,20 @@ def _side(value: Any) -> int:
     return int(value[0] if isinstance(value, list | tuple) else value)
 
 
-def _vision(model: Any) -> Any:
+def _vision(config: Any) -> Any:
+    """The config of the images, however deep it is."""
     for name in ("vision_config", "vit_config", "image_config", "vision_encoder_config", "encoder"):
-        nested = getattr(model.config, name, None)
+        nested = getattr(config, name, None)
         if nested is not None and hasattr(nested, "to_dict"):
-            return nested
-    return model.config
+            return _vision(nested)
+    return config
 
 
 def _images(model: Any, names: dict[str, Any], size: Size) -> Iterator[dict[str, Any]]:
     if not {"pixel_values", "pixel_values_videos"} & set(names):
         yield {}
         return
-    config = _vision(model)
+    config = _vision(model.config)
     channels = _find(config, "num_channels", "in_channels", "in_chans") or 3
     channels = channels if isinstance(channels, int) else 3
     patch = _side(_find(config, "patch_size") or 16)
@@ -211,10 +217,13 @@ def _sounds(model: Any, names: dict[str, Any], size: Size) -> Iterator[dict[str,
     batch = size.batch
     known = (
         _find(config, name)
-        for name in ("num_mel_bins", "n_mels", "input_feat_per_channel", "feature_size", "input_dim")
-    )
+        for name in (
+            "num_mel_bins", "n_mels", "input_feat_per_channel", "feature_size", "input_dim", "feature_projection_input_dim",
+        )
+    )  # fmt: skip
     every = list(dict.fromkeys(value for value in known if isinstance(value, int))) or [80]
     mels = every[0]
+    every += [frames * mels for frames in (2, 4)]  # stacked
     if "input_values" in names:
         frames = _find(config, "max_length") or 128
         yield {"input_values": _rand(batch, 200 * size.length)}
@@ -260,9 +269,9 @@ def _with_placeholders(
     start = _find(model.config, "vision_start_token_id", "boi_token_id", "audio_bos_token_id")
     end = _find(model.config, "vision_end_token_id", "eoi_token_id", "audio_eos_token_id")
     row = [
-        *([start] if isinstance(start, int) else []),
+        *([start] if isinstance(start, int) and start != token else []),
         *[token] * (count // size.batch),
-        *([end] if isinstance(end, int) else []),
+        *([end] if isinstance(end, int) and end != token else []),
     ]
     placeholders = torch.tensor([row] * size.batch)
     made = dict(text, input_ids=torch.cat([ids[:, :1], placeholders, ids[:, 1:]], dim=1))

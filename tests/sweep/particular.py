@@ -38,6 +38,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "InternVLForConditionalGeneration": {"vision_config": {"image_size": [64, 64], "patch_size": [16, 16]}},
     "KyutaiSpeechToTextForConditionalGeneration": {"codebook_vocab_size": 64, "num_codebooks": 4},
     "Molmo2ForConditionalGeneration": {"adapter_config": {"vision_feature_layer": [-1, -2]}},
+    "MoonshineStreamingForConditionalGeneration": {"num_key_value_heads": 4, "decoder_start_token_id": 1},
     "NemotronForCausalLM": {"num_key_value_heads": 2},
     "OwlViTForObjectDetection": _OWL,
     "Owlv2ForObjectDetection": _OWL,
@@ -45,6 +46,10 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "PerceiverForImageClassificationFourier": _PERCEIVER | {"num_cross_attention_heads": 1},
     "PerceiverForImageClassificationLearned": _PERCEIVER | {"image_size": 16},
     "PerceiverForMaskedLM": _PERCEIVER | {"d_model": 32},
+    "Qwen2_5OmniThinkerForConditionalGeneration": {"vision_start_token_id": 90},
+    "Qwen3OmniMoeThinkerForConditionalGeneration": {"vision_start_token_id": 90},
+    "ReformerForMaskedLM": {"axial_pos_embds": False, "is_decoder": False},
+    "ReformerModelWithLMHead": {"axial_pos_embds": False},
     "Sam2Model": {
         "vision_config": {
             "backbone_config": _SAM2_BACKBONE, "backbone_channel_list": [128, 64, 32, 16],
@@ -54,12 +59,16 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     },
     "SamHQModel": _SAM_PROMPTS,
     "SamModel": _SAM_PROMPTS,
+    "ShieldGemma2ForImageClassification": {"yes_token_index": 5, "no_token_index": 6},
     "SpeechEncoderDecoderModel": {
         "decoder_start_token_id": 1, "pad_token_id": 0, "decoder": {"add_cross_attention": True},
     },
     "VisionEncoderDecoderModel": {
         "decoder_start_token_id": 1, "pad_token_id": 0, "decoder": {"add_cross_attention": True},
     },
+    "XmodForCausalLM": {"default_language": "en_XX"},
+    "XmodForMaskedLM": {"default_language": "en_XX"},
+    "YolosForObjectDetection": {"image_size": [64, 64]},
 }  # fmt: skip
 
 

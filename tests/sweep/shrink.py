@@ -429,4 +429,12 @@ def _consistent(defaults: PretrainedConfig, values: dict[str, Any], style: Style
         fixed["rotary_dim"] = defaults.rotary_dim // style.divisor if style.divisor else 4
     if "time_step_rank" in now and type(now["time_step_rank"]) is int:
         fixed["time_step_rank"] = 2
-    return fixed
+    return fixed | _pooled(now)
+
+
+def _pooled(now: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens that an image is pooled to: no more than it has patches."""
+    tokens, vision = now.get("mm_tokens_per_image"), now.get("vision_config")
+    if type(tokens) is not int or not isinstance(vision, dict) or not vision.get("patch_size"):
+        return {}
+    return {"mm_tokens_per_image": min(tokens, (vision["image_size"] // vision["patch_size"]) ** 2)}
