@@ -3,34 +3,103 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.values import Const, Function, Method, Result, equals, is_absent, same
+from ...facts.values import Attr, Const, Function, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
 from ..events import GradientSwitch
 from ..names import canonical
+from ..types import same_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Value
+    from ...facts.walk import Write
     from ..history import History
 
 EMBEDDING = "torch.nn.Embedding"
+_PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+_PARAMETERS = ("weight", "bias")
+#: Modules that have a weight only, and those that have a bias too unless they are told otherwise.
+_WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
+_WITH_BIAS = frozenset(f"torch.nn.{kind}" for kind in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"))
 #: How functions are named that freeze a module, or do so by what they are told.
 _FREEZES = re.compile(r"^_?(freeze|frozen|set_requires_grad|toggle_(requires_)?grad)")
 
 
 def is_frozen(run: History, module: Value) -> bool:
-    """Whether the program freezes exactly this module, without a condition, and never switches it on again."""
-    found = list(run.of(GradientSwitch))
-    certain = any(it.freezes and same(it.module, module) and not any(own_guards(it.place)) for it in found)
-    undone = any(not it.freezes and (same(it.module, module) or not isinstance(it.module, Result)) for it in found)
-    return certain and not undone
+    """Whether the program freezes exactly this module, without a condition, and never switches it on again.
+
+    It may do so as a whole, or by each of its parameters: an embedding has its `weight` only.
+    """
+    if any(not switch.freezes and _may_switch_on(switch, module) for switch in run.of(GradientSwitch)):
+        return False
+    given = [write for name in _PARAMETERS for write in _given_as(run, module, name)]
+    if _is_switched_off(run, module, max((write.order for write in given), default=0)):
+        return True
+    if isinstance(module, Result) and _is_made_frozen(module) and not given:
+        return True
+    parameters = _parameters(module)
+    return bool(parameters) and all(_is_parameter_frozen(run, module, name) for name in parameters)
 
 
-def is_made_frozen(module: Result) -> bool:
+def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
+    owner = _owner(switch)
+    return same(owner, module) or not isinstance(owner, Result)
+
+
+def _is_switched_off(run: History, target: Value, since: int) -> bool:
+    """Whether the gradients of a module or a parameter are surely switched off, not before ``since``."""
+    return any(
+        switch.freezes and switch.order >= since and same(switch.module, target) and not any(own_guards(switch.place))
+        for switch in run.of(GradientSwitch)
+    )
+
+
+def _parameters(module: Value) -> tuple[str, ...]:
+    """The parameters of a module of torch; empty where they are not known."""
+    kind = canonical(module.call.name) if isinstance(module, Result) else ""
+    if not isinstance(module, Result) or kind not in _WEIGHT_ONLY | _WITH_BIAS:
+        return ()
+    return ("weight",) if kind in _WEIGHT_ONLY or equals(module.call.keyword("bias"), False) else _PARAMETERS
+
+
+def _is_parameter_frozen(run: History, module: Value, name: str) -> bool:
+    """Whether the parameter ``name`` is frozen, as it was built or as what the program puts in its place."""
+    given = _given_as(run, module, name)
+    if not given:
+        return _is_switched_off(run, Attr(module, name, None), 0)
+    last = given[-1]
+    if any(own_guards(last.place)):
+        return False
+    return _is_frozen_parameter(last.value) or any(
+        _is_switched_off(run, target, last.order) for target in (last.value, Attr(module, name, None))
+    )
+
+
+def _given_as(run: History, module: Value, name: str) -> list[Write]:
+    """What the program makes the parameter ``name`` of ``module``, in order."""
+    return [write for write in _parameter_writes(run) if write.field == name and same(same_object(write.obj), module)]
+
+
+@lru_cache(maxsize=1)
+def _parameter_writes(run: History) -> list[Write]:
+    return [write for write in run.writes if write.field in _PARAMETERS and not write.is_item]
+
+
+def _is_frozen_parameter(value: Value) -> bool:
+    """Whether it is `nn.Parameter(tensor, requires_grad=False)`."""
+    if not isinstance(value, Result) or canonical(value.call.name) not in _PARAMETER:
+        return False
+    return equals(value.call.argument(1, "requires_grad"), False) is True
+
+
+def _is_made_frozen(module: Result) -> bool:
     """Whether ``module`` is an embedding that is built from weights, which freezes it by default."""
+    if equals(module.call.keyword("_freeze"), True) is True:
+        return canonical(module.call.name) == EMBEDDING
     freeze = module.call.argument(1, "freeze")
     loaded = canonical(module.call.name) == f"{EMBEDDING}.from_pretrained"
     return loaded and (is_absent(freeze) is True or equals(freeze, True) is True)
@@ -38,8 +107,16 @@ def is_made_frozen(module: Result) -> bool:
 
 def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
-    switched = (it.module for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
+    switched = (_owner(it) for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
+
+
+def _owner(switch: GradientSwitch) -> Value:
+    """The module whose gradients, or those of a part of it, are switched."""
+    match switch.module:
+        case Attr(base=module, name="weight" | "bias"):
+            return same_object(module)
+    return switch.module
 
 
 def _may_hold(frozen: Value, modules: tuple[Value, ...]) -> bool:

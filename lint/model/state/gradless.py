@@ -22,7 +22,7 @@ from ...facts.values import (
 from ..names import canonical
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step
-from .freezing import EMBEDDING, is_frozen, is_made_frozen
+from .freezing import EMBEDDING, is_frozen
 from .modes import is_gradient_free
 from .tensor_changes import changes_of
 from .tensor_parts import ENTRIES, VIEWS, part_of
@@ -178,7 +178,7 @@ def _module_gives_gradless(run: History, call: Call, assumed: tuple[Value, ...])
     if not isinstance(module, Result):
         return False
     kind = canonical(module.call.name)
-    frozen = is_frozen(run, module) or is_made_frozen(module)
+    frozen = is_frozen(run, module)
     if frozen and kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained"):
         return True
     return (frozen or kind in _WITHOUT_WEIGHTS) and all(is_gradless(run, given, assumed) for given in call.args)
