@@ -61,6 +61,20 @@ FILLED = (
     "self.stages = nn.Sequential(layers)",
     "layers = []\nfor _ in range(depth):\n    layers.append(Norm())\nself.stages = nn.Sequential(*layers)",
     "layers = [nn.Linear(8, 8)]\nfor _ in range(depth):\n    layers += [Norm()]\nself.stages = nn.Sequential(*layers)",
+    "layers = []\nfor _ in range(depth):\n    layers += [nn.Linear(8, 8), nn.BatchNorm1d(8)]\nlayers += [nn.ReLU()]\n"
+    "self.stages = nn.Sequential(*layers)",
+    "layers = []\nfor _ in range(depth):\n    layers += [Norm(), nn.ReLU()]\nlayers = layers + [nn.Linear(8, 8)]\n"
+    "self.stages = nn.Sequential(*layers)",
+    "layers = []\nfor _ in range(depth):\n    layers = layers + [Norm()]\nfor _ in range(2):\n    layers = layers + [nn.ReLU()]\n"
+    "for _ in range(2):\n    layers = layers + [nn.Linear(8, 8)]\nself.stages = nn.Sequential(*layers)",
+    "layers = [nn.Linear(8, 8)]\nwhile len(layers) < depth:\n    layers += (Norm(), nn.ReLU())\nlayers.extend([nn.ReLU()])\n"
+    "layers.append(nn.Linear(8, 8))\nself.stages = nn.Sequential(*layers)",
+    "layers = [nn.Linear(8, 8)] if depth > 2 else []\nlayers += [Norm()]\nself.stages = nn.Sequential(*layers)",
+    "layers = [nn.Linear(8, 8)] if depth > 2 else []\nlayers.append(Norm())\nself.stages = nn.Sequential(*layers)",
+    "layers = [nn.Linear(8, 8)] if depth > 2 else []\nself.stages = nn.Sequential(*(layers + [Norm()]))",
+    "self.layers = []\nfor _ in range(depth):\n    self.layers += [Norm()]\nself.stages = nn.Sequential(*self.layers)",
+    "self.stages = nn.Sequential()\nfor _ in range(depth):\n    self.stages += nn.Sequential(Norm())",
+    "blocks = nn.ModuleList()\nblocks += [Norm() for _ in range(depth)]\nself.stages = nn.Sequential(*blocks)",
     "layers = []\nlayers.extend([nn.Linear(8, 8), nn.BatchNorm1d(8)])\nself.stages = nn.Sequential(*layers)",
     'self.stages = nn.Sequential()\nself.stages.add_module("norm", Norm())',
     'self.stages = nn.Sequential()\nfor i in range(depth):\n    self.stages.register_module(f"norm{i}", Norm())',
@@ -125,6 +139,24 @@ def net(build: str, run: str) -> str:
 def test_what_a_container_holds_is_known(build):
     assert codes(net(build, WHOLE)) == ["CKPT106"]
     assert codes(net(build.replace("Norm()", "Plain()").replace("nn.BatchNorm1d", "nn.LayerNorm"), WHOLE)) == []
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        "layers = [nn.Linear(8, 8)]\nif depth > 2:\n    layers += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nif depth > 2:\n    layers += [Norm()]\nelse:\n    layers += [Plain()]\n"
+        "layers += [nn.ReLU()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = [*layers]\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = layers + []\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = layers[:1]\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = layers.copy()\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = (nn.Linear(8, 8),)\nmore = layers\nmore += (Norm(),)\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = layers\nmore = more + [Norm()]\nself.stages = nn.Sequential(*layers)",
+    ],
+)
+def test_what_a_container_may_not_hold_is_not_said(build):
+    assert codes(net(build, WHOLE)) == []
 
 
 @pytest.mark.parametrize("run", NUMBERED)

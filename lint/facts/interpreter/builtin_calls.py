@@ -16,6 +16,7 @@ from ..values import (
     Absent,
     Attr,
     Call,
+    Choice,
     Class,
     Const,
     Dict,
@@ -61,6 +62,11 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             )
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
             grow(walk, held, call)
+            return None
+        case Choice(options=ways):
+            for way in ways:
+                if isinstance(way, Attr) and isinstance(way.base, Seq) and way.name in ("append", "extend"):
+                    grow(walk, way.base, call)
             return None
         case Attr(base=Seq() as held, name="pop" | "remove" | "clear"):
             held.open, held.count = True, None

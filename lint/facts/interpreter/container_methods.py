@@ -17,12 +17,25 @@ if TYPE_CHECKING:
 
 def grow(walk: Walk, held: Seq, call: Call) -> None:
     """``layers.append(layer)`` and its like."""
+    if call.method == "extend":
+        if call.args:
+            extend(walk, held, call.args[0])
+        return
     appends = call.method == "append"
     times = walk.times_since(held.place) if appends else None
     before = length_of(held)
     held.count = None if times is None or before is None else before + times
-    held.items += elements(call.args[0]) if call.args and call.method == "extend" else call.args[-1:]
+    held.items += call.args[-1:]
     held.open = held.open or not appends or bool(walk.place.loops)
+
+
+def extend(walk: Walk, held: Seq, given: Value) -> None:
+    """``layers.extend(more)`` and ``layers += more``: the list itself grows, by whatever name it goes."""
+    times, before, added = walk.times_since(held.place), length_of(held), length_of(given)
+    known = isinstance(given, Seq) and not given.open
+    held.items += [] if given is held else elements(given)
+    held.open = held.open or times != 1 or not known
+    held.count = None if None in (times, before, added) else (before or 0) + (times or 0) * (added or 0)
 
 
 def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..exclusion import pattern_test
 from ..objects.containers import iterate, length_of
-from ..values import UNKNOWN, Guard, Loop, Unknown, Value, join_under
+from ..values import UNKNOWN, Guard, Loop, Seq, Unknown, Value, join_under
 from .bindings import assign
 from .conditions import decided
 
@@ -85,8 +85,18 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
     walk.place = outside._replace(loops=(*outside.loops, node))
     body()
     walk.place = outside
-    walk.scope.names = joined(names, walk.scope.names)
+    walk.scope.names = {**joined(names, walk.scope.names), **_grown_lists(names, walk.scope.names)}
     return False
+
+
+def _grown_lists(before: dict[str, Value], after: dict[str, Value]) -> dict[str, Value]:
+    """The lists that a loop makes longer by `layers = layers + [...]`, with what any iteration adds."""
+    found: dict[str, Value] = {}
+    for name, value in after.items():
+        match before.get(name), value:
+            case Seq(kind, first, place=place), Seq(_, items, node=ast.BinOp() as node) if items[: len(first)] == first:
+                found[name] = Seq(kind, items, True, node, place)
+    return found
 
 
 def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:

@@ -8,10 +8,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..objects.attributes import get_attribute, get_item
-from ..objects.containers import GAP, elements, is_none, iterate, length_of, text_of
+from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of
 from ..objects.dicts import merge_into
 from ..scopes import Scope
 from ..values import (
+    Choice,
     Computed,
     Const,
     Dict,
@@ -150,8 +151,15 @@ def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
 
 
 def _binary(walk: Walk, node: ast.BinOp) -> Value:
-    left, right = evaluate(walk, node.left), evaluate(walk, node.right)
+    return _combined(walk, evaluate(walk, node.left), evaluate(walk, node.right), node)
+
+
+def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
     match left, right, node.op:
+        case (Choice(options=ways), _, ast.Add()) if any(isinstance(way, Seq) for way in ways):
+            return each(left, lambda way: _combined(walk, way, right, node))
+        case (_, Choice(options=ways), ast.Add()) if any(isinstance(way, Seq) for way in ways):
+            return each(right, lambda way: _combined(walk, left, way, node))
         case Dict(), Dict(), ast.BitOr():
             made = Dict(dict(left.items), left.open, node, walk.place)
             merge_into(made, right)

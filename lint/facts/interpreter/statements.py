@@ -6,10 +6,13 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from ..objects.annotations import annotated, narrowed
-from ..objects.containers import elements
-from ..values import UNKNOWN, Const, Dict, Seq, Unknown, Value
+from ..objects.attributes import get_attribute
+from ..objects.children import add_modules
+from ..objects.containers import each, elements, is_module_list
+from ..values import UNKNOWN, Choice, Const, Dict, Result, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
 from .bindings import assign, store, write
+from .container_methods import extend
 from .control_flow import branch, for_loop, match_block, try_block, while_loop, with_block
 from .definitions import declare_outer, define_class, define_function
 from .imports import bind_import, bind_import_from
@@ -52,9 +55,11 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
     value = walk.evaluate(node.value)
     match node.target:
         case ast.Name(id=name):
-            walk.scope.bind(name, _added(walk, name, value, node))
+            walk.scope.bind(name, _added(walk, walk.scope.look_up(name), value, node))
         case ast.Attribute(value=base, attr=name):
-            write(walk, walk.evaluate(base), name, Unknown(node), node, augmented=True)
+            owner = walk.evaluate(base)
+            held = get_attribute(owner, name, node.target)
+            write(walk, owner, name, _added(walk, held, value, node), node, augmented=True)
         case ast.Subscript():
             held = walk.evaluate(node.target.value)
             store(walk, held, walk.evaluate(node.target.slice), value)
@@ -62,13 +67,23 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
                 held.open = True
 
 
-def _added(walk: Walk, name: str, value: Value, node: ast.AugAssign) -> Value:
-    """What a name holds after `layers += [...]`; unknown for anything but lists."""
-    held = walk.scope.look_up(name)
-    if not isinstance(held, Seq) or not isinstance(node.op, ast.Add):
+def _added(walk: Walk, held: Value, value: Value, node: ast.AugAssign) -> Value:
+    """What a name holds after `layers += [...]`; unknown for anything but sequences and containers of modules."""
+    if not isinstance(node.op, ast.Add):
         return Unknown(node)
-    is_open = held.open or bool(walk.place.loops) or not isinstance(value, Seq) or value.open
-    return Seq(held.kind, [*held.items, *elements(value)], is_open, node, walk.place)
+    match held:
+        case Choice() if any(isinstance(option, Seq) for option in held.options):
+            return each(held, lambda option: _added(walk, option, value, node))
+        case Seq(kind="list"):
+            extend(walk, held, value)
+            return held
+        case Seq():
+            is_open = held.open or bool(walk.place.loops) or not isinstance(value, Seq) or value.open
+            return Seq(held.kind, [*held.items, *elements(value)], is_open, node, walk.place)
+        case Result() if is_module_list(held):
+            add_modules(walk, held, value, node)
+            return held
+    return Unknown(node)
 
 
 def _delete(walk: Walk, node: ast.Delete) -> None:

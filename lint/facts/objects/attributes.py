@@ -209,8 +209,17 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
         return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
-        return base if isinstance(node.slice, ast.Slice) else _element(base, index, node)
+        return _slice(base) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
+
+
+def _slice(base: Value) -> Value:
+    """A slice, which may hold what its origin does; of a list a copy, which grows by itself."""
+    if not isinstance(base, Seq):
+        return base
+    copied = Seq(base.kind, [*base.items], base.open, base.node, base.place)
+    copied.count = base.count
+    return copied
 
 
 def _leaves_out_the_last(index: ast.expr) -> bool:

@@ -10,6 +10,8 @@ from .attributes import set_attribute
 from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, length_of, text_of
 
 if TYPE_CHECKING:
+    import ast
+
     from ..values import Call
     from ..walk import Walk
 
@@ -50,13 +52,20 @@ def _register(walk: Walk, base: Value, call: Call) -> bool:
     return False
 
 
+def add_modules(walk: Walk, held: Result, given: Value, node: ast.AST) -> None:
+    """``blocks.extend(more)`` and ``blocks += more`` for a container of PyTorch."""
+    fill(held, elements(given), node, _in_all(walk, held, length_of(given)))
+
+
 def _fill(walk: Walk, base: Value, call: Call) -> bool:
     extends = call.method == "extend"
-    added = call.args[-1:] if not extends else elements(call.args[0]) if call.args else []
     if isinstance(base, Result) and is_module_list(base):
-        each = length_of(call.args[0]) if extends and call.args else 1
-        fill(base, added, call.node, _in_all(walk, base, each))
+        if not extends:
+            fill(base, call.args[-1:], call.node, _in_all(walk, base, 1))
+        elif call.args:
+            add_modules(walk, base, call.args[0], call.node)
         return True
+    added = call.args[-1:] if not extends else elements(call.args[0]) if call.args else []
     if isinstance(base, Instance) and container_kind(base):
         before = base.cls.fields.get(ITEMS)
         held = [*(before.items if isinstance(before, Seq) else []), *added]

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ...facts.objects.attributes import made_at
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.values import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...facts.values import Call, Guard
+    from ...facts.values import Call, Guard, Place
     from ...facts.walk import Program
 
     #: Something to enter, and the conditions it is entered under, those of what leads to it left out.
@@ -184,7 +185,7 @@ class _Search:
             case Instance(cls):
                 return self._enter_instance(value, cls)
             case Result(call):
-                return _always(self._enter_result(value, call))
+                return self._enter_result(value, call)
             case Seq(_, items):
                 return _always(items)
             case Attr() if built_with_batch_norm(value) is not None:
@@ -228,17 +229,17 @@ class _Search:
                 return self._enter_function(forward, instance)
             if forward is not None:
                 return [(forward, ())]
-        return _always(held_by(instance)) if container_kind(instance) == "Sequential" else []
+        return _held(instance, held_by(instance)) if container_kind(instance) == "Sequential" else []
 
-    def _enter_result(self, result: Result, call: Call) -> list[Value]:
+    def _enter_result(self, result: Result, call: Call) -> list[_Entry]:
         self._came_to(result, self._under)
         if _key(result) in self.modules:
             return []
         name = canonical(call.name)
         if is_module_list(result):
-            return given_to(call)
+            return _held(result, given_to(call))
         if name in PASS_THROUGH and call.args:
-            return call.args[:1]
+            return _always(call.args[:1])
         self.modules[_key(result)] = result
         return []
 
@@ -262,6 +263,19 @@ def _key(part: Value | Call) -> _Key:
 
 def _always(values: Iterable[Value]) -> list[_Entry]:
     return [(value, ()) for value in values]
+
+
+def _held(container: Value, parts: Iterable[Value]) -> list[_Entry]:
+    """The modules in a container, each with the conditions under which it, and not the container alone, is made."""
+    place = made_at(container)
+    return [(part, _beyond(place, made_at(part))) for part in parts]
+
+
+def _beyond(outer: Place, inner: Place) -> tuple[Guard, ...]:
+    if inner.function is not outer.function or not inner.deeper_than(outer):
+        return ()
+    around = {(guard.test, guard.taken) for guard in outer.guards}
+    return tuple(guard for guard in own_guards(inner) if (guard.test, guard.taken) not in around)
 
 
 def _is_followed(called: Value) -> bool:
