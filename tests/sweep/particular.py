@@ -97,6 +97,17 @@ def _spectrogram_of_phonemes(model: Any, size: Size) -> dict[str, Any]:
     }
 
 
+def _text_and_speech(model: Any, size: Size) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(5)
+    return {
+        "input_ids": _tokens(size.batch, size.length) % model.config.vocab_size,
+        "decoder_input_values": torch.randn(
+            size.batch, 2 * size.length, model.config.num_mel_bins, generator=generator
+        ),
+        "speaker_embeddings": torch.randn(size.batch, model.config.speaker_embedding_dim, generator=generator),
+    }
+
+
 def _task_and_image(model: Any, size: Size) -> dict[str, Any]:
     return {
         "pixel_values": torch.randn(size.batch, 3, 64, 64, generator=torch.Generator().manual_seed(2)),
@@ -181,4 +192,5 @@ INPUTS: Mapping[str, Callable[[Any, Size], dict[str, Any]]] = {
     "PerceiverForImageClassificationLearned": _image_as_inputs,
     "PerceiverForMaskedLM": _bytes_of_text,
     "Pix2StructForConditionalGeneration": _patches_of_a_page,
+    "SpeechT5ForTextToSpeech": _text_and_speech,
 }
