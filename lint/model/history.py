@@ -32,6 +32,7 @@ class History:
         "_by_kind",
         "_by_method",
         "_by_name",
+        "_by_path",
         "_by_target",
         "_reached",
         "_regions",
@@ -51,6 +52,7 @@ class History:
         self._by_name: dict[str, list[Call]] | None = None
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
         self._by_target: dict[ast.AST, list[Call]] | None = None
+        self._by_path: dict[tuple[int, tuple[ast.Call, ...]], Call] | None = None
 
     def of(self, *kinds: type[E]) -> Iterator[E]:
         """The events of these kinds (or derived from one) that a run of the project comes to, in program order."""
@@ -116,6 +118,16 @@ class History:
                     case (Function() as target) | Method(function=target):
                         self._by_target.setdefault(target.node, []).append(call)
         return self._by_target.get(function.node, [])
+
+    def path_to(self, call: Call) -> list[Call]:
+        """The calls that led to ``call``, outermost first, and itself; nothing when one of them is not known."""
+        if self._by_path is None:
+            calls = self.program.calls
+            self._by_path = {(other.place.walk, (*other.place.stack, other.node)): other for other in calls}
+        place = call.place
+        outer = [self._by_path.get((place.walk, place.stack[:depth])) for depth in range(1, len(place.stack) + 1)]
+        known = [found for found in outer if found is not None]
+        return [*known, call] if len(known) == len(outer) else []
 
     def calls_beside(self, call: Call) -> Iterator[Call]:
         """The other calls of the function that makes ``call``, in the same walk, the nearest first."""

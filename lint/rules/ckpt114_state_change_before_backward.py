@@ -3,8 +3,9 @@
 ## What it does
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,
 `load_state_dict` or `step()` of an optimizer that holds the model's parameters, `eval()` on a model with dropout; and
-a `backward()` inside `with model.disable_adapter()`. A forward pass under `no_grad` in between, as for the reference
-model of DPO, is fine.
+a `backward()` inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the
+model or call `backward()` are followed. A forward pass under `no_grad` in between, as for the reference model of DPO,
+is fine, and so is a change that is taken back before `backward()`.
 
 ## Why is this bad?
 Layers run again in the backward pass, with the model as it is then: gradients belong to neither state, 40 to 380 %
@@ -72,6 +73,37 @@ def measure(x):
     loss.backward()
 ```
 
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+def log_probability(model, batch):
+    return model(**batch).logits.log_softmax(-1).sum((-1, -2))
+
+def preference(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable()
+    for batch in batches:
+        model.set_adapter("policy")
+        policy = log_probability(model, batch)
+        model.set_adapter("reference")  # error
+        with torch.no_grad():
+            reference = log_probability(model, batch)
+        loss = (reference - policy).mean()
+        loss.backward()
+
+def two_losses(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in batches:
+        out = model(**batch)
+        first, second = out.loss, out.logits.square().mean()
+        first.backward(retain_graph=True)
+        optimizer.step()  # error
+        second.backward()
+```
+
 ## Good
 ```python
 import torch
@@ -125,6 +157,19 @@ def one_after_the_other(name, batches, optimizer):
         second.backward()
         optimizer.step()
 
+def taken_back(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable()
+    for batch in batches:
+        model.set_adapter("policy")
+        policy = model(**batch).logits
+        model.set_adapter("reference")
+        with torch.no_grad():
+            reference = model(**batch).logits
+        model.set_adapter("policy")
+        loss = (reference - policy).mean()
+        loss.backward()
+
 def without_checkpointing(name, batches):
     model = AutoModelForCausalLM.from_pretrained(name).train()
     for batch in batches:
@@ -163,6 +208,26 @@ except RuntimeError as error:
 else:
     raise AssertionError("no error")
 
+def step_between_losses(checkpointing):
+    torch.manual_seed(0)
+    block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+    optimizer, x = torch.optim.SGD(block.parameters(), lr=0.5), torch.randn(4, 8)
+    wanted = torch.autograd.grad(block(x).square().sum(), block[0].weight)[0]
+    out = checkpoint(block, x, use_reentrant=False) if checkpointing else block(x)
+    out.sum().backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    out.square().sum().backward()
+    return float((block[0].weight.grad - wanted).norm() / wanted.norm())
+
+assert step_between_losses(True) > 0.1
+try:
+    step_between_losses(False)
+except RuntimeError as error:
+    assert "modified by an inplace operation" in str(error)
+else:
+    raise AssertionError("no error")
+
 def adapter_gradient(checkpointing, switch):
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -181,17 +246,23 @@ def adapter_gradient(checkpointing, switch):
     if switch:
         model.set_adapter("b")
         weight.requires_grad_()
+    if switch == "off":
+        model.base_model.disable_adapter_layers()
+    if switch == "there and back":
+        model.set_adapter("a")
     loss.backward()
     return weight.grad
 
 wanted = adapter_gradient(False, False)
 assert torch.allclose(adapter_gradient(False, True), wanted)
 assert torch.allclose(adapter_gradient(True, False), wanted)
-try:
-    lost = adapter_gradient(True, True)
-except RuntimeError:
-    lost = None
-assert lost is None or not torch.allclose(lost, wanted)
+assert torch.allclose(adapter_gradient(True, "there and back"), wanted)
+for switch in (True, "off"):
+    try:
+        lost = adapter_gradient(True, switch)
+    except RuntimeError:
+        lost = None
+    assert lost is None or not torch.allclose(lost, wanted)
 ```
 
 ## References
@@ -202,15 +273,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Instance, Result, Value, equals, options, same
+from ..facts.values import Instance, Result, Value, equals
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
+from ..model.flow.frames import follows
 from ..model.flow.loss import feeds
-from ..model.libraries.enabled import checkpoints_in, is_checkpointed
+from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.modes import is_gradient_free
-from ..model.state.randomness import adapter_dropout, config_dropout, torch_draws
+from ..model.state.changes_between import changes_between
+from ..model.state.modes import is_gradient_free, may_be_gradient_free
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
@@ -229,15 +301,15 @@ def check(run: Run) -> Iterator[Report]:
     if not backwards:
         return
     for forward, model in _forwards(run, backwards):
-        ends = [call for call in backwards if _follows(call, forward) and feeds(run.program.tree, forward, call)]
-        for change in _changes(run, model, forward, ends[0]) if ends else ():
-            yield Report(
-                change.node,
-                f"this changes the model between a checkpointed forward pass and its backward pass (line "
-                f"{ends[0].node.lineno}), which runs the layers again as they are then: gradients are wrong; "
-                "call `backward()` first",
-                notes=(Remark(forward.node, "the forward pass that will be run again"),),
-            )
+        for backward in _backwards_of(run, model, forward, backwards):
+            for change in changes_between(run, model, forward, backward):
+                yield Report(
+                    change.node,
+                    f"this changes the model between a checkpointed forward pass and its backward pass (line "
+                    f"{backward.node.lineno}), which runs the layers again as they are then: gradients are wrong; "
+                    "call `backward()` first",
+                    notes=(Remark(forward.node, "the forward pass that will be run again"),),
+                )
 
 
 def _forwards(run: Run, backwards: list[Call]) -> Iterator[tuple[Call, Value]]:
@@ -245,59 +317,35 @@ def _forwards(run: Run, backwards: list[Call]) -> Iterator[tuple[Call, Value]]:
     for forward in run.program.calls:
         model = unwrapped(forward.func)
         known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
-        if not known or not any(_follows(call, forward) for call in backwards):
+        if not known or not any(follows(run, call, forward) for call in backwards):
             continue
-        if not is_gradient_free(forward) and is_checkpointed(run, model, forward):
+        if not _has_no_graph(run, forward) and is_checkpointed(run, model, forward):
             yield forward, model
     for event in run.replayed(Checkpoint):
         module = unwrapped(event.function)
-        if isinstance(module, Instance | Result) and not is_gradient_free(event.call):
+        if isinstance(module, Instance | Result) and not _has_no_graph(run, event.call):
             yield event.call, module
 
 
-def _follows(later: Call, earlier: Call) -> bool:
-    """Whether both are in the same iteration of the same loops, one after the other."""
-    places = later.place, earlier.place
-    same_iteration = places[0].walk == places[1].walk and places[0].loops == places[1].loops
-    return same_iteration and later.order > earlier.order and not places[0].excludes(places[1])
+def _has_no_graph(run: Run, forward: Call) -> bool:
+    """Whether a function that leads to the forward pass may switch gradients off."""
+    return any(map(may_be_gradient_free, run.path_to(forward)))
 
 
-def _changes(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
-    for change in run.method_calls("set_adapter", "load_state_dict", "step", "eval"):
-        if _follows(change, forward) and _follows(backward, change) and _changes_model(run, model, change):
-            yield change
-    for change in run.method_calls("disable_adapter"):
-        inside = any(same(value, Result(change)) for value in backward.place.contexts)
-        outside = not any(same(value, Result(change)) for value in forward.place.contexts)
-        if inside and outside and _is(change.receiver, model):
-            yield change
+def _backwards_of(run: Run, model: Value, forward: Call, backwards: list[Call]) -> Iterator[Call]:
+    """The backward passes that run the layers of ``forward`` again: only one that keeps the graph has another one."""
+    for call in backwards:
+        if follows(run, call, forward) and feeds(run, forward, call):
+            yield call
+            if not _keeps_graph(call) or _cuts_off(run, model):
+                return
 
 
-def _changes_model(run: Run, model: Value, change: Call) -> bool:
-    match change.method:
-        case "step":
-            return any(_optimizes(option, model) for option in options(change.receiver))
-        case "eval":
-            return _is(change.receiver, model) and _drops(run, model)
-    return _is(change.receiver, model)
+def _keeps_graph(backward: Call) -> bool:
+    return any(equals(backward.argument(None, name), True) is True for name in ("retain_graph", "create_graph"))
 
 
-def _is(value: Value, model: Value) -> bool:
-    return same(unwrapped(value), model)
-
-
-def _optimizes(optimizer: Value, model: Value) -> bool:
-    """Whether ``optimizer`` is one of torch over all parameters of ``model``, with a learning rate that is not 0."""
-    if not isinstance(optimizer, Result) or not optimizer.call.name.startswith("torch.optim."):
-        return False
-    held = optimizer.call.argument(0, "params")
-    is_whole = isinstance(held, Result) and held.call.method == "parameters" and _is(held.call.receiver, model)
-    return is_whole and equals(optimizer.call.argument(1, "lr"), 0, 0.0) is not True
-
-
-def _drops(run: Run, model: Value) -> bool:
-    regions = [run.region(event) for event in checkpoints_in(run, model)]
-    regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
-    regions += [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]
-    drawing = any(draw for region in regions for draw in torch_draws(run, region))
-    return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
+def _cuts_off(run: Run, model: Value) -> bool:
+    """Whether a part of what ``model`` gives may have no graph, so that the loss of that part runs no layer again."""
+    calls = run.bodies.of(model).calls
+    return any(call.method in ("detach", "detach_") or is_gradient_free(call) for call in calls)

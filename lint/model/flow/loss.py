@@ -1,61 +1,105 @@
-"""Which loss a forward pass feeds, followed by name through the statements of one function."""
+"""Which loss a forward pass feeds, followed by name through statements, and through the program's own functions."""
 
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...facts.identifiers import names_in
+from ...facts.objects.classes import is_run_as_written
+from ...facts.values import Method
+from .frames import ways_from_shared_function
+from .gradient_steps import Position, carried, end_of, position, reads, steps_of
+from .statements import body_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, FunctionNode
+    from ..history import History
 
-#: Methods that cut a value off from the graph.
-_CUTS = frozenset(("detach", "item", "tolist", "numpy", "detach_", "no_grad"))
+_START: Position = (0, 0)
 
 
-def feeds(tree: ast.AST, source: Call, sink: Call) -> bool:
-    """Whether what a call gives surely goes, through plain assignments, into another call.
+def feeds(run: History, source: Call, sink: Call) -> bool:
+    """Whether what a call gives surely goes, through plain statements, into another call.
 
     Args:
-        tree: The module, for calls outside of functions.
-        source: The call that gives something.
-        sink: The call that may get it, in the same function.
+        run: The history that both calls are of.
+        source: The call that gives something; functions around it may return it.
+        sink: The call that may get it; functions around it may have it as an argument.
     """
-    function = source.place.function
-    if sink.place.function is not function:
+    ways = ways_from_shared_function(run, source, sink)
+    if ways is None or not all(_is_returned(run, inner) for inner in ways.left[1:]):
         return False
-    body = tree if function is None else function.node
-    wanted = set(names_in(sink.node))
-    for statement in reversed(list(_assignments(body, source.node.lineno, sink.node.lineno))):
-        targets = _targets(statement)
-        value = statement.value
-        if value is None or wanted.isdisjoint(targets) or _is_cut(value):
-            continue
-        if any(node is source.node for node in ast.walk(value)):
-            return True
-        if not isinstance(statement, ast.AugAssign):
-            wanted -= targets
-        wanted |= names_in(value)
-    return False
+    given: list[ast.expr] = [ways.right[-1].node]
+    for inner, caller in pairwise(reversed(ways.right)):
+        given = _handed_over(inner, caller, given)
+    node, end = ways.left[0].node, position(ways.right[0].node)
+    if any(_holds(value, node) for value in given):
+        return True
+    return _comes_from(body_around(run, ways.left[0]), node, reads(*given), end)
 
 
-def _assignments(body: ast.AST, first: int, last: int) -> Iterator[ast.Assign | ast.AugAssign | ast.AnnAssign]:
-    """The assignments between two lines, in the order they are written."""
+def _is_returned(run: History, call: Call) -> bool:
+    """Whether the function that makes ``call`` gives what that gives to its caller, gradients included."""
+    function, place = call.place.function, call.place
+    if function is None or not is_run_as_written(function):
+        return False
     found = [
-        node
-        for node in ast.walk(body)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and first <= node.lineno < last
+        _returned(it.node)
+        for it in run.program.returns.get(function.node, ())
+        if (it.place.walk, it.place.stack) == (place.walk, place.stack) and not it.place.excludes(place)
     ]
-    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+    later = [value for value in found if end_of(value) > position(call.node)]
+    return bool(later) and all(
+        _holds(value, call.node) or _comes_from(function.node, call.node, reads(value), position(value))
+        for value in later
+    )
 
 
-def _targets(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return set().union(*map(names_in, targets))
+def _returned(node: ast.Return | ast.Lambda) -> ast.expr:
+    value = node.body if isinstance(node, ast.Lambda) else node.value
+    return ast.copy_location(ast.Constant(None), node) if value is None else value
 
 
-def _is_cut(value: ast.expr) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in _CUTS for node in ast.walk(value))
+def _holds(value: ast.AST, node: ast.AST) -> bool:
+    return any(part is node for part in carried(value))
+
+
+def _comes_from(body: ast.AST, source: ast.Call, wanted: frozenset[str], end: Position) -> bool:
+    """Whether ``source`` fills one of the names that are ``wanted`` at ``end``."""
+    names = set(wanted)
+    return any(_holds(value, source) for value in _traced(body, names, position(source), end))
+
+
+def _traced(body: ast.AST, wanted: set[str], first: Position, last: Position) -> Iterator[ast.expr]:
+    """The expressions that fill ``wanted``, the last first; in the end it holds the names that were filled before."""
+    for step in reversed(steps_of(body)):
+        if step.start >= last or step.end < first or wanted.isdisjoint(step.filled):
+            continue
+        yield from step.values
+        if step.replaces:
+            wanted -= step.filled
+        wanted |= reads(*step.values)
+
+
+def _handed_over(inner: Call, caller: Call, values: list[ast.expr]) -> list[ast.expr]:
+    """The arguments of ``caller`` that ``values``, in ``inner`` of the function it called, come from."""
+    function = inner.place.function
+    if function is None:
+        return []
+    names = set(reads(*values))
+    for _ in _traced(function.node, names, _START, position(inner.node)):
+        pass
+    roots = {name.partition(".")[0] for name in names}
+    return [value for name, value in _arguments(function.node, caller) if name in roots]
+
+
+def _arguments(function: FunctionNode, call: Call) -> Iterator[tuple[str, ast.expr]]:
+    """The expressions that ``call`` gives for the parameters of ``function``, as far as they are written out."""
+    parameters = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if isinstance(call.func, Method):
+        del parameters[:1]
+    yield from zip(parameters, call.node.args, strict=False)
+    yield from ((keyword.arg, keyword.value) for keyword in call.node.keywords if keyword.arg is not None)

@@ -59,10 +59,21 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
         return False
     enabled = [event.call for event in run.of(HfEnable) if _is(whole_model(event.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
-    if any(surely_before(call, forward) for call in enabled):
+    if any(surely_before(call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
         return True
     inside = checkpoints_in(run, model)
     return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)
+
+
+def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
+    """Whether the forward pass of ``model``, a module of the file, calls a model whose checkpointing is on."""
+    if not isinstance(model, Instance):
+        return False
+    enabled = [whole_model(event.model) for event in run.of(HfEnable) if surely_before(event.call, forward)]
+    if not enabled:
+        return False
+    called = (call for call in run.bodies.of(model).calls if all(map(tests_training, own_guards(call.place))))
+    return any(_is(whole_model(call.func), held) for call in called for held in enabled)
 
 
 def _is(value: Value, model: Value) -> bool:

@@ -1,0 +1,152 @@
+"""The statements of a function that gradients flow through: which names each of them fills, and from what."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ...facts.nodes import inner_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Methods and attributes whose values need no gradient of their object, functions of torch of these names too.
+_CUTS = frozenset(
+    (
+        *("detach", "detach_", "data", "item", "tolist", "numpy", "long", "int", "bool"),
+        *("argmax", "argmin", "argsort", "sign", "generate"),
+        *("shape", "size", "numel", "dim", "ndim", "device", "dtype", "requires_grad"),
+    )
+)
+_PLAIN_FUNCTIONS = frozenset(("len", "int", "float", "bool", "str", "range", "isinstance", "print"))
+_ADDING = frozenset(("append", "extend", "add", "insert", "update"))
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+#: Line and column.
+Position: TypeAlias = tuple[int, int]
+
+
+class Step(NamedTuple):
+    """One statement that fills names; a dotted name, `self.loss`, is one too."""
+
+    start: Position
+    end: Position
+    filled: frozenset[str]
+    #: Whether it leaves nothing of what the names held before.
+    replaces: bool
+    values: tuple[ast.expr, ...]
+
+
+@lru_cache(maxsize=256)
+def steps_of(body: ast.AST) -> tuple[Step, ...]:
+    """The steps of a function or a module itself, in the order they are written."""
+    steps = [step for node in _own_nodes(body) for step in _steps(node)]
+    return tuple(sorted(steps, key=lambda step: step.start))
+
+
+def position(node: ast.AST) -> Position:
+    """Where ``node`` begins."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def end_of(node: ast.AST) -> Position:
+    """Where ``node`` ends."""
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
+
+
+def reads(*values: ast.expr) -> frozenset[str]:
+    """The names, dotted ones too, that gradients of ``values`` go to."""
+    return frozenset(name for value in values for node in carried(value) if (name := _dotted(node)))
+
+
+def carried(value: ast.AST) -> Iterator[ast.AST]:
+    """The parts of ``value`` that its gradient may go to."""
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if not _is_cut(node):
+            yield node
+            stack += inner_nodes(node)
+
+
+def _own_nodes(body: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a body outside of functions in it and of blocks without gradients."""
+    stack = inner_nodes(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, _FUNCTIONS):
+            continue
+        yield node
+        without_gradients = isinstance(node, ast.With) and any(_stops_gradients(item) for item in node.items)
+        stack += () if without_gradients else inner_nodes(node)
+
+
+def _stops_gradients(item: ast.withitem) -> bool:
+    match item.context_expr:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name in ("no_grad", "inference_mode")
+    return False
+
+
+def _steps(node: ast.AST) -> Iterator[Step]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _pairs(node, target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+            yield from _pairs(node, target, value)
+        case ast.AugAssign(target=target, value=value):
+            yield _step(node, target, False, value)
+        case ast.For(target=target, iter=value):
+            yield _step(value, target, False, value)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=values)):
+            if method in _ADDING:
+                yield _step(node, target, False, *values)
+
+
+def _pairs(node: ast.AST, target: ast.expr, value: ast.expr) -> Iterator[Step]:
+    """The steps of an assignment: `a, b = f(x), g(y)` is two of them."""
+    match target, value:
+        case ((ast.Tuple(elts=targets) | ast.List(elts=targets)), (ast.Tuple(elts=values) | ast.List(elts=values))):
+            if len(targets) == len(values) and not any(isinstance(part, ast.Starred) for part in (*targets, *values)):
+                for left, right in zip(targets, values, strict=True):
+                    yield from _pairs(node, left, right)
+                return
+    yield _step(node, target, not isinstance(target, ast.Subscript), value)
+
+
+def _step(node: ast.AST, target: ast.expr, replaces: bool, *values: ast.expr) -> Step:
+    return Step(position(node), end_of(node), frozenset(_filled(target)), replaces, values)
+
+
+def _filled(target: ast.expr) -> Iterator[str]:
+    match target:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            for part in parts:
+                yield from _filled(part)
+        case ast.Starred(value=inner) | ast.Subscript(value=inner):
+            yield from _filled(inner)
+        case _:
+            yield from filter(None, (_dotted(target),))
+
+
+def _dotted(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            owner = _dotted(value)
+            return f"{owner}.{name}" if owner else ""
+    return ""
+
+
+def _is_cut(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
+            return name in _CUTS
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _PLAIN_FUNCTIONS
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_cut(body) or _is_cut(orelse)
+    return isinstance(node, ast.Compare | ast.Lambda)

@@ -1,0 +1,128 @@
+"""What changes a model between a forward pass and its backward pass, and is not taken back before that."""
+
+from __future__ import annotations
+
+import ast
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...facts.values import Instance, Result, Value, equals, options, same
+from ..events import ApplyCheckpointing, Checkpoint
+from ..flow.frames import follows
+from ..libraries.enabled import checkpoints_in
+from ..types import class_names, unwrapped
+from .randomness import adapter_dropout, config_dropout, torch_draws
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call
+    from ..run import Run
+
+#: Methods that change which weights a forward pass uses, and those that take it back.
+_PAIRS = (
+    ("disable_adapters", "enable_adapters"),
+    ("disable_adapter_layers", "enable_adapter_layers"),
+)
+
+
+def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The calls that leave ``model`` in another state than ``forward`` found it in, when ``backward`` runs it again."""
+    yield from _steps(run, model, forward, backward)
+    yield from _adapters_left(run, model, forward, backward)
+    yield from _weights_left(run, model, forward, backward)
+    yield from _mode_left(run, model, forward, backward)
+    for change, back in _PAIRS:
+        calls = [*_between(run, forward, backward, change, back)]
+        yield from (call for call in calls[-1:] if call.method == change and _is(call.receiver, model))
+    yield from _disabled_around(run, model, forward, backward)
+
+
+def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator[Call]:
+    """The calls of these methods, of whatever object, that come after ``forward`` and before ``backward``."""
+    for call in run.method_calls(*methods):
+        if forward.order < call.order < backward.order and follows(run, call, forward) and follows(run, backward, call):
+            yield call
+
+
+def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    for step in _between(run, forward, backward, "step"):
+        scaled = class_names(step.receiver) & {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"}
+        optimizer = step.argument(0, "optimizer") if scaled else step.receiver
+        if any(_optimizes(unwrapped(option), model) for option in options(optimizer)):
+            yield step
+
+
+def _optimizes(optimizer: Value, model: Value) -> bool:
+    """Whether ``optimizer`` is one of torch over all parameters of ``model``, with a learning rate that is not 0."""
+    if not isinstance(optimizer, Result) or not optimizer.call.name.startswith("torch.optim."):
+        return False
+    held = optimizer.call.argument(0, "params")
+    is_whole = isinstance(held, Result) and held.call.method == "parameters" and _is(held.call.receiver, model)
+    return is_whole and equals(optimizer.call.argument(1, "lr"), 0, 0.0) is not True
+
+
+def _adapters_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The last ``set_adapter``, unless it sets what was set before the forward pass."""
+    found = [call for call in _between(run, forward, backward, "set_adapter") if _is(call.receiver, model)]
+    if not found:
+        return
+    before = [
+        call
+        for call in run.method_calls("set_adapter")
+        if call.order < forward.order and call.place.walk == forward.place.walk and _is(call.receiver, model)
+    ]
+    if (before and _gives_the_same(before[-1], found[-1])) or (not before and len(found) > 1):
+        return  # The adapter of the forward pass is back; which one is active from the start is not known.
+    yield next((call for call in found if _gives_the_same(call, found[-1])), found[-1])
+
+
+def _gives_the_same(left: Call, right: Call) -> bool:
+    arguments = [[*call.node.args, *(keyword.value for keyword in call.node.keywords)] for call in (left, right)]
+    texts = [[ast.unparse(argument) for argument in given] for given in arguments]
+    return texts[0] == texts[1]
+
+
+def _weights_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The ``load_state_dict`` that no second one takes back."""
+    found = (call for call in _between(run, forward, backward, "load_state_dict") if _is(call.receiver, model))
+    loads = [*islice(found, 2)]
+    yield from loads if len(loads) == 1 else ()
+
+
+def _mode_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The ``eval()`` of a model with dropout that no ``train()`` takes back."""
+    switches = [
+        call
+        for call in _between(run, forward, backward, "eval", "train")
+        if _is(call.receiver, model) or (call.method == "train" and not _is_known(call.receiver))
+    ]
+    for last in switches[-1:]:
+        off = last.method == "eval" or equals(last.argument(0, "mode"), False) is True
+        if off and _is(last.receiver, model) and _drops(run, model):
+            yield last
+
+
+def _is_known(value: Value) -> bool:
+    return all(isinstance(unwrapped(option), Instance | Result) for option in options(value))
+
+
+def _disabled_around(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The ``with model.disable_adapter()`` that only the backward pass stands in."""
+    for change in run.method_calls("disable_adapter"):
+        inside = any(same(value, Result(change)) for value in backward.place.contexts)
+        outside = not any(same(value, Result(change)) for value in forward.place.contexts)
+        if inside and outside and _is(change.receiver, model):
+            yield change
+
+
+def _is(value: Value, model: Value) -> bool:
+    return same(unwrapped(value), model)
+
+
+def _drops(run: Run, model: Value) -> bool:
+    regions = [run.region(event) for event in checkpoints_in(run, model)]
+    regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
+    regions += [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]
+    drawing = any(draw for region in regions for draw in torch_draws(run, region))
+    return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None

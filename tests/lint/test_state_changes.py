@@ -1,0 +1,397 @@
+"""Changes of a model between its forward and its backward pass, which stand in functions of the program."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+_ERROR = re.compile(r"# error: (CKPT\d{3})$")
+_LOAD = """\
+import torch
+import torch.nn.functional as F
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+def load():
+    model = AutoModelForCausalLM.from_pretrained("x", attn_pdrop=0.1)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model = PeftModel.from_pretrained(model, "sft", adapter_name="policy", is_trainable=True)
+    model.load_adapter("sft", adapter_name="reference")
+    model.train()
+    return model
+
+"""
+WRONG = {
+    "a method that runs the forward pass": """\
+class T:
+    def __init__(self):
+        self.model = load()
+    def logp(self, ids):
+        return self.model(input_ids=ids).logits.float().log_softmax(-1).sum((-1, -2))
+    def step(self, ids):
+        self.model.set_adapter("policy")
+        pi = self.logp(ids)
+        self.model.set_adapter("reference")  # error: CKPT114
+        with torch.no_grad():
+            ref = self.logp(ids)
+        loss = -F.logsigmoid(pi - ref).mean()
+        loss.backward()
+t = T()
+for ids in []:
+    t.step(ids)
+""",
+    "functions that give a tuple and that leave eval mode behind": """\
+def compute_loss(model, batch):
+    out = model(**batch)
+    loss = out.loss
+    return loss, out.logits
+def generate(model, ids):
+    model.eval()  # error: CKPT114
+    return model.generate(ids)
+def main(loader):
+    model = load()
+    for b in loader:
+        loss, logits = compute_loss(model, b)
+        generate(model, b["input_ids"])
+        loss.backward()
+        model.train()
+""",
+    "a function that gives a dict and one that runs the backward pass": """\
+def compute_loss(model, batch):
+    out = model(**batch)
+    return {"loss": out.loss, "logits": out.logits}
+def optimize(loss, opt):
+    loss = loss / 4
+    loss.backward()
+    opt.step()
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for b in loader:
+        out = compute_loss(model, b)
+        model.set_adapter("reference")  # error: CKPT114
+        optimize(out["loss"], opt)
+""",
+    "losses in a list": """\
+def main(loader):
+    model = load()
+    for b in loader:
+        losses = []
+        losses.append(model(**b).loss)
+        model.set_adapter("reference")  # error: CKPT114
+        losses.append(model(**b).loss)
+        loss = sum(losses)
+        loss.backward()
+""",
+    "losses in a dict": """\
+def main(loader, accelerator):
+    model = load()
+    for b in loader:
+        losses = {}
+        model.set_adapter("policy")
+        losses["a"] = model(**b).loss
+        model.set_adapter("reference")  # error: CKPT114
+        losses["b"] = model(**b).loss
+        total = torch.stack(list(losses.values())).sum()
+        accelerator.backward(total)
+""",
+    "a lambda": """\
+def main(loader):
+    model = load()
+    f = lambda b: model(**b).loss
+    for b in loader:
+        loss = f(b)
+        model.eval()  # error: CKPT114
+        loss.backward()
+        model.train()
+""",
+    "a function that calls another, and a pair of forward passes": """\
+def token_logps(model, b):
+    return model(**b).logits.log_softmax(-1)
+def seq_logps(model, b):
+    lp = token_logps(model, b)
+    mask = b["labels"] != -100
+    return (lp * mask).sum(-1)
+def main(loader):
+    model = load()
+    for b in loader:
+        c, r = seq_logps(model, b["c"]), seq_logps(model, b["r"])
+        with torch.no_grad():
+            model.set_adapter("reference")  # error: CKPT114
+            rc, rr = seq_logps(model, b["c"]), seq_logps(model, b["r"])
+        loss = -F.logsigmoid((c - r) - (rc - rr)).mean()
+        loss.backward()
+""",
+    "a gradient scaler steps between two backward passes": """\
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler()
+    for b in loader:
+        l1 = model(**b).loss
+        out = model(**b)
+        scaler.scale(l1).backward()
+        scaler.step(opt)  # error: CKPT114
+        scaler.scale(out.loss).backward()
+""",
+    "adapters that are switched off": """\
+def main(loader):
+    model = load()
+    for b in loader:
+        l1 = model(**b).loss
+        model.disable_adapter_layers()  # error: CKPT114
+        with torch.no_grad():
+            ref = model(**b).loss
+        (l1 - ref).backward()
+        model.enable_adapter_layers()
+""",
+    "a step between two backward passes of one forward pass": """\
+def losses_of(model, b):
+    out = model(**b)
+    return out.loss, out.logits.pow(2).mean()
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for b in loader:
+        l1, l2 = losses_of(model, b)
+        l1.backward(retain_graph=True)
+        opt.step()  # error: CKPT114
+        l2.backward()
+""",
+    "a module that holds a checkpointed model": """\
+import torch
+from torch import nn
+from transformers import AutoModel
+
+class TwoHeads(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained(name)
+        self.encoder.gradient_checkpointing_enable({"use_reentrant": False})
+        self.a, self.b = nn.Linear(8, 5), nn.Linear(8, 2)
+
+    def forward(self, **batch):
+        hidden = self.encoder(**batch).last_hidden_state[:, 0]
+        return self.a(hidden), self.b(hidden)
+
+def train(loader, name):
+    model = TwoHeads(name)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    for batch in loader:
+        first, second = model(**batch)
+        first.sum().backward(retain_graph=True)
+        optimizer.step()  # error: CKPT114
+        second.sum().backward()
+""",
+}
+RIGHT = {
+    "adapters that are switched on again": """\
+def main(loader):
+    model = load()
+    for b in loader:
+        l1 = model(**b).loss
+        model.disable_adapter_layers()
+        with torch.no_grad():
+            ref = model(**b).loss
+        model.enable_adapter_layers()
+        (l1 - ref).backward()
+""",
+    "a step of another model": """\
+def losses_of(model, b):
+    out = model(**b)
+    return out.loss, out.logits.pow(2).mean()
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(torch.nn.Linear(2, 2).parameters())
+    for b in loader:
+        l1, l2 = losses_of(model, b)
+        l1.backward(retain_graph=True)
+        opt.step()
+        l2.backward()
+""",
+    "two forward passes, each with its step behind it": """\
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for b in loader:
+        l1 = model(**b).loss
+        l1.backward(retain_graph=True)
+        opt.step()
+        l2 = model(**b).loss
+        l2.backward(retain_graph=True)
+        opt.step()
+""",
+    "a second loss of values without gradients": """\
+def main(loader, other):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for b in loader:
+        out = model(**b)
+        out.loss.backward(retain_graph=True)
+        opt.step()
+        ids = out.logits.argmax(-1)
+        target = out.logits.detach()
+        with torch.no_grad():
+            t3 = out.logits.softmax(-1)
+        l2 = other(ids, target, t3).loss
+        l2.backward()
+        opt.step()
+""",
+    "two backward passes and one step": """\
+def main(loader):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for b in loader:
+        out = model(**b)
+        l1, l2 = out.loss, out.logits.mean()
+        l1.backward(retain_graph=True)
+        g1 = [p.grad.clone() for p in model.parameters()]
+        opt.zero_grad()
+        l2.backward()
+        opt.step()
+""",
+    "a function that takes the adapter back": """\
+def logp(model, ids):
+    return model(input_ids=ids).logits.log_softmax(-1)
+def ref_logp(model, ids):
+    model.set_adapter("reference")
+    with torch.no_grad():
+        out = logp(model, ids)
+    model.set_adapter("policy")
+    return out
+def main(loader):
+    model = load()
+    model.set_adapter("policy")
+    for b in loader:
+        pi = logp(model, b)
+        ref = ref_logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "set_grad_enabled decides": """\
+def logp(model, ids, grad=True):
+    with torch.set_grad_enabled(grad):
+        return model(input_ids=ids).logits.log_softmax(-1)
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = logp(model, b, grad=False)
+        model.set_adapter("policy")
+        pi = logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "a function that detaches in a branch": """\
+def logp(model, ids, ref=False):
+    lp = model(input_ids=ids).logits.log_softmax(-1)
+    if ref:
+        return lp.detach()
+    return lp
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = logp(model, b, ref=True)
+        model.set_adapter("policy")
+        pi = logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "a function that detaches in an expression": """\
+def logp(model, ids, ref=False):
+    lp = model(input_ids=ids).logits.log_softmax(-1)
+    return lp.detach() if ref else lp
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = logp(model, b, ref=True)
+        model.set_adapter("policy")
+        pi = logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "a function that detaches before it returns": """\
+def logp(model, ids, ref=False):
+    lp = model(input_ids=ids).logits.log_softmax(-1)
+    if ref:
+        lp = lp.detach()
+    return lp
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = logp(model, b, ref=True)
+        model.set_adapter("policy")
+        pi = logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "a function that may detach": """\
+def logp(model, ids, flag):
+    lp = model(input_ids=ids).logits.log_softmax(-1)
+    if flag:
+        return lp.detach()
+    return lp
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = logp(model, b, SOME)
+        model.set_adapter("policy")
+        pi = logp(model, b, OTHER)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "a decorator two calls above the forward pass": """\
+def logp(model, ids):
+    return model(input_ids=ids).logits.log_softmax(-1)
+@torch.no_grad()
+def ref_logp(model, ids):
+    return logp(model, ids)
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = ref_logp(model, b)
+        model.set_adapter("policy")
+        pi = logp(model, b)
+        loss = (pi - ref).mean()
+        loss.backward()
+""",
+    "evaluation behind the backward pass": """\
+def loss_of(model, b):
+    return model(**b).loss
+def main(loader, val):
+    model = load()
+    opt = torch.optim.AdamW(model.parameters())
+    for i, b in enumerate(loader):
+        loss = loss_of(model, b)
+        loss.backward()
+        if i % 4 == 0:
+            opt.step()
+            opt.zero_grad()
+        if i % 100 == 0:
+            model.eval()
+            with torch.no_grad():
+                vloss = loss_of(model, val)
+            model.train()
+""",
+}
+
+
+@pytest.mark.parametrize("code", WRONG.values(), ids=WRONG.keys())
+def test_a_change_is_found_through_functions(code):
+    code = code if "nn.Module" in code else _LOAD + code
+    expected = [(n, m[1]) for n, line in enumerate(code.splitlines(), 1) if (m := _ERROR.search(line))]
+    assert expected
+    assert [(finding.span.line, finding.code) for finding in check_source(code)] == expected
+
+
+@pytest.mark.parametrize("code", RIGHT.values(), ids=RIGHT.keys())
+def test_a_right_order_is_not_reported(code):
+    assert [(finding.span.line, finding.code) for finding in check_source(_LOAD + code)] == []
