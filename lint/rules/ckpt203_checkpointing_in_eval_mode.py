@@ -49,6 +49,26 @@ for epoch in range(3):
     model.eval()
     evaluate(model.generate(prompt))
 ```
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    return sum(model(**batch).loss.item() for batch in loader)
+
+def main(name, train, valid):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error
+    model.train()
+    step = 0
+    for batch in train:
+        model(**batch).loss.backward()
+        step += 1
+        if step % 500 == 0:
+            print(evaluate(model, valid))
+```
 
 ## Good
 ```python
@@ -84,6 +104,34 @@ def evaluation(name, loader):
     model = AutoModelForCausalLM.from_pretrained(name).eval()
     with torch.no_grad():
         return [model(**batch).loss for batch in loader]
+```
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+class Finetuner:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+        self.model.train()
+
+    def step(self, batch):
+        self.model(**batch).loss.backward()
+
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    return [model(**batch).loss for batch in loader]
+
+def at_the_end_of_an_epoch(name, train, valid):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    for epoch in range(3):
+        model.train()
+        for i, batch in enumerate(train):
+            model(**batch).loss.backward()
+            if i == len(train) - 1:
+                evaluate(model, valid)
 ```
 ```python
 from transformers import AutoModelForCausalLM

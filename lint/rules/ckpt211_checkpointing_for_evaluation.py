@@ -20,6 +20,20 @@ model.eval()
 with torch.no_grad():
     print(model.generate(max_new_tokens=8))
 ```
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+def perplexity(model, batches):
+    with torch.no_grad():
+        return sum(model(**batch).loss.item() for batch in batches)
+
+def main(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error
+    model.eval()
+    print(perplexity(model, batches))
+```
 
 ## Good
 ```python
@@ -36,6 +50,15 @@ def elsewhere():
     model = AutoModelForCausalLM.from_pretrained("base")
     model.gradient_checkpointing_enable()
     fit(model)
+
+def run(model, ids):
+    fit(model.cuda())
+
+def by_a_helper(ids):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable()
+    model.eval()
+    run(model, ids)
 
 def in_a_tuple():
     model = AutoModelForCausalLM.from_pretrained("base")
@@ -102,7 +125,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Call, Dict, Instance, Seq, options, same
+from ..facts.objects.classes import is_run_as_written
+from ..facts.values import Call, Dict, Function, Instance, Method, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AutogradGrad, Backward, EvalSwitch, HfEnable, TrainerBuild, TrainSwitch
 from ..model.flow.statements import own_statement
@@ -142,15 +166,23 @@ def _follows(switch: EvalSwitch, enable: HfEnable) -> bool:
 
 
 def _is_handed_on(run: Run, model: Value) -> bool:
-    """Whether a function that is not known gets the model, or a function of the file returns it to nobody."""
+    """Whether code that is not shown gets the model, or a function of the file returns it to nobody."""
     for call in run.program.calls:
         given = [*call.args, *call.kwargs.values()]
-        if not call.name.startswith(_HARMLESS) and any(_is(value, model) for value in given):
+        if not _is_shown(call) and any(_is(value, model) for value in given):
             return True
     left = [found.value for returned in run.program.returns.values() for found in returned if not found.place.stack]
     # What an object keeps, others may train.
     left += [write.value for write in run.writes]
     return any(_is(value, model) for value in left)
+
+
+def _is_shown(call: Call) -> bool:
+    """Whether what ``call`` does with the model is known: a function of the file is read with what it is given."""
+    match call.func:
+        case (Function() as function) | Method(function=function):
+            return is_run_as_written(function)
+    return call.name.startswith(_HARMLESS)
 
 
 def _is(value: Value, model: Value) -> bool:

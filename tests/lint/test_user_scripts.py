@@ -14,6 +14,126 @@ _TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows
 
 #: Scripts whose line with `# error: CODE` is reported, and no other one.
 CASES = {
+    "a method that users may call switches to train mode": """\
+from transformers import AutoModelForCausalLM
+
+class Library:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+
+    def set_train(self):
+        self.model.train()
+
+    def step(self, batch):
+        self.model(**batch).loss.backward()
+
+class Chained:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name).train()
+        self.model.gradient_checkpointing_enable()
+
+    def step(self, batch):
+        self.model(**batch).loss.backward()
+
+class Built:
+    def __init__(self, name):
+        self.model = self.build(name)
+
+    def build(self, name):
+        model = AutoModelForCausalLM.from_pretrained(name)
+        model.gradient_checkpointing_enable()
+        model.train()
+        return model
+
+    def fit(self, loader):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+
+class Base:
+    def start(self):
+        self.model = self.model.train()
+
+class Inherits(Base):
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+        self.start()
+
+    def fit(self, loader):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+
+class NeverInTrainMode:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()  # error: CKPT203
+
+    def fit(self, loader):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+
+def train(data):
+    library = Built("base")
+    library.fit(data)
+""",
+    "an accelerator's model in train mode since it was built": """\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+class Run:
+    def __init__(self, name, loader):
+        self.accelerator = Accelerator()
+        model = AutoModelForCausalLM.from_pretrained(name)
+        model.gradient_checkpointing_enable()
+        optimizer = torch.optim.AdamW(model.parameters())
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(model, optimizer, loader)
+        self.model.train()
+
+    def __call__(self):
+        for batch in self.loader:
+            self.accelerator.backward(self.model(**batch).loss)
+            self.optimizer.step()
+""",
+    "an evaluation every so many steps leaves the model in eval mode": """\
+import torch
+from transformers import AutoModelForCausalLM
+
+class Loop:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()  # error: CKPT203
+        self.model.train()
+        self.steps = 0
+
+    def evaluate(self, loader):
+        self.model.eval()
+        with torch.no_grad():
+            return [self.model(**batch).loss for batch in loader]
+
+    def fit(self, loader, valid):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+            self.steps += 1
+            if self.steps % 100 == 0:
+                self.evaluate(valid)
+
+@torch.no_grad()
+def score(model, loader):
+    model.eval()
+    return [model(**batch).loss for batch in loader]
+
+def until(name, train, valid):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model.train()
+    for step, batch in enumerate(train):
+        model(**batch).loss.backward()
+        if step > 1000:
+            score(model, valid)
+            break
+""",
     "one of two models is put in train mode": """\
 import torch
 from diffusers import UNet2DConditionModel

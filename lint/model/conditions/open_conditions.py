@@ -13,14 +13,16 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import conjuncts
+from ...facts.nodes import is_inside, source_text
+from ...facts.origin import origin
 from ...facts.values import Call, Ref
-from ..regions.free_variables import names_bound_by
+from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .guards import own_guards, tests_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Guard, Place
+    from ...facts.values import Guard, Loop, Place
     from ...facts.walk import Write
     from ..report import Remark, Report
     from ..run import Run
@@ -63,14 +65,15 @@ def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: 
 def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
     facts = run.met(remark.node)
     left = [
-        tuple(guard for guard in guards if not _holds(guard, known)) for guards in _alternatives(remark, facts, inside)
+        tuple(guard for guard in guards if not _holds(guard, known))
+        for guards in _alternatives(run, remark, facts, inside)
     ]
     # An expression may call one of several: then it takes part only when that one is meant.
     called = {fact.func.name if isinstance(fact, Call) and isinstance(fact.func, Ref) else "" for fact in facts}
     return () if not left or (len(called) == 1 and cover_every_case(left)) else min(left, key=len)
 
 
-def _alternatives(remark: Remark, facts: Iterable[Call | Write], inside: frozenset[ast.AST]) -> list[_Guards]:
+def _alternatives(run: Run, remark: Remark, facts: Iterable[Call | Write], inside: frozenset[ast.AST]) -> list[_Guards]:
     """The conditions around each time that the node of ``remark`` was met, with those under which it takes part.
 
     Who else calls the functions ``inside`` the region does not matter: the checkpoint does.
@@ -79,17 +82,37 @@ def _alternatives(remark: Remark, facts: Iterable[Call | Write], inside: frozens
     met = []
     for place in (fact.place for fact in facts):
         again = place.function is not None and place.function.node in inside
-        met.append((*_decided_once(place, own_guards(place) if again else place.guards), *more))
+        met.append((*_decided_once(run, place, own_guards(place) if again else place.guards), *more))
     possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
     return possible or ([more] if more else [])
 
 
-def _decided_once(place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
+def _decided_once(run: Run, place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
     """Those of ``guards``, conditions of ``place``, which come out alike in every iteration of the loops around it."""
-    turning = {name for loop in place.loops for name in names_bound_by(loop)}
+    loops = [*place.loops, *_loops_of_callers(run, place)]
     for guard in guards:
-        if turning.isdisjoint(node.id for node in ast.walk(guard.test) if isinstance(node, ast.Name)):
+        if not any(_turns_with(guard, loop, own=loop in place.loops) for loop in loops):
             yield guard
+
+
+def _loops_of_callers(run: Run, place: Place) -> Iterator[Loop]:
+    """The loops around the calls that led to ``place``."""
+    for depth, call in enumerate(place.stack):
+        for fact in run.met(call):
+            if fact.place.stack == place.stack[:depth]:
+                yield from fact.place.loops
+
+
+def _turns_with(guard: Guard, loop: Loop, *, own: bool) -> bool:
+    """Whether ``guard`` asks for something that an iteration of ``loop`` sets.
+
+    The names in a function are none of its callers': a loop of theirs changes only the conditions in it.
+    """
+    if not own and not (is_inside(guard.test, loop) and origin(guard.test) == origin(loop)):
+        return False
+    bound = names_bound_by(loop) | attributes_bound_by(loop)
+    asked = (part for part in ast.walk(guard.test) if isinstance(part, ast.Name | ast.Attribute))
+    return any(source_text(part) in bound for part in asked)
 
 
 def _known(guards: _Guards) -> _Known:

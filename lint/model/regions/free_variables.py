@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, source_text
 from ...facts.scopes import bound_names
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ def names_bound_by(loop: Loop) -> frozenset[str]:
     if isinstance(loop, ast.comprehension):
         return names_in(loop.target)
     return frozenset(bound_names(loop))
+
+
+def attributes_bound_by(loop: Loop) -> frozenset[str]:
+    """The attributes that each iteration of ``loop`` sets itself, as text: `self.step`."""
+    parts = (part for part in all_nodes(loop) if isinstance(part, ast.Attribute))
+    return frozenset(source_text(part) for part in parts if isinstance(part.ctx, ast.Store))
 
 
 def read_with_graph(function: FunctionNode) -> frozenset[str]:

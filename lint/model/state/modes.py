@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.identifiers import attributes_in, names_in
 from ...facts.objects.classes import decorator_names, is_run_as_written
 from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, equals, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from ..history import History
 
 _GRADIENT_FREE = frozenset(("torch.no_grad", "torch.inference_mode"))
+#: Names of flags that hold in the last iteration of a loop.
+_LAST = re.compile(r"last|final|done|stop")
 #: Libraries whose functions leave the mode of a model alone; a Trainer does not.
 _LEAVE_MODE = ("torch.", "peft.", "accelerate.", "transformers.", "bitsandbytes.", "builtins.", "copy.")
 
@@ -110,7 +114,7 @@ class Modes:
         before = [switch for switch in self._switches if switch.order < forward.order and not _apart(switch, forward)]
         if before and before[-1].on is False and not before[-1].place.deeper_than(forward.place):
             return before[-1].node
-        if not before and self._is_loaded():
+        if not before and self._is_loaded() and not self._may_be_switched_elsewhere(forward):
             return self.models[0].node
         left = (self._left_in_eval(iteration, forward) for iteration in self._iterations_around(forward))
         return next((node for node in left if node is not None), None)
@@ -123,6 +127,10 @@ class Modes:
             return False
         return not any(switch.on is not False for switch in self._switches if switch.order > before[-1].order)
 
+    def _may_be_switched_elsewhere(self, forward: Call) -> bool:
+        """Whether a function that may run before the one that leads to ``forward``, as `__init__`, calls `train()`."""
+        return any(switch.on is not False and switch.place.walk != forward.place.walk for switch in self._switches)
+
     def _is_loaded(self) -> bool:
         names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
         return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
@@ -133,7 +141,9 @@ class Modes:
         last = switches[-1] if switches else None
         if last is None or last.order < forward.order or any(switch.on is not False for switch in switches):
             return None
-        return None if _leaves(iteration.loop, last.node) else last.node
+        if _leaves(iteration.loop, (*last.place.stack, last.node)) or _may_be_in_the_last(last, forward):
+            return None
+        return last.node
 
     def _iterations_around(self, forward: Call) -> Iterator[Iteration]:
         """The loops around ``forward``, and around the calls that led to it."""
@@ -258,12 +268,30 @@ def _apart(switch: ModeSwitch, forward: Call) -> bool:
     return switch.place.walk != forward.place.walk or switch.place.excludes(forward.place)
 
 
-def _leaves(loop: Loop, node: ast.AST) -> bool:
-    """Whether a branch of ``loop`` that holds ``node`` also ends the loop."""
+def _leaves(loop: Loop, way: tuple[ast.AST, ...]) -> bool:
+    """Whether a branch of ``loop`` that holds a step of ``way``, the calls to a statement, also ends the loop."""
     for branch in ast.walk(loop):
         if isinstance(branch, ast.If):
             for body in (branch.body, branch.orelse):
                 inside = [part for statement in body for part in ast.walk(statement)]
-                if node in inside and any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in inside):
+                ends = any(isinstance(part, ast.Break | ast.Return | ast.Raise) for part in inside)
+                if ends and not {id(step) for step in way}.isdisjoint(map(id, inside)):
                     return True
     return False
+
+
+def _may_be_in_the_last(switch: ModeSwitch, forward: Call) -> bool:
+    """Whether a condition may choose the last iteration for ``switch``: `if i == len(loader) - 1`, `if is_last`."""
+    around = {(guard.test, guard.taken) for guard in forward.place.guards}
+    own = (guard for guard in switch.place.guards if (guard.test, guard.taken) not in around)
+    return any(_may_ask_for_the_last(guard.test) for guard in own)
+
+
+def _may_ask_for_the_last(test: ast.AST) -> bool:
+    parts = list(ast.walk(test))
+    if any(isinstance(part, ast.Mod) for part in parts):
+        return False  # Every so many iterations.
+    if any(_LAST.search(name) for name in names_in(test) | attributes_in(test)):
+        return True
+    equalities = (part for part in parts if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Eq))
+    return any(not isinstance(part.comparators[0], ast.Constant) for part in equalities)
