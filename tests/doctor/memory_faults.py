@@ -214,7 +214,7 @@ def one_tensor_that_grows() -> Outcome:
             self.all_logits = torch.cat([self.all_logits, out.logits.detach()])  # grows here
             return out.loss
 
-    # noqa: the first line makes it, only the second one makes it from itself
+    # The first line makes it, only the second one makes it from itself
     return run(ROOM, small_llama(), _even(), Concatenates)
 
 
