@@ -268,3 +268,32 @@ def test_a_call_means_one_of_the_functions_it_may_mean():
                 order(nn.Sequential(*[Plain() for _ in range(2)]))
     """
     assert codes(steps) == []
+
+
+BLOCKS = "nn.ModuleList([Norm() for _ in range(depth)])"
+NAMED = (
+    "self.body = nn.ModuleDict(dict(a=nn.Linear(8, 8), h=BLOCKS, b=nn.Linear(8, 8), c=nn.ReLU(), d=nn.ReLU()))",
+    'self.body = nn.ModuleDict({"a": nn.Linear(8, 8), "b": nn.ReLU(), "c": Plain(), "d": nn.GELU(), "h": BLOCKS})',
+    'self.body = nn.ModuleDict({"a": nn.Linear(8, 8)})\nself.body["h"] = BLOCKS',
+    'self.body = nn.ModuleDict({"h": BLOCKS})\nself.body["a"] = nn.Linear(8, 8)',
+    'self.body = nn.ModuleDict()\nself.body.update({"a": nn.Linear(8, 8), "h": BLOCKS})',
+    'self.body = nn.ModuleDict()\nself.body.add_module("h", BLOCKS)\nself.body.add_module("a", Plain())',
+    'self.body = nn.Sequential(OrderedDict([("a", nn.Linear(8, 8)), ("h", BLOCKS)]))',
+)
+BY_NAME = "for block in self.body.h:\n    x = checkpoint(block, x, use_reentrant=False)\nreturn x"
+
+
+@pytest.mark.parametrize("build", NAMED)
+def test_a_child_is_an_attribute_of_its_container(build):
+    keyed = [BY_NAME, BY_NAME.replace("self.body.h", 'getattr(self.body, "h")')]
+    keyed += [BY_NAME.replace("self.body.h", 'self.body["h"]')] * ("ModuleDict" in build)
+    for run in keyed:
+        assert codes(net(build.replace("BLOCKS", BLOCKS), run)) == ["CKPT106"]
+        assert codes(net(build.replace("BLOCKS", BLOCKS.replace("Norm", "Plain")), run)) == []
+
+
+def test_another_child_is_another_module():
+    build = 'self.body = nn.ModuleDict({"a": Plain(), "h": Norm()})'
+    assert codes(net(build, "return self.body.h(checkpoint(self.body.a, x, use_reentrant=False))")) == []
+    assert codes(net(build, 'return self.body.h(checkpoint(self.body["a"], x, use_reentrant=False))')) == []
+    assert codes(net(build, "return checkpoint(self.body.h, self.body.a(x), use_reentrant=False)")) == ["CKPT106"]

@@ -33,6 +33,7 @@ from .annotations import annotated_field, narrowed
 from .classes import ancestors, decorator_names, field_argument, is_dataclass
 from .containers import (
     GAP,
+    child_named,
     container_kind,
     each,
     fill,
@@ -84,6 +85,8 @@ def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
         case Class():
             found = next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
             return enum_member(base, name, found) if found is not None and is_enum(base) else found
+        case Result() if is_module_list(base):
+            return child_named(base, name)
     return None
 
 
@@ -158,10 +161,18 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
             base.open = True
             base.items.append(value)
         case Result(call) if is_module_list(base) and call.name.endswith("ModuleDict"):
-            fill(base, [value], call.node, None)
+            hold(base, key, value, place, None)
         case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
             return set_attribute(module, name, value, place)
     return None
+
+
+def hold(container: Result, key: Value, module: Value, place: Place, count: int | None) -> None:
+    """Remember that ``count`` modules like this one are in the container, under the name ``key`` as far as known."""
+    fill(container, [module], container.call.node, count)
+    name = text_of(key)
+    if name is not None and GAP not in name:
+        set_attribute(container, name, module, place)
 
 
 def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None:
@@ -232,6 +243,11 @@ def _leaves_out_the_last(index: ast.expr) -> bool:
 
 def _element(base: Value, index: Value, node: ast.AST) -> Value:
     """An element of a list or a module container at a position or under a name."""
+    match base, index:
+        case Result(), Const(str(name)) if is_module_list(base):
+            named = (base.attributes or {}).get(name) or child_named(base, name)
+            if named is not None and not isinstance(named, Attr):
+                return named
     held = held_by(base)
     match base, index:
         case Result(call), Const(int(position)) if container_kind(base) == "Sequential" and not call.open_args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..interpreter.bindings import write
-from ..values import Attr, Instance, Result, Seq, Super, Value
-from .attributes import set_attribute
+from ..values import Attr, Const, Dict, Instance, Result, Seq, Super, Value
+from .attributes import hold, set_attribute
 from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, length_of, text_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def take_children(walk: Walk, call: Call) -> bool:
             return _register(walk, base.instance if isinstance(base, Super) else base, call)
         case Attr(base=base, name=name) if name in _FILLING:
             return _fill(walk, base.instance if isinstance(base, Super) else base, call)
+        case Attr(base=Result() as base, name="update") if container_kind(base) == "ModuleDict":
+            return _update(base, call)
     return False
 
 
@@ -43,7 +45,7 @@ def hold_given(instance: Instance, call: Call) -> None:
 def _register(walk: Walk, base: Value, call: Call) -> bool:
     name, module = call.argument(0, "name"), call.argument(1, "module")
     if is_module_list(base) and isinstance(base, Result):
-        fill(base, [module], call.node, _in_all(walk, base, 1))
+        hold(base, name, module, call.place, _in_all(walk, base, 1))
         return True
     field = text_of(name)
     if isinstance(base, Instance) and field is not None:
@@ -72,6 +74,14 @@ def _fill(walk: Walk, base: Value, call: Call) -> bool:
         base.cls.fields[ITEMS] = Seq("list", held, True, call.node)
         return True
     return False
+
+
+def _update(held: Result, call: Call) -> bool:
+    """``modules.update({"norm": norm})``."""
+    given = call.argument(0, "modules")
+    for name, module in given.items.items() if isinstance(given, Dict) else ():
+        hold(held, Const(name), module, call.place, None)
+    return isinstance(given, Dict)
 
 
 def _in_all(walk: Walk, held: Result, each: int | None) -> int | None:

@@ -108,6 +108,14 @@ def given_modules(kind: str, call: Call) -> list[Value]:
     return [part for argument in given for part in _elements_of(argument)]
 
 
+def child_named(container: Result, name: str) -> Value | None:
+    """The module that a container was built with under a name: PyTorch makes it an attribute of that name."""
+    match container.call.args:
+        case [Dict(items), *_]:
+            return items.get(name)
+    return None
+
+
 def _elements_of(value: Value) -> list[Value]:
     """The elements of what a container is built from, one that stands for all when nothing is known of them."""
     known = _items(value)
@@ -200,6 +208,8 @@ def fill(held: Result, added: list[Value], node: ast.AST, count: int | None) -> 
         return
     before = length_of(held) if built.args else 0
     first = built.args[0] if built.args else Seq("list", [], False, node)
+    if isinstance(first, Dict):
+        held.attributes = {**first.items, **(held.attributes or {})}
     items = (
         first.items if isinstance(first, Seq) else list(first.items.values()) if isinstance(first, Dict) else [first]
     )

@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, returned_by
-from ...facts.values import Absent, Attr, Const, Result, Value, equals, is_absent, options, same
+from ...facts.values import Absent, Attr, Const, Result, Value, conditional_options, equals, is_absent, options, same
+from ..conditions.guards import excludes_mode
 from ..events import AdapterAttach, EvalSwitch, TrainerBuild
 from ..names import canonical
 from ..types import unwrapped
@@ -34,6 +35,8 @@ _FUNCTIONS: dict[str, tuple[float, bool]] = {
     "torch.nn.functional.alpha_dropout": (0.5, False),
     "torch.nn.functional.feature_alpha_dropout": (0.5, False),
 }
+#: It drops by its fifth argument, whatever the mode.
+_ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 #: Configurations whose layers drop unless told otherwise, with the arguments that say how much.
 _CONFIGS: dict[str, tuple[str, ...]] = {
     "transformers.GPT2Config": ("resid_pdrop", "attn_pdrop"),
@@ -163,6 +166,8 @@ def _draws(call: Call, training: bool) -> bool:
     name = canonical(call.name)
     if name in _SAMPLERS:
         return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
+    if name == _ATTENTION:
+        return _positive(call.argument(4, "dropout_p"), 0.0, training)
     if name not in _FUNCTIONS:
         return False
     default, trains = _FUNCTIONS[name]
@@ -172,12 +177,25 @@ def _draws(call: Call, training: bool) -> bool:
     return not off and _positive(call.argument(1, "p"), default)
 
 
-def _positive(probability: Value, default: float) -> bool:
+def _positive(probability: Value, default: float, training: bool = True) -> bool:
+    """Whether something is surely dropped: with `0.1 if self.training else 0.0`, in train mode."""
+    possible = [
+        option
+        for option, under in conditional_options(probability)
+        if not any(excludes_mode(guard, training) for guard in under)
+    ]
+    return bool(possible) and all(_is_positive(option, default) for option in possible)
+
+
+def _is_positive(probability: Value, default: float) -> bool:
     match probability:
         case Absent():
             return default > 0
         case Const(int() | float() as number):
             return number > 0
+        case Attr(base=Result(call), name=name) if name == _MODULES.get(canonical(call.name), (0, "", 0.0))[1]:
+            position, _, otherwise = _MODULES[canonical(call.name)]
+            return _positive(call.argument(position, name), otherwise)  # `self.attn_drop.p`
     return False
 
 
