@@ -7,8 +7,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from ..exclusion import pattern_test
+from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
-from ..values import UNKNOWN, Guard, Loop, Seq, Unknown, Value, join_under
+from ..values import UNKNOWN, Dict, Guard, Loop, Result, Seq, Unknown, Value, join_under
 from .bindings import assign
 from .conditions import decided
 
@@ -85,8 +86,23 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
     walk.place = outside._replace(loops=(*outside.loops, node))
     body()
     walk.place = outside
-    walk.scope.names = {**joined(names, walk.scope.names), **_grown_lists(names, walk.scope.names)}
+    after = walk.scope.names
+    walk.scope.names = {**joined(names, after), **_grown_lists(names, after)}
+    if _completes_an_iteration(walk, node):
+        walk.scope.names.update((name, value) for name, value in after.items() if _is_made_anew(value))
     return False
+
+
+def _completes_an_iteration(walk: Walk, node: Loop) -> bool:
+    """Whether control comes to the end of the loop's body at least once before it goes on behind the loop."""
+    if not walk.program.iterations.get(node) or not isinstance(node, ast.For):
+        return False
+    return not any(isinstance(part, ast.Break | ast.Continue) for body in node.body for part in all_nodes(body))
+
+
+def _is_made_anew(value: Value) -> bool:
+    """Whether ``value`` is the same after more iterations: no number, text or list that grows with each."""
+    return isinstance(value, Result) or (isinstance(value, Dict) and value.open)
 
 
 def _grown_lists(before: dict[str, Value], after: dict[str, Value]) -> dict[str, Value]:

@@ -1,0 +1,153 @@
+"""Parameters that a program adapts in a loop, and then gives to a module that checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+_NET = """\
+import torch
+import torch.nn as nn
+from collections import OrderedDict
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+"""
+ADAPTED = {
+    "a loop of three steps": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()  # error
+""",
+    "steps that the caller leaves at their default": """\
+def adapt(net, x, steps=2):
+    params = dict(net.named_parameters())
+    for _ in range(steps):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    return params
+def train(data):
+    net = Net()
+    for x, y in data:
+        functional_call(net, adapt(net, x), (y,)).sum().backward()  # error
+train([])
+""",
+    "an OrderedDict": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = OrderedDict((n, p - 0.1 * g) for (n, p), g in zip(params.items(), grads))
+    functional_call(net, params, (y,)).sum().backward()  # error
+""",
+    "a function of torch": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: torch.sub(p, 0.1 * g) for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()  # error
+""",
+    "a helper that makes the step": """\
+def sgd(params, grads):
+    return {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = sgd(params, grads)
+    functional_call(net, params, (y,)).sum().backward()  # error
+""",
+    "steps that the object holds": """\
+class Maml:
+    def __init__(self):
+        self.net, self.steps = Net(), 5
+    def step(self, x, y):
+        fast = dict(self.net.named_parameters())
+        for k in range(self.steps):
+            loss = functional_call(self.net, fast, (x,)).sum()
+            grads = torch.autograd.grad(loss, fast.values(), create_graph=True)
+            fast = {n: p - 0.1 * g for (n, p), g in zip(fast.items(), grads)}
+        functional_call(self.net, fast, (y,)).sum().backward()  # error
+m = Maml()
+m.step(1, 2)
+""",
+}
+MAYBE_NOT = {
+    "an open number of steps": """\
+def inner(x, y, steps):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(steps):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()
+""",
+    "a loop that may be left at once": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        if x.sum() > 0:
+            break
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()
+""",
+    "no step": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(0):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()
+""",
+    "a step under a condition": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+        if y.sum() > 0:
+            params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, params, (y,)).sum().backward()
+""",
+    "the own parameters, in a loop": """\
+def inner(x, y):
+    net = Net()
+    params = dict(net.named_parameters())
+    for _ in range(3):
+        params = {n: p for n, p in params.items()}
+        total = functional_call(net, params, (x,)).sum()
+    functional_call(net, params, (y,)).sum().backward()
+""",
+}
+
+
+@pytest.mark.parametrize("code", ADAPTED.values(), ids=ADAPTED.keys())
+def test_parameters_that_a_loop_surely_adapts(code):
+    code = _NET + code
+    expected = [n for n, line in enumerate(code.splitlines(), 1) if line.endswith("# error")]
+    assert [(finding.span.line, finding.code) for finding in check_source(code)] == [(n, "CKPT119") for n in expected]
+
+
+@pytest.mark.parametrize("code", MAYBE_NOT.values(), ids=MAYBE_NOT.keys())
+def test_parameters_that_may_be_the_own_ones(code):
+    assert [(finding.span.line, finding.code) for finding in check_source(_NET + code)] == []
