@@ -158,8 +158,7 @@ CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity
 NEEDS = (ApplyCheckpointing,)
 VERSIONS = {"torch": ">=1.13"}
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
-#: Modules of torch that are built of others, and classes that others of torch derive from.
-_COMPOSED = ("torch.nn.Transformer", "torch.nn.MultiheadAttention")
+#: Classes that others of torch derive from.
 _GENERAL = frozenset(f"torch.nn.{name}" for name in ("Module", "ModuleList", "ModuleDict", "Sequential", "RNNBase"))
 #: A plain text decoder of one family, which holds no layers of another.
 _MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
@@ -244,9 +243,7 @@ def _shows_none(model: Value, asked: list[Value]) -> bool:
 def _shown(model: Value) -> ModuleTree | None:
     """The kinds of all modules of the model; None when some are not shown."""
     tree = module_tree(model)
-    if tree is None or not (tree.own or tree.torch) or any(name.startswith(_COMPOSED) for name in tree.torch):
-        return None
-    return tree
+    return tree if tree is not None and (tree.own or tree.torch) else None
 
 
 def _is_none_of(tree: ModuleTree, asked: Value) -> bool:

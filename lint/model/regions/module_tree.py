@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
+from ..libraries.torch_modules import built_in, given_to_hold, holds_given
 from ..names import canonical
-from ..types import bases, same_object
+from ..types import PASS_THROUGH, bases, same_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,11 @@ def module_tree(model: Value) -> ModuleTree | None:
                     waiting += _fields(value, cls)
                 case Result(call) if is_module_list(value):
                     waiting += given_to(call)
-                case Result(call) if canonical(call.name).startswith("torch."):
-                    torch.add(canonical(call.name))
+                case Result(call) if _hands_on(canonical(call.name)):
+                    waiting += call.args[:1]
+                case Result(call) if (kind := canonical(call.name)).startswith("torch."):
+                    torch |= {kind, *built_in(kind)}
+                    waiting += given_to_hold(kind, call)
                 case Result(call) if call.method == "manual_seed":
                     waiting.append(call.receiver)
                 case Seq(_, items):
@@ -52,8 +56,15 @@ def module_tree(model: Value) -> ModuleTree | None:
                     pass
                 case _:
                     return None
-    known = all(name.startswith("torch.nn.") for cls in own.values() for name in bases(cls))
+    derived = {name for cls in own.values() for name in bases(cls)}
+    torch = torch.union(*map(built_in, derived))
+    known = all(name.startswith("torch.nn.") and not holds_given(name) for name in derived)
     return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None
+
+
+def _hands_on(function: str) -> bool:
+    """Whether a function of torch gives back the module that it gets, as those that parametrize one do."""
+    return function in PASS_THROUGH or function.startswith("torch.nn.utils.")
 
 
 def _is_number(node: ast.AST | None, held: tuple[Value, ...]) -> bool:

@@ -1,0 +1,130 @@
+"""What modules of torch hold: the table against the installed torch, and checks that ask for what none of them is."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.model.libraries.torch_modules import COMPOSITIONS, built_in
+from torch import nn
+
+#: Arguments with which the classes of `torch.nn` can be built: the first that fit are taken.
+ARGUMENTS = ((), (2,), (2, 2), (2, 2, 2), (4, 2, 2, 2), (2, 4, [2]), (1, (2, 2)))
+CLASSES = sorted(
+    name for name, kind in inspect.getmembers(nn, inspect.isclass) if issubclass(kind, nn.Module) and name != "RNNBase"
+)
+#: What these stack is given to them.
+STACKED = {"TransformerEncoder": "TransformerEncoderLayer", "TransformerDecoder": "TransformerDecoderLayer"}
+
+
+def _built(name: str) -> nn.Module:
+    if name in STACKED:
+        return getattr(nn, name)(getattr(nn, STACKED[name])(4, 2), 1)
+    for arguments in ARGUMENTS:
+        try:
+            return getattr(nn, name)(*arguments)
+        except (TypeError, ValueError, AttributeError, AssertionError, NotImplementedError):
+            continue
+    raise AssertionError(f"no arguments here build a {name}")
+
+
+def _said(name: str) -> set[str]:
+    return {kind.removeprefix("torch.nn.") for kind in built_in(f"torch.nn.{name}")}
+
+
+def _held(module: nn.Module) -> set[str]:
+    """The names of the classes of all modules inside, and those of the public classes that these derive from."""
+    kinds = {kind for part in list(module.modules())[1:] for kind in type(part).__mro__}
+    derived = {kind.__name__ for kind in kinds if issubclass(kind, nn.Module) and kind is not nn.Module}
+    return {name for name in derived if hasattr(nn, name) or name == "NonDynamicallyQuantizableLinear"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_table_is_what_torch_builds(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held = _held(_built(name))
+    given = {STACKED[name], *_said(STACKED[name])} if name in STACKED else set()
+    assert _said(name) | given == held
+
+
+@pytest.mark.parametrize("name", [name for name in COMPOSITIONS if hasattr(nn, name)])
+def test_arguments_that_are_held_are_named_as_torch_names_them(name):
+    parameters = inspect.signature(getattr(nn, name)).parameters
+    for position, argument in COMPOSITIONS[name].holds:
+        by_keyword = parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY
+        assert by_keyword or list(parameters)[position] == argument
+
+
+MODEL = """\
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Act(nn.Module):
+    def forward(self, x):
+        return x * x.sigmoid()
+
+class Layer(nn.TransformerEncoderLayer):
+    pass
+
+class Block(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.inner = {inner}
+        self.mlp = nn.Sequential(nn.GELU(), nn.Conv1d(width, width, 1))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(2)])
+
+model = Net()
+apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, {asked}))
+"""
+LAYER, DECODER, ACTIVE = (
+    "nn.TransformerEncoderLayer(width, 2)",
+    "nn.TransformerDecoderLayer(8, 2)",
+    "nn.TransformerEncoderLayer(8, 2, activation=Act())",
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "asked"),
+    [
+        ("nn.MultiheadAttention(width, 2)", "nn.TransformerEncoderLayer"),
+        ("nn.MultiheadAttention(width, 2)", "Block"),
+        ("nn.MultiheadAttention(width, 2)", "nn.Linear"),
+        ("nn.MultiheadAttention(width, 2)", "(nn.LSTM, nn.GRU)"),
+        ("nn.LSTM(width, 2)", "nn.TransformerEncoderLayer"),
+        (LAYER, "nn.MultiheadAttention"),
+        (LAYER, "nn.LayerNorm"),
+        (LAYER, "nn.TransformerDecoderLayer"),
+        (DECODER, "nn.TransformerEncoderLayer"),
+        (ACTIVE, "Act"),
+        (ACTIVE, "nn.TransformerDecoderLayer"),
+        (f"nn.TransformerEncoder({LAYER}, 2)", "nn.TransformerEncoderLayer"),
+        (f"nn.TransformerEncoder({LAYER}, 2)", "nn.TransformerDecoderLayer"),
+        (f"nn.TransformerEncoder(encoder_layer={LAYER}, num_layers=2, norm=nn.RMSNorm(8))", "nn.RMSNorm"),
+        ("nn.Transformer(width, 2)", "nn.TransformerDecoderLayer"),
+        ("nn.Transformer(width, 2)", "nn.LSTM"),
+        ("nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))", "nn.Linear"),
+        ("nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))", "nn.LSTM"),
+        ("Layer(8, 2)", "nn.MultiheadAttention"),
+    ],
+)
+def test_a_check_is_called_useless_where_it_wraps_nothing(inner, asked):
+    text = MODEL.format(inner=inner, asked=asked)
+    names: dict[str, nn.Module] = {}
+    exec(text, names)
+    wrapped = any(type(part).__name__ == "CheckpointWrapper" for part in names["model"].modules())
+    assert [finding.code for finding in check_source(text, "model.py")] == ["CKPT208"] * (not wrapped)
+
+
+@pytest.mark.parametrize(
+    "inner", ["nn.TransformerEncoder(make(), 2)", "nn.TransformerEncoderLayer(8, 2, activation=make())", "make()"]
+)
+def test_modules_that_are_not_shown_may_be_the_ones_asked_for(inner):
+    text = "from layers import make\n" + MODEL.format(inner=inner, asked="nn.LSTM")
+    assert check_source(text, "model.py") == []
