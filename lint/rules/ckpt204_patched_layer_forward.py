@@ -1,13 +1,16 @@
 """A transformers layer whose `forward` is replaced, and with it the checkpoint.
 
 ## What it does
-Flags `LlamaDecoderLayer.forward = f`, and the same on a layer object, when `f` is a function of this file that neither
-calls the old `forward` nor checkpoints by itself. Attention, MLP and norm classes may be patched: the checkpoint is not
-there.
+Flags `LlamaDecoderLayer.forward = f` when `f` is a function of this file that does not checkpoint by itself, also one
+that calls the old `forward`; and `layer.forward = f` on a layer object when `f` does not call the old `forward` either.
+Attention, MLP and norm classes may be patched: the checkpoint is not there. Silent where FSDP2 shards the model: it
+makes a class of its own from the patched one, which checkpoints again.
 
 ## Why is this bad?
 Since transformers 5.23 the checkpoint is part of `forward`, put there when the class is made. The new function runs
-without it: every activation of the layer is kept, although `is_activation_checkpointing` says True.
+without it: every activation of the layer is kept, although `is_activation_checkpointing` says True. The old `forward`
+checkpoints only while it is the one that the class has: called by its replacement in the class, it does not. A subclass
+gets a checkpoint of its own, and a layer object leaves its class as it is.
 
 ## Bad
 ```python
@@ -17,6 +20,23 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 def forward(self, hidden_states, **kwargs):
     hidden_states = hidden_states + self.self_attn(self.input_layernorm(hidden_states), **kwargs)[0]
     return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+
+LlamaDecoderLayer.forward = forward  # error
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable()
+```
+```python
+import functools
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+shapes = {}
+old_forward = LlamaDecoderLayer.forward
+
+@functools.wraps(old_forward)
+def forward(self, hidden_states, *args, **kwargs):
+    shapes[self] = hidden_states.shape
+    return old_forward(self, hidden_states, *args, **kwargs)
 
 LlamaDecoderLayer.forward = forward  # error
 model = AutoModelForCausalLM.from_pretrained("base")
@@ -68,12 +88,47 @@ def prepare(config):
     model.activation_checkpointing_enable()
     for layer in model.model.layers:
         layer.forward = wrap(layer.forward)
+    for layer in model.model.layers:
+        old = layer.forward
+        layer.forward = lambda *args, old=old, **kwargs: old(*args, **kwargs)
     return model
 
 def wrap(old):
     def run(*args, **kwargs):
         return old(*args, **kwargs)
     return run
+```
+```python
+# The new one checkpoints by itself, by a function that is given the old one.
+from my_project import run_again
+from transformers import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+old_forward = LlamaDecoderLayer.forward
+
+def forward(self, *args, **kwargs):
+    return run_again(old_forward, self, *args, **kwargs)
+
+LlamaDecoderLayer.forward = forward
+model = LlamaForCausalLM.from_pretrained("base")
+model.activation_checkpointing_enable()
+```
+```python
+# FSDP2's class of each layer checkpoints.
+from torch.distributed.fsdp import fully_shard
+from transformers import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+old_forward = LlamaDecoderLayer.forward
+
+def forward(self, *args, **kwargs):
+    return old_forward(self, *args, **kwargs)
+
+LlamaDecoderLayer.forward = forward
+model = LlamaForCausalLM.from_pretrained("base")
+model.activation_checkpointing_enable()
+for layer in model.model.layers:
+    fully_shard(layer)
 ```
 ```python
 # A script that never checkpoints.
@@ -114,6 +169,20 @@ def runs(change):
 def patch_class(layer):
     LlamaDecoderLayer.forward = lambda self, *args, **kwargs: plain(self, *args, **kwargs)
 
+def wrap_class(layer):
+    LlamaDecoderLayer.forward = lambda self, *args, **kwargs: with_checkpoint(self, *args, **kwargs)
+
+def patch_class_then_derive(layer):
+    wrap_class(layer)
+    layer.__class__ = type("FSDPLlamaDecoderLayer", (LlamaDecoderLayer,), {})  # as FSDP2 does
+
+def derive(layer):
+    class Timed(LlamaDecoderLayer):
+        def forward(self, *args, **kwargs):
+            return super().forward(*args, **kwargs)
+
+    layer.__class__ = Timed
+
 def patch_object(layer):
     layer.forward = types.MethodType(plain, layer)
 
@@ -123,24 +192,39 @@ def wrap_object(layer):
 assert runs(lambda layer: None) == 2
 assert runs(patch_object) == 1
 assert runs(wrap_object) == 2
-assert runs(patch_class) == 1
-LlamaDecoderLayer.forward = with_checkpoint
+assert runs(derive) == 2
+for change, expected in ((patch_class, 1), (wrap_class, 1), (patch_class_then_derive, 2)):
+    assert runs(change) == expected
+    LlamaDecoderLayer.forward = with_checkpoint
 assert runs(lambda layer: None) == 2
 ```
 
 ## References
-transformers 5.23 `modeling_layers.py` (`GradientCheckpointingLayer.__init_subclass__`); up to 5.22 the checkpoint was
-in `__call__`.
+transformers 5.23 `modeling_layers.py` (`GradientCheckpointingLayer.__init_subclass__`, `is_outermost`); up to
+5.22 the checkpoint was in `__call__`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.identifiers import attributes_in
-from ..facts.values import Attr, Element, Function, Partial, Ref, Result, Value, options
+from ..facts.identifiers import attributes_in, names_in
+from ..facts.objects.classes import is_run_as_written
+from ..facts.parameters import defaults
+from ..facts.values import Absent, Attr, Element, Function, Method, Param, Partial, Ref, Result, Value, options, same
 from ..finding import Severity
-from ..model.events import Checkpointing, ForwardPatch, HfEnable, KbitPrepare, TrainerArgs
+from ..model.events import (
+    Backward,
+    Checkpointing,
+    Event,
+    ForwardPatch,
+    Fsdp2Shard,
+    HfEnable,
+    KbitPrepare,
+    TrainerArgs,
+    TrainSwitch,
+)
+from ..model.libraries.trainer import is_enabled, object_of
 from ..model.libraries.transformers_layers import is_checkpointed_layer
 from ..model.names import canonical
 from ..model.needs import together, whole
@@ -151,6 +235,8 @@ from ..model.types import is_hf_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
@@ -165,19 +251,50 @@ NEEDS = (
     *together("transformers", "setattr", ('"forward"', "'forward'")),
 )
 VERSIONS = {"transformers": ">=5.23"}
+_LOST = (
+    "transformers checkpoints a layer in the `forward` that this replaces, so these layers are not checkpointed any "
+    "more"
+)
+_OF_OBJECT = f"{_LOST}; override it in a subclass, or call the old `forward`"
+_OF_CLASS = (
+    f"{_LOST}, even where the new one calls it; override it in a subclass that the model uses, or wrap the `forward` "
+    "of each layer object"
+)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report replaced `forward` functions that took the checkpoint with them."""
     for patch in run.of(ForwardPatch):
         function = _function(patch.function) if _is_layer(patch.target) else None
-        if function is not None and not _keeps_checkpoint(run, function) and _matters(run, patch):
+        if function is None:
+            continue
+        of_class = isinstance(patch.target, Ref)
+        if _class_loses_it(run, patch, function) if of_class else _object_loses_it(run, patch, function):
             yield Report(
                 patch.node,
-                "transformers checkpoints a layer in the `forward` that this replaces, so these layers are not "
-                "checkpointed any more; override it in a subclass, or call the old `forward`",
+                _OF_CLASS if of_class else _OF_OBJECT,
                 notes=(Remark(function.node, "runs without a checkpoint"),),
             )
+
+
+def _object_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
+    return not _keeps_checkpoint(run, function) and _matters(run, patch)
+
+
+def _class_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
+    """Whether the layers of a class lose the checkpoint; calling the old `forward` does not bring it back."""
+    if any(map(_makes_subclasses, run.of(Fsdp2Shard, TrainerArgs))):
+        return False
+    if not _keeps_checkpoint(run, function):
+        return _matters(run, patch)
+    return _is_on(run) and not _may_checkpoint(run, function) and not _is_taken_back(run, patch)
+
+
+def _makes_subclasses(event: Event) -> bool:
+    """Whether FSDP2 may derive a class from each layer's, which gets a checkpoint of its own."""
+    if not isinstance(event, TrainerArgs):
+        return True
+    return any(not isinstance(event.call.keyword(name), Absent) for name in ("fsdp", "fsdp_config"))
 
 
 def _is_layer(obj: Value) -> bool:
@@ -190,22 +307,22 @@ def _is_layer(obj: Value) -> bool:
 
 
 def _function(value: Value) -> Function | None:
-    """The undecorated function of the file that ``value`` is, bound to an object or not."""
+    """The function of the file that ``value`` is, bound to an object or not; None under a decorator that does more."""
     match value:
         case Result(call) if call.name == "types.MethodType" and call.args:
             value = call.args[0]
         case Result(call) if call.method == "__get__":
             value = call.receiver
-    return value if isinstance(value, Function) and not value.decorators else None
+    return value if isinstance(value, Function) and is_run_as_written(value) else None
 
 
 def _keeps_checkpoint(run: Run, function: Function) -> bool:
     if attributes_in(function.node) & {"forward", "__wrapped__", "_gradient_checkpointing_func"}:
         return True
-    inside = run.bodies.of(function).functions
-    if any(event.place.function in inside for event in run.of(Checkpointing)):
+    if _has_checkpoint(run, run.bodies.of(function)):
         return True
-    read = (function.scope.look_up(name) for name in free_names(function.node))
+    given = (name for default in defaults(function.node).values() for name in names_in(default))
+    read = (function.scope.look_up(name) for name in (*free_names(function.node), *given))
     return any(_may_be_forward(option) for value in read for option in options(value))
 
 
@@ -216,6 +333,57 @@ def _may_be_forward(value: Value) -> bool:
         case Ref() | Function() | Partial():
             return False
     return True
+
+
+def _may_checkpoint(run: Run, function: Function) -> bool:
+    """Whether a function that calls the old `forward` may checkpoint by itself, or hands it to code that may."""
+    inside = run.bodies.of(function)
+    if any("checkpoint" in name for name in attributes_in(function.node)) or _has_checkpoint(run, inside):
+        return True
+    return any(_may_be_checkpoint(call) for call in inside.calls if call.place.function in inside.functions)
+
+
+def _has_checkpoint(run: Run, region: Region) -> bool:
+    return any(event.place.function in region.functions for event in run.of(Checkpointing))
+
+
+def _may_be_checkpoint(call: Call) -> bool:
+    called = call.func
+    if isinstance(called, Param) and called.default is not None:
+        called = called.default  # `old=layer.forward`
+    match called:
+        case Function() | Method():
+            return False  # Its body is read, too.
+        case Ref(name) | Attr(name=name):
+            given = (option for value in (*call.args, *call.kwargs.values()) for option in options(value))
+            return "checkpoint" in name or any(_names_forward(value) for value in given)
+    return True
+
+
+def _names_forward(value: Value) -> bool:
+    match value:
+        case Ref(name) | Attr(name=name):
+            return name.rpartition(".")[2] == "forward"
+        case Partial(func=inner):
+            return _names_forward(inner)
+    return isinstance(value, Function)
+
+
+def _is_taken_back(run: Run, patch: ForwardPatch) -> bool:
+    """Whether the class gets its own `forward` again, with no training in between that this file shows."""
+    for other in run.of(ForwardPatch):
+        if same(other.target, patch.target) and _function(other.function) is None:
+            trained = any(patch.order < event.order < other.order for event in run.of(Backward, TrainSwitch))
+            if other.place.walk != patch.place.walk or (other.order > patch.order and not trained):
+                return True
+    return False
+
+
+def _is_on(run: Run) -> bool:
+    """Whether the file turns checkpointing on, or may do so."""
+    if any(True for _ in run.of(HfEnable)) or any(True for _ in run.of(KbitPrepare)):
+        return True
+    return any(is_enabled(run, args, object_of(args)) is not False for args in run.of(TrainerArgs))
 
 
 def _matters(run: Run, patch: ForwardPatch) -> bool:

@@ -14,6 +14,59 @@ _TRAIN = "Trainer(model=model, args=TrainingArguments('out'), train_dataset=rows
 
 #: Scripts whose line with `# error: CODE` is reported, and no other one.
 CASES = {
+    "a layer class is wrapped for a script that checkpoints": """\
+import collections
+import functools
+import time
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers.models.llama import modeling_llama
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+from data import rows
+
+_seconds = collections.defaultdict(float)
+
+def timed(old):
+    @functools.wraps(old)
+    def forward(self, *args, **kwargs):
+        start = time.perf_counter()
+        out = old(self, *args, **kwargs)
+        _seconds[id(self)] += time.perf_counter() - start
+        return out
+    return forward
+
+def patch():
+    modeling_llama.LlamaDecoderLayer.forward = timed(LlamaDecoderLayer.forward)  # error: CKPT204
+
+class Patched:
+    def __enter__(self):
+        self.old = MistralDecoderLayer.forward
+        MistralDecoderLayer.forward = timed(self.old)
+
+    def __exit__(self, *_):
+        MistralDecoderLayer.forward = self.old
+
+def main():
+    patch()
+    old = Qwen2DecoderLayer.forward
+    Qwen2DecoderLayer.forward = lambda self, *args, old=old, **kwargs: old(self, *args, **kwargs)  # error: CKPT204
+    model = AutoModelForCausalLM.from_pretrained("base")
+    arguments = TrainingArguments("out", gradient_checkpointing=True)
+    Trainer(model=model, args=arguments, train_dataset=rows).train()
+
+main()
+""",
+    "a layer class is wrapped for a script that does not checkpoint": """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+from data import rows
+
+old = LlamaDecoderLayer.forward
+LlamaDecoderLayer.forward = lambda self, *args, old=old, **kwargs: old(self, *args, **kwargs)
+model = AutoModelForCausalLM.from_pretrained("base")
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
+""",
     "a method that users may call switches to train mode": """\
 from transformers import AutoModelForCausalLM
 
