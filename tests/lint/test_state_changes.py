@@ -42,6 +42,21 @@ t = T()
 for ids in []:
     t.step(ids)
 """,
+    "a class that another module uses": """\
+class T:
+    def __init__(self):
+        self.model = load()
+    def logp(self, ids):
+        return self.model(input_ids=ids).logits.float().log_softmax(-1).sum((-1, -2))
+    def step(self, ids):
+        self.model.set_adapter("policy")
+        pi = self.logp(ids)
+        self.model.set_adapter("reference")  # error: CKPT114
+        with torch.no_grad():
+            ref = self.logp(ids)
+        loss = -F.logsigmoid(pi - ref).mean()
+        loss.backward()
+""",
     "functions that give a tuple and that leave eval mode behind": """\
 def compute_loss(model, batch):
     out = model(**batch)
@@ -188,6 +203,17 @@ def train(loader, name):
 """,
 }
 RIGHT = {
+    "a constructor that may leave checkpointing off": """\
+class Trainer:
+    def __init__(self, checkpointing):
+        self.model = AutoModelForCausalLM.from_pretrained("x").train()
+        if checkpointing:
+            self.model.gradient_checkpointing_enable()
+    def step(self, batch):
+        loss = self.model(**batch).loss
+        self.model.set_adapter("other")
+        loss.backward()
+""",
     "adapters that are switched on again": """\
 def main(loader):
     model = load()

@@ -59,17 +59,28 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
         return False
     enabled = [event.call for event in run.of(HfEnable) if _is(whole_model(event.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
-    if any(surely_before(call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
+    if any(_is_done_before(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
         return True
     inside = checkpoints_in(run, model)
     return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)
+
+
+def _is_done_before(run: Run, enabling: Call, forward: Call) -> bool:
+    """Whether ``enabling`` ran whenever ``forward`` runs: before it, or in the constructor of the object it is in."""
+    if surely_before(enabling, forward):
+        return True
+    outermost = [call.place.function for path in map(run.path_to, (enabling, forward)) for call in path[:1]]
+    if len(outermost) < 2 or outermost[0] is None or outermost[1] is None or enabling.place.guards:
+        return False
+    built, used = outermost
+    return built.name == "__init__" and built.owner is not None and built.owner is used.owner
 
 
 def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
     """Whether the forward pass of ``model``, a module of the file, calls a model whose checkpointing is on."""
     if not isinstance(model, Instance):
         return False
-    enabled = [whole_model(event.model) for event in run.of(HfEnable) if surely_before(event.call, forward)]
+    enabled = [whole_model(event.model) for event in run.of(HfEnable) if _is_done_before(run, event.call, forward)]
     if not enabled:
         return False
     called = (call for call in run.bodies.of(model).calls if all(map(tests_training, own_guards(call.place))))
