@@ -273,6 +273,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.origin import origin
 from ..facts.values import Instance, Result, Value, equals
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
@@ -303,13 +304,19 @@ def check(run: Run) -> Iterator[Report]:
     for forward, model in _forwards(run, backwards):
         for backward in _backwards_of(run, model, forward, backwards):
             for change in changes_between(run, model, forward, backward):
-                yield Report(
-                    change.node,
-                    f"this changes the model between a checkpointed forward pass and its backward pass (line "
-                    f"{backward.node.lineno}), which runs the layers again as they are then: gradients are wrong; "
-                    "call `backward()` first",
-                    notes=(Remark(forward.node, "the forward pass that will be run again"),),
-                )
+                yield _report(change, forward, backward)
+
+
+def _report(change: Call, forward: Call, backward: Call) -> Report:
+    beside = origin(change.node) == origin(backward.node)
+    line = f" (line {backward.node.lineno})" if beside else ""
+    ends = () if beside else (Remark(backward.node, "its backward pass"),)
+    return Report(
+        change.node,
+        f"this changes the model between a checkpointed forward pass and its backward pass{line}, which runs the "
+        "layers again as they are then: gradients are wrong; call `backward()` first",
+        notes=(Remark(forward.node, "the forward pass that will be run again"), *ends),
+    )
 
 
 def _forwards(run: Run, backwards: list[Call]) -> Iterator[tuple[Call, Value]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from hf_ckpt.lint import check_paths
 from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
@@ -421,3 +423,29 @@ def test_a_change_is_found_through_functions(code):
 @pytest.mark.parametrize("code", RIGHT.values(), ids=RIGHT.keys())
 def test_a_right_order_is_not_reported(code):
     assert [(finding.span.line, finding.code) for finding in check_source(_LOAD + code)] == []
+
+
+def test_helpers_of_another_module(tmp_path):
+    (tmp_path / "losses.py").write_text("""\
+import torch
+
+def log_probability(model, ids):
+    return model(input_ids=ids).logits.log_softmax(-1)
+
+@torch.no_grad()
+def reference(model, ids):
+    model.set_adapter("reference")
+    return log_probability(model, ids)
+""")
+    script = _LOAD.replace("import torch\n", "import torch\nfrom losses import log_probability, reference\n", 1)
+    (tmp_path / "train.py").write_text(f"""\
+{script}
+model = load()
+for ids in []:
+    policy = log_probability(model, ids)
+    loss = (policy - reference(model, ids)).mean()
+    loss.backward()
+""")
+    (found,) = check_paths([tmp_path])
+    assert (Path(found.filename).name, found.span.line, found.code) == ("losses.py", 8, "CKPT114")
+    assert "line" not in found.message

@@ -15,7 +15,7 @@ from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..run import Run
 
 
@@ -69,11 +69,15 @@ def _is_done_before(run: Run, enabling: Call, forward: Call) -> bool:
     """Whether ``enabling`` ran whenever ``forward`` runs: before it, or in the constructor of the object it is in."""
     if surely_before(enabling, forward):
         return True
-    outermost = [call.place.function for path in map(run.path_to, (enabling, forward)) for call in path[:1]]
-    if len(outermost) < 2 or outermost[0] is None or outermost[1] is None or enabling.place.guards:
+    built, used = _outermost(run, enabling), _outermost(run, forward)
+    if built is None or used is None or enabling.place.guards:
         return False
-    built, used = outermost
     return built.name == "__init__" and built.owner is not None and built.owner is used.owner
+
+
+def _outermost(run: Run, call: Call) -> Function | None:
+    """The function that nothing in the program calls, and that leads to ``call``."""
+    return next((first.place.function for first in run.path_to(call)), None)
 
 
 def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
