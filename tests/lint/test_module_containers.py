@@ -73,6 +73,8 @@ FILLED = (
     "layers = [nn.Linear(8, 8)] if depth > 2 else []\nlayers.append(Norm())\nself.stages = nn.Sequential(*layers)",
     "layers = [nn.Linear(8, 8)] if depth > 2 else []\nself.stages = nn.Sequential(*(layers + [Norm()]))",
     "self.layers = []\nfor _ in range(depth):\n    self.layers += [Norm()]\nself.stages = nn.Sequential(*self.layers)",
+    "layers = []\nfor v in [8, 'M', 8]:\n    if v == 'M':\n        layers += [nn.ReLU()]\n    else:\n        layers += [Norm()]\n"
+    "layers += [nn.ReLU()]\nself.stages = nn.Sequential(*layers)",
     "self.stages = nn.Sequential()\nfor _ in range(depth):\n    self.stages += nn.Sequential(Norm())",
     "blocks = nn.ModuleList()\nblocks += [Norm() for _ in range(depth)]\nself.stages = nn.Sequential(*blocks)",
     "layers = []\nlayers.extend([nn.Linear(8, 8), nn.BatchNorm1d(8)])\nself.stages = nn.Sequential(*layers)",

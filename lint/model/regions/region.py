@@ -272,7 +272,8 @@ def _held(container: Value, parts: Iterable[Value]) -> list[_Entry]:
 
 
 def _beyond(outer: Place, inner: Place) -> tuple[Guard, ...]:
-    if inner.function is not outer.function or not inner.deeper_than(outer):
+    """The conditions around ``inner`` alone; what is chosen in each iteration of a loop is taken in one of them."""
+    if inner.loops[len(outer.loops) :] or inner.function is not outer.function or not inner.deeper_than(outer):
         return ()
     around = {(guard.test, guard.taken) for guard in outer.guards}
     return tuple(guard for guard in own_guards(inner) if (guard.test, guard.taken) not in around)
