@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, options, same
+from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, copied, options, same
 from .names import canonical
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def unwrapped(value: Value) -> Value:
                 return value
         if inner is value:
             return value
-        value = inner
+        by = value.copied_by if isinstance(value, Result) else None
+        value = inner if by is None else copied(inner, by)
     return value
 
 

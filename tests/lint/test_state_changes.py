@@ -409,6 +409,32 @@ def main(loader, val):
                 vloss = loss_of(model, val)
             model.train()
 """,
+    "a copy is changed": """\
+import copy
+from torch.utils.checkpoint import checkpoint
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.drop = torch.nn.Linear(8, 8), torch.nn.Dropout(0.1)
+    def forward(self, x):
+        return self.drop(checkpoint(self.block, x, use_reentrant=False))
+def main(loader, weights):
+    model = load()
+    for b in loader:
+        loss = model(**b).loss
+        copied = copy.deepcopy(model).eval()
+        copied.set_adapter("reference")
+        copied.load_state_dict(weights)
+        loss.backward()
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.1))
+own = Net()
+def train(x):
+    y = checkpoint(net, x, use_reentrant=False) + checkpoint(own, x, use_reentrant=False)
+    averaged = copy.deepcopy(net).eval()
+    other = copy.deepcopy(own).eval()
+    other.load_state_dict({})
+    y.sum().backward()
+""",
 }
 
 

@@ -30,6 +30,7 @@ from ..values import (
     Template,
     Unknown,
     Value,
+    copied,
     join,
     options,
 )
@@ -156,12 +157,7 @@ def _first_argument(walk: Walk, call: Call) -> Value | None:
 
 def _deep_copied(walk: Walk, call: Call) -> Value | None:
     """``copy.deepcopy(model)``: another object, of the same class and content."""
-    match call.args:
-        case [Result(made) as original, *_]:
-            copied = Result(made, call)
-            copied.attributes = None if original.attributes is None else dict(original.attributes)
-            return copied
-    return _first_argument(walk, call)
+    return copied(call.args[0], call) if call.args else None
 
 
 def _next(walk: Walk, call: Call) -> Value | None:

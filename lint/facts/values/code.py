@@ -229,10 +229,28 @@ class Class(Value):
 class Instance(Value):
     """An object of a class of the file; ``call`` made it, None for ``self``."""
 
-    __slots__ = ("call", "cls")
+    __slots__ = ("call", "cls", "copied_by")
     __match_args__ = ("cls", "call")
 
-    def __init__(self, cls: Class, call: Call | None) -> None:
+    def __init__(self, cls: Class, call: Call | None, copied_by: Call | None = None) -> None:
         super().__init__(call.node if call else cls.node)
         self.cls = cls
         self.call = call
+        #: The `copy.deepcopy` that gave it, where it is a copy of what ``call`` made.
+        self.copied_by = copied_by
+
+    def is_one_with(self, other: Value) -> bool:
+        """Whether the same expression made it, and the same copy where it is one."""
+        return isinstance(other, Instance) and self.is_same(other) and _is_one_copy(self.copied_by, other.copied_by)
+
+
+def copied(value: Value, call: Call) -> Value:
+    """Another object, of the same class and content, which ``call`` gave; ``value`` itself where that is not known."""
+    match value:
+        case Result(made):
+            other = Result(made, call)
+            other.attributes = None if value.attributes is None else dict(value.attributes)
+            return other
+        case Instance(cls, made):
+            return Instance(cls, made, call)
+    return value

@@ -6,7 +6,7 @@ import ast
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...facts.values import Instance, Result, Value, equals, options, same
+from ...facts.values import Instance, Result, Value, equals, one, options, same
 from ..events import ApplyCheckpointing, Checkpoint
 from ..flow.frames import follows
 from ..libraries.enabled import checkpoints_in
@@ -117,7 +117,7 @@ def _disabled_around(run: Run, model: Value, forward: Call, backward: Call) -> I
 
 
 def _is(value: Value, model: Value) -> bool:
-    return same(unwrapped(value), model)
+    return one(unwrapped(value), model)
 
 
 def _drops(run: Run, model: Value) -> bool:
