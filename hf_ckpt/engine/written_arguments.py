@@ -24,11 +24,54 @@ _writes: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 def checkpointed(run: Callable[..., Any], args: tuple[Any, ...], module: nn.Module | None, **options: Any) -> Any:
     """``run(*args)``, the forward of ``module``, under torch's non-reentrant checkpoint with these ``options``."""
+    if module is None or not torch.is_grad_enabled() or _is_watched_by_torch(module):
+        return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True, **options)
     inputs = SavedInputs(module)
     with inputs.saving():
-        output = checkpoint(run, *args, use_reentrant=False, preserve_rng_state=True, **options)
+        output = checkpoint(_on_what_was_given(run), *args, use_reentrant=False, preserve_rng_state=True, **options)
     inputs.settle()
     return output
+
+
+def _is_watched_by_torch(inside: object) -> bool:
+    """Whether no forward wrote to its arguments so far, and torch itself would notice one that does."""
+    return _writes.get(inside) is False and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+
+
+def _on_what_was_given(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, whose later calls get the very tensors of the first one where nobody wrote to them."""
+    given: Given | None = None
+
+    def again(*args: Any) -> Any:
+        nonlocal given
+        if given is None:
+            given = Given(args)
+            return run(*args)
+        return run(*given.restored(args))
+
+    return again
+
+
+class Given:
+    """The tensors among the arguments of a call, for a replay that may get others of the same values.
+
+    A tensor that went through a hook comes back as another object (SavedVariable::unpack), and a forward may ask
+    whether two arguments are one, whether one is a parameter, or what somebody hung on it.
+    """
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self._tensors = [(weakref.ref(a), a._version) if isinstance(a, torch.Tensor) else None for a in args]
+
+    def restored(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``args``, with the tensors of the first call that are alive and as they were."""
+        return tuple(map(_restored, self._tensors, args))
+
+
+def _restored(known: tuple[weakref.ref[torch.Tensor], int] | None, arg: Any) -> Any:
+    tensor = None if known is None else known[0]()
+    return arg if tensor is None or known is None or tensor._version != known[1] else tensor
 
 
 class SavedInputs:
@@ -40,14 +83,17 @@ class SavedInputs:
 
     __slots__ = ("_inside", "_undecided", "_writes")
 
-    def __init__(self, inside: object | None) -> None:
+    def __init__(self, inside: object) -> None:
         self._inside = inside
-        self._writes = False if inside is None else _writes.get(inside)
+        self._writes = _writes.get(inside)
         self._undecided: list[tuple[torch.Tensor, int, _Saved, torch.Tensor]] = []
 
     @contextmanager
     def saving(self) -> Iterator[None]:
         """What the checkpoint itself saves inside goes through here, and on to whatever hooks are in force."""
+        if _is_watched_by_torch(self._inside):
+            yield
+            return
         below = hooks_in_force()
         with torch.autograd.graph.saved_tensors_hooks(lambda tensor: self._pack(tensor, *below), _Saved.unpack):
             yield
@@ -57,9 +103,9 @@ class SavedInputs:
         written = [(saved, copy) for tensor, version, saved, copy in self._undecided if tensor._version != version]
         for saved, copy in written:
             saved.replace(copy)
-        self._undecided.clear()
-        if self._inside is not None and self._writes is None:
+        if self._undecided:
             _note(self._inside, writes=bool(written))
+        self._undecided.clear()
 
     def _pack(self, tensor: torch.Tensor, keep: Callable[[Any], Any], give_back: Callable[[Any], Any]) -> _Saved:
         if self._writes:
@@ -89,9 +135,9 @@ class ArgumentsBefore:
         """Copies of the kept ones that were written. Raises RuntimeError where nobody knows any more what they held."""
         written = {place for place, tensor in self._arguments.items() if tensor._version != self._versions[place]}
         needed = written & self._kept
+        _note(self._module, writes=bool(written))  # a step that is tried again finds copies
         if not needed <= self._copies.keys():
-            raise RuntimeError(_unknown(type(self._module).__name__))
-        _note(self._module, writes=bool(written))
+            raise RuntimeError(_unknown(f"an argument of {type(self._module).__name__}"))
         return {place: self._copies[place] for place in needed}
 
 
@@ -114,7 +160,7 @@ class _Saved:
         if self._is_copy:  # the replay writes to it, and need not be the last one
             return _copy(tensor)
         if isinstance(self._handle, torch.Tensor) and self._handle._version != self._version:
-            raise RuntimeError(_unknown("a module"))
+            raise RuntimeError(_unknown("a tensor"))
         return tensor
 
 
@@ -130,10 +176,10 @@ def _note(inside: object, *, writes: bool) -> None:
     _writes[inside] = writes or _writes.get(inside, False)
 
 
-def _unknown(name: str) -> str:
+def _unknown(what: str) -> str:
     return (
-        f"an argument of {name} was written in place after it was saved for recompute, and no earlier forward did so: "
-        "it cannot be recomputed as it was; leave this layer out of the policy"
+        f"{what} was written in place after it was saved for recompute, and no earlier forward did so: nothing can be "
+        "recomputed from it; leave the layers that read it out of the policy"
     )
 
 

@@ -26,7 +26,7 @@ from transformers import Cache
 
 from ..compat.checkpointing import switches_lowered
 from ..compat.kv_cache import snapshot
-from ..engine.written_arguments import ArgumentsBefore, SavedInputs
+from ..engine.written_arguments import ArgumentsBefore, Given, SavedInputs
 from ..engine.written_buffers import BuffersBefore, on_copies
 from .region import Region
 
@@ -283,7 +283,7 @@ class SegmentRegion(Region):
         recording = _Recording(first)
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
-            self.counted(self._replay_of(recording)),
+            self.counted(self._replay_of(recording, Given(tuple(tensors)))),
             True,  # preserve_rng_state
             noop_context_fn,
             _DEFAULT_DETERMINISM_MODE,
@@ -292,14 +292,14 @@ class SegmentRegion(Region):
             *tensors,
         )
         inputs = SavedInputs(self)
-        saving = inputs.saving()
-        saving.__enter__()
-        next(generator)
-        self._local.inputs, self._local.saving = inputs, saving
+        with ExitStack() as stack:
+            stack.enter_context(inputs.saving())
+            next(generator)
+            self._local.inputs, self._local.saving = inputs, stack.pop_all()
         self._local.recording, self._local.generator = recording, generator
         self.opened.segment = self
 
-    def _replay_of(self, recording: _Recording) -> Any:
+    def _replay_of(self, recording: _Recording, given: Given) -> Any:
         def replay(*inputs: torch.Tensor) -> None:
             interrupted, self._local.pause = getattr(self._local, "pause", None), None
             self._local.replaying = True
@@ -308,7 +308,7 @@ class SegmentRegion(Region):
                     stack.enter_context(on_copies(recording.written))
                     for module in self.modules:
                         stack.enter_context(switches_lowered(module))
-                    recording.replay(*inputs)
+                    recording.replay(*given.restored(inputs))
             finally:
                 self._resume()
                 self._local.replaying, self._local.pause = False, interrupted
@@ -335,9 +335,11 @@ class SegmentRegion(Region):
         recording.seal()
         generator = self._local.generator
         self._local.recording = self._local.generator = self.opened.segment = None
-        next(generator, None)
-        self._stop_saving()
-        self._local.inputs.settle()
+        try:
+            next(generator, None)
+        finally:
+            inputs = self._stop_saving()
+        inputs.settle()
 
     def _pause(self) -> None:
         """Until the next layer, tensors are saved as they are: the replay makes none of what the model saves there."""
@@ -362,7 +364,9 @@ class SegmentRegion(Region):
             generator.close()
             self._stop_saving()
 
-    def _stop_saving(self) -> None:
+    def _stop_saving(self) -> SavedInputs:
+        inputs: SavedInputs = self._local.inputs
         # These hooks lie under the checkpoint's, and hooks leave in the order opposite to that in which they came.
-        self._local.saving.__exit__(None, None, None)
-        self._local.saving = None
+        self._local.saving.close()
+        self._local.inputs = self._local.saving = None
+        return inputs

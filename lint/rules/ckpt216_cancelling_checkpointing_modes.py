@@ -33,9 +33,6 @@ enable_activation_checkpointing: True
 ac_mode: null
 ```
 
-## Fix safety
-Unsafe: the layers that `ac_mode` names are checkpointed from then on, which is what it is for but changes the run.
-
 ## Evidence
 ```python
 from importlib.util import find_spec
@@ -58,16 +55,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.values import equals, truth
-from ..finding import Applicability, Severity
+from ..finding import Severity
 from ..model.libraries.trainer import where
-from ..model.report import Report, Rewrite, SetKeyword
+from ..model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..model.run import Run
 
-CODE, NAME, SEVERITY = "CKPT216", "cancelling-checkpointing-modes", Severity.ERROR
+CODE, NAME, SEVERITY = "CKPT216", "cancelling-checkpointing-modes", Severity.WARNING
 NEEDS = ("ac_mode",)
 
 
@@ -76,10 +73,8 @@ def check(run: Run) -> Iterator[Report]:
     for call in run.calls_to("torchtune.recipe"):
         mode = call.keyword("ac_mode")
         if truth(call.keyword("enable_activation_checkpointing")) and equals(mode, "full", "selective", "none"):
-            change = SetKeyword(call.node, "enable_activation_checkpointing", "False")
             yield Report(
                 where(mode, call.node),
                 "`ac_mode` and `enable_activation_checkpointing: True` cancel each other: torchtune's distributed "
                 "recipes checkpoint nothing then, and its others ignore `ac_mode`; keep one of the two",
-                fix=Rewrite(Applicability.UNSAFE, "Write `enable_activation_checkpointing=False`", (change,)),
             )

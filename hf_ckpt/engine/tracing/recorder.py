@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from ..layer.slots import Slot
+
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -33,7 +35,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of one trace. Enter it inside the fake mode, with :meth:`pack` as the saved-tensor hook."""
 
     def __init__(
-        self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], slots: Sequence[str]
+        self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], slots: Sequence[Slot]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.values: list[Value] = []
@@ -247,7 +249,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in (*written, *statistics_written(func, args)):
             buffer = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]]
             if buffer.origin.kind == "parameter":
-                reason = f"{func} writes {self._slots[buffer.origin.index]} in place"
+                reason = f"{func} writes {self._slots[buffer.origin.index].path} in place"
                 self._written_state.setdefault(buffer.storage, reason)
                 self.written_slots.add(buffer.origin.index)
             elif buffer.origin.kind != "op":
@@ -255,11 +257,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return written
 
     def _is_first_use(self, tensor: torch.Tensor) -> bool:
-        """Whether no op used the parameter or module buffer behind ``tensor`` before. Each has one first use."""
+        """Whether ``tensor`` is a parameter that no op used before. Each has one first use.
+
+        A module buffer is state: two forwards may write other numbers to it before one backward.
+        """
         index = self._buffer_of.get(tensor.untyped_storage()._cdata)
         if index is None or self.buffers[index].origin.kind != "parameter":
             return False
         slot = self.buffers[index].origin.index
+        if self._slots[slot].kind == "_buffers":
+            return False
         used = {b for op in self.ops if not op.is_view for b in (*op.reads, *op.writes)}
         if slot in self.written_slots or index in used:
             return False

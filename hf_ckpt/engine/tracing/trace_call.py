@@ -118,7 +118,7 @@ def _record(
     )
     inputs = SymbolicInputs(mode, device)
     fakes = [inputs.fake(leaf) for leaf in leaves]
-    recorder = Recorder(fakes, parameters, tuple(slot.path for slot in slots))
+    recorder = Recorder(fakes, parameters, slots)
     for name, module in scopes:
         recorder.scope(name, module)
     values = tuple(numbers_in(structure))
