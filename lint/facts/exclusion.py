@@ -52,21 +52,29 @@ def contradictions(left: ast.AST, left_taken: bool, right: ast.AST, right_taken:
             yield mine.part
 
 
-def conjuncts(test: ast.AST, taken: bool) -> Iterator[tuple[str, bool]]:
-    """The parts that all hold when ``test`` came out as ``taken``, as text and whether they are true."""
+def parts_that_hold(test: ast.AST, taken: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """The parts that all hold when ``test`` came out as ``taken``, and whether they are true."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield from conjuncts(operand, not taken)
+            yield from parts_that_hold(operand, not taken)
         case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) == taken:
             for value in values:
-                yield from conjuncts(value, taken)
-        case ast.Compare(left=left, ops=[ast.NotEq() | ast.IsNot() as op], comparators=[right]):
-            plain = ast.Eq() if isinstance(op, ast.NotEq) else ast.Is()
-            yield ast.dump(ast.Compare(left, [plain], [right])), not taken
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant()]):
-            yield ast.dump(ast.Compare(left, [ast.Eq()], test.comparators)), taken
+                yield from parts_that_hold(value, taken)
         case _:
-            yield ast.dump(test), taken
+            yield test, taken
+
+
+def conjuncts(test: ast.AST, taken: bool) -> Iterator[tuple[str, bool]]:
+    """The parts that all hold when ``test`` came out as ``taken``, as text and whether they are true."""
+    for part, holds in parts_that_hold(test, taken):
+        match part:
+            case ast.Compare(left=left, ops=[ast.NotEq() | ast.IsNot() as op], comparators=[right]):
+                plain = ast.Eq() if isinstance(op, ast.NotEq) else ast.Is()
+                yield ast.dump(ast.Compare(left, [plain], [right])), not holds
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant()]):
+                yield ast.dump(ast.Compare(left, [ast.Eq()], part.comparators)), holds
+            case _:
+                yield ast.dump(part), holds
 
 
 def _says(test: ast.AST, taken: bool) -> Iterator[Says]:

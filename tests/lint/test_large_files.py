@@ -46,6 +46,17 @@ def branches(count):
     )
 
 
+def chosen_layers(count):
+    pairs = "".join(
+        f"            if norm == {i}:\n                layers += [nn.BatchNorm1d(v)]\n" for i in range(count)
+    )
+    return (
+        "import torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self, norm, sizes):\n        super().__init__()\n"
+        f"        layers = []\n        for v in sizes:\n{pairs}        self.block = nn.Sequential(*layers)\n\n"
+        "    def forward(self, x):\n        return checkpoint(self.block, x, use_reentrant=False)\n"
+    )
+
+
 def steps_of(text):
     """How many calls of functions the analysis of ``text`` takes: a measure that no other process disturbs."""
     steps = 0
@@ -63,7 +74,7 @@ def steps_of(text):
     return steps
 
 
-@pytest.mark.parametrize("program", [functions, branches])
+@pytest.mark.parametrize("program", [functions, branches, chosen_layers])
 def test_twice_as_many_checkpoints_cost_twice_as_much(program):
     head = "from torch.utils.checkpoint import checkpoint\n"
     steps_of(head + program(2))  # what is imported and cached on the way

@@ -46,6 +46,28 @@ OPEN = {
         """,
         '`norm` is "bn"',
     ),
+    "what a loop does not set": (
+        """
+        layers = []
+        for i in range(3):
+            layers.append(nn.Linear(dim, dim))
+            if sync and i > 0:
+                layers.append(nn.BatchNorm1d(dim))
+        self.block = nn.Sequential(*layers)
+        """,
+        "`sync`",
+    ),
+    "one or the other": (
+        """
+        layers = []
+        for i in range(3):
+            layers.append(nn.Linear(dim, dim))
+            if sync or i > 5:
+                layers.append(nn.BatchNorm1d(dim))
+        self.block = nn.Sequential(*layers)
+        """,
+        "`sync or i > 5`",
+    ),
     "the last of several": (
         """
         if norm == "ln":

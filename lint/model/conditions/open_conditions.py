@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...facts.exclusion import conjuncts
+from ...facts.exclusion import conjuncts, parts_that_hold
 from ...facts.nodes import is_inside, source_text
 from ...facts.origin import origin
-from ...facts.values import Call, Ref
+from ...facts.values import UNKNOWN, Call, Ref
 from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .guards import own_guards, tests_training
 
@@ -88,11 +89,16 @@ def _alternatives(run: Run, remark: Remark, facts: Iterable[Call | Write], insid
 
 
 def _decided_once(run: Run, place: Place, guards: Iterable[Guard]) -> Iterator[Guard]:
-    """Those of ``guards``, conditions of ``place``, which come out alike in every iteration of the loops around it."""
+    """What ``guards``, conditions of ``place``, ask that comes out alike in every iteration of the loops around it."""
     loops = [*place.loops, *_loops_of_callers(run, place)]
     for guard in guards:
-        if not any(_turns_with(guard, loop, own=loop in place.loops) for loop in loops):
+        around = [loop for loop in loops if loop in place.loops or _holds_test(loop, guard)]
+        parts = list(parts_that_hold(guard.test, guard.taken))
+        left = [(part, holds) for part, holds in parts if not any(_turns_with(part, loop) for loop in around)]
+        if len(left) == len(parts):
             yield guard
+        else:
+            yield from (guard._replace(test=part, value=UNKNOWN, taken=holds) for part, holds in left)
 
 
 def _loops_of_callers(run: Run, place: Place) -> Iterator[Loop]:
@@ -103,16 +109,25 @@ def _loops_of_callers(run: Run, place: Place) -> Iterator[Loop]:
                 yield from fact.place.loops
 
 
-def _turns_with(guard: Guard, loop: Loop, *, own: bool) -> bool:
-    """Whether ``guard`` asks for something that an iteration of ``loop`` sets.
+def _holds_test(loop: Loop, guard: Guard) -> bool:
+    """Whether ``guard`` is written in ``loop``: the names in a function are none of its callers'."""
+    return is_inside(guard.test, loop) and origin(guard.test) == origin(loop)
 
-    The names in a function are none of its callers': a loop of theirs changes only the conditions in it.
-    """
-    if not own and not (is_inside(guard.test, loop) and origin(guard.test) == origin(loop)):
-        return False
-    bound = names_bound_by(loop) | attributes_bound_by(loop)
-    asked = (part for part in ast.walk(guard.test) if isinstance(part, ast.Name | ast.Attribute))
-    return any(source_text(part) in bound for part in asked)
+
+def _turns_with(test: ast.AST, loop: Loop) -> bool:
+    """Whether what ``test`` asks is set by an iteration of ``loop``; of an `or`, every part of it."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _turns_with(operand, loop)
+        case ast.BoolOp(values=values):
+            return all(_turns_with(value, loop) for value in values)
+    asked = (part for part in ast.walk(test) if isinstance(part, ast.Name | ast.Attribute))
+    return not _bound_by(loop).isdisjoint(map(source_text, asked))
+
+
+@lru_cache(maxsize=32)
+def _bound_by(loop: Loop) -> frozenset[str]:
+    return names_bound_by(loop) | attributes_bound_by(loop)
 
 
 def _known(guards: _Guards) -> _Known:
