@@ -409,6 +409,30 @@ def main(loader, val):
                 vloss = loss_of(model, val)
             model.train()
 """,
+    "a function that detaches what it is given": """\
+def stop_gradient(x):
+    held = x.detach()
+    return held
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = stop_gradient(model(**b).logits)
+        model.set_adapter("policy")
+        loss = (model(**b).logits - ref).mean()
+        loss.backward()
+""",
+    "a statement that detaches": """\
+def main(loader):
+    model = load()
+    for b in loader:
+        model.set_adapter("reference")
+        ref = model(**b).logits
+        ref.detach_()
+        model.set_adapter("policy")
+        loss = (model(**b).logits - ref).mean()
+        loss.backward()
+""",
     "a copy is changed": """\
 import copy
 from torch.utils.checkpoint import checkpoint

@@ -10,6 +10,7 @@ from ...facts.nodes import inner_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
 #: Methods and attributes whose values need no gradient of their object, functions of torch of these names too.
 _CUTS = frozenset(
@@ -55,17 +56,17 @@ def end_of(node: ast.AST) -> Position:
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
-def reads(*values: ast.expr) -> frozenset[str]:
+def reads(*values: ast.expr, cuts: AbstractSet[ast.AST] = frozenset()) -> frozenset[str]:
     """The names, dotted ones too, that gradients of ``values`` go to."""
-    return frozenset(name for value in values for node in carried(value) if (name := _dotted(node)))
+    return frozenset(name for value in values for node in carried(value, cuts) if (name := _dotted(node)))
 
 
-def carried(value: ast.AST) -> Iterator[ast.AST]:
-    """The parts of ``value`` that its gradient may go to."""
+def carried(value: ast.AST, cuts: AbstractSet[ast.AST] = frozenset()) -> Iterator[ast.AST]:
+    """The parts of ``value`` that its gradient may go to; ``cuts`` are calls that are known to let none through."""
     stack = [value]
     while stack:
         node = stack.pop()
-        if not _is_cut(node):
+        if node not in cuts and not _is_cut(node):
             yield node
             stack += inner_nodes(node)
 
@@ -103,6 +104,8 @@ def _steps(node: ast.AST) -> Iterator[Step]:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=values)):
             if method in _ADDING:
                 yield _step(node, target, False, *values)
+            elif method == "detach_":
+                yield _step(node, target, True)
 
 
 def _pairs(node: ast.AST, target: ast.expr, value: ast.expr) -> Iterator[Step]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import returned_by
 from ...facts.objects.classes import is_run_as_written
-from ...facts.values import Method
+from ...facts.values import Function, Method
 from .frames import ways_from_shared_function
 from .gradient_steps import Position, carried, end_of, position, reads, steps_of
 from .statements import body_around
@@ -15,7 +17,7 @@ from .statements import body_around
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, FunctionNode
+    from ...facts.values import Call, FunctionNode, Value
     from ..history import History
 
 _START: Position = (0, 0)
@@ -30,18 +32,51 @@ def feeds(run: History, source: Call, sink: Call) -> bool:
         sink: The call that may get it; functions around it may have it as an argument.
     """
     ways = ways_from_shared_function(run, source, sink)
-    if ways is None or not all(_is_returned(run, inner) for inner in ways.left[1:]):
+    if ways is None:
+        return False
+    cuts = _detaching(run)
+    if not all(_is_returned(run, inner, cuts) for inner in ways.left[1:]):
         return False
     given: list[ast.expr] = [ways.right[-1].node]
     for inner, caller in pairwise(reversed(ways.right)):
-        given = _handed_over(inner, caller, given)
+        given = _handed_over(inner, caller, given, cuts)
     node, end = ways.left[0].node, position(ways.right[0].node)
-    if any(_holds(value, node) for value in given):
+    if any(_holds(value, node, cuts) for value in given):
         return True
-    return _comes_from(body_around(run, ways.left[0]), node, reads(*given), end)
+    return _comes_from(body_around(run, ways.left[0]), node, reads(*given, cuts=cuts), end, cuts)
 
 
-def _is_returned(run: History, call: Call) -> bool:
+def _detaching(run: History) -> frozenset[ast.AST]:
+    """The calls of the program's own functions whose results have no gradient, as `x.detach()` has none."""
+    cut: dict[ast.AST, bool] = {}
+    for call in run.program.calls:
+        cut[call.node] = cut.get(call.node, True) and _detaches(call.func)
+    return frozenset(node for node, is_cut in cut.items() if is_cut)
+
+
+def _detaches(called: Value) -> bool:
+    match called:
+        case (Function() as function) | Method(function=function):
+            return is_run_as_written(function) and _returns_detached(function.node)
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _returns_detached(function: FunctionNode) -> bool:
+    """Whether gradients of what ``function`` returns go to nothing that it is given or reads."""
+    values = returned_by(function)
+    return bool(values) and not any(_sources(function, value) for value in values)
+
+
+def _sources(function: FunctionNode, value: ast.expr) -> set[str]:
+    """The names outside of ``function``'s own steps that gradients of ``value`` go to."""
+    names = set(reads(value))
+    for _ in _traced(function, names, _START, position(value)):
+        pass
+    return names
+
+
+def _is_returned(run: History, call: Call, cuts: frozenset[ast.AST]) -> bool:
     """Whether the function that makes ``call`` gives what that gives to its caller, gradients included."""
     function, place = call.place.function, call.place
     if function is None or not is_run_as_written(function):
@@ -53,7 +88,8 @@ def _is_returned(run: History, call: Call) -> bool:
     ]
     later = [value for value in found if end_of(value) > position(call.node)]
     return bool(later) and all(
-        _holds(value, call.node) or _comes_from(function.node, call.node, reads(value), position(value))
+        _holds(value, call.node, cuts)
+        or _comes_from(function.node, call.node, reads(value, cuts=cuts), position(value), cuts)
         for value in later
     )
 
@@ -63,17 +99,21 @@ def _returned(node: ast.Return | ast.Lambda) -> ast.expr:
     return ast.copy_location(ast.Constant(None), node) if value is None else value
 
 
-def _holds(value: ast.AST, node: ast.AST) -> bool:
-    return any(part is node for part in carried(value))
+def _holds(value: ast.AST, node: ast.AST, cuts: frozenset[ast.AST]) -> bool:
+    return any(part is node for part in carried(value, cuts))
 
 
-def _comes_from(body: ast.AST, source: ast.Call, wanted: frozenset[str], end: Position) -> bool:
+def _comes_from(
+    body: ast.AST, source: ast.Call, wanted: frozenset[str], end: Position, cuts: frozenset[ast.AST]
+) -> bool:
     """Whether ``source`` fills one of the names that are ``wanted`` at ``end``."""
     names = set(wanted)
-    return any(_holds(value, source) for value in _traced(body, names, position(source), end))
+    return any(_holds(value, source, cuts) for value in _traced(body, names, position(source), end, cuts))
 
 
-def _traced(body: ast.AST, wanted: set[str], first: Position, last: Position) -> Iterator[ast.expr]:
+def _traced(
+    body: ast.AST, wanted: set[str], first: Position, last: Position, cuts: frozenset[ast.AST] = frozenset()
+) -> Iterator[ast.expr]:
     """The expressions that fill ``wanted``, the last first; in the end it holds the names that were filled before."""
     for step in reversed(steps_of(body)):
         if step.start >= last or step.end < first or wanted.isdisjoint(step.filled):
@@ -81,16 +121,16 @@ def _traced(body: ast.AST, wanted: set[str], first: Position, last: Position) ->
         yield from step.values
         if step.replaces:
             wanted -= step.filled
-        wanted |= reads(*step.values)
+        wanted |= reads(*step.values, cuts=cuts)
 
 
-def _handed_over(inner: Call, caller: Call, values: list[ast.expr]) -> list[ast.expr]:
+def _handed_over(inner: Call, caller: Call, values: list[ast.expr], cuts: frozenset[ast.AST]) -> list[ast.expr]:
     """The arguments of ``caller`` that ``values``, in ``inner`` of the function it called, come from."""
     function = inner.place.function
     if function is None:
         return []
-    names = set(reads(*values))
-    for _ in _traced(function.node, names, _START, position(inner.node)):
+    names = set(reads(*values, cuts=cuts))
+    for _ in _traced(function.node, names, _START, position(inner.node), cuts):
         pass
     roots = {name.partition(".")[0] for name in names}
     return [value for name, value in _arguments(function.node, caller) if name in roots]
