@@ -9,6 +9,7 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 HEAD = """
 import collections
+import copy
 import torch
 import torch.nn as nn
 from collections import OrderedDict
@@ -152,6 +153,9 @@ def test_what_a_container_holds_is_known(build):
         "layers = [nn.Linear(8, 8)]\nmore = [*layers]\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
         "layers = [nn.Linear(8, 8)]\nmore = layers + []\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
         "layers = [nn.Linear(8, 8)]\nmore = layers[:1]\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = copy.copy(layers)\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = copy.deepcopy(layers)\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
+        "layers = [nn.Linear(8, 8)]\nmore = layers * 1\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
         "layers = [nn.Linear(8, 8)]\nmore = layers.copy()\nmore += [Norm()]\nself.stages = nn.Sequential(*layers)",
         "layers = (nn.Linear(8, 8),)\nmore = layers\nmore += (Norm(),)\nself.stages = nn.Sequential(*layers)",
         "layers = [nn.Linear(8, 8)]\nmore = layers\nmore = more + [Norm()]\nself.stages = nn.Sequential(*layers)",

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from ..objects.attributes import get_attribute
 from ..objects.children import take_children
 from ..objects.classes import is_torch_module
-from ..objects.containers import GAP, elements, is_module_list, iterate, length_of, matching_field, text_of
+from ..objects.containers import (
+    GAP,
+    another_list,
+    elements,
+    is_module_list,
+    iterate,
+    length_of,
+    matching_field,
+    text_of,
+)
 from ..objects.dicts import merge_into
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from ..values import (
@@ -151,13 +160,14 @@ def _super(walk: Walk, call: Call) -> Value | None:
     return Super(walk.instance, owner or walk.instance.cls, call.node)
 
 
-def _first_argument(walk: Walk, call: Call) -> Value | None:
-    return call.args[0] if call.args else None
+def _copied(walk: Walk, call: Call) -> Value | None:
+    """``copy.copy(layers)``."""
+    return another_list(call.args[0]) if call.args else None
 
 
 def _deep_copied(walk: Walk, call: Call) -> Value | None:
     """``copy.deepcopy(model)``: another object, of the same class and content."""
-    return copied(call.args[0], call) if call.args else None
+    return copied(another_list(call.args[0]), call) if call.args else None
 
 
 def _next(walk: Walk, call: Call) -> Value | None:
@@ -289,7 +299,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "accelerate.notebook_launcher": _launched,
     "accelerate.debug_launcher": _launched,
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
-    "copy.copy": _first_argument,
+    "copy.copy": _copied,
     "copy.deepcopy": _deep_copied,
     "dataclasses.replace": _replace,
     "copy.replace": _replace,

@@ -165,7 +165,7 @@ def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
             merge_into(made, right)
             return made
         case Seq(kind, items), _, ast.Mult():
-            return Seq(kind, items, True, node, walk.place)
+            return Seq(kind, [*items], True, node, walk.place)
         case Seq(), Seq(), ast.Add():
             return Seq(left.kind, [*left.items, *right.items], left.open or right.open, node, walk.place)
         case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:

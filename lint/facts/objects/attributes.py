@@ -33,6 +33,7 @@ from .annotations import annotated_field, narrowed
 from .classes import ancestors, decorator_names, field_argument, is_dataclass
 from .containers import (
     GAP,
+    another_list,
     child_named,
     container_kind,
     each,
@@ -220,17 +221,8 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
         return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
-        return _slice(base) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
+        return another_list(base) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
-
-
-def _slice(base: Value) -> Value:
-    """A slice, which may hold what its origin does; of a list a copy, which grows by itself."""
-    if not isinstance(base, Seq):
-        return base
-    copied = Seq(base.kind, [*base.items], base.open, base.node, base.place)
-    copied.count = base.count
-    return copied
 
 
 def _leaves_out_the_last(index: ast.expr) -> bool:

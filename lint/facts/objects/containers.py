@@ -169,6 +169,15 @@ def is_list_of_children(value: Value) -> bool:
     return False
 
 
+def another_list(value: Value) -> Value:
+    """A slice or a copy, which may hold what its origin does; of a list another one, which grows by itself."""
+    if not isinstance(value, Seq):
+        return value
+    made = Seq(value.kind, [*value.items], value.open, value.node, value.place)
+    made.count = value.count
+    return made
+
+
 def length_of(value: Value) -> int | None:
     """How many elements ``value`` was made with; None where the file does not decide it."""
     match value:
