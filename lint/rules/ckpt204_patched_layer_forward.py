@@ -114,7 +114,7 @@ model = LlamaForCausalLM.from_pretrained("base")
 model.activation_checkpointing_enable()
 ```
 ```python
-# FSDP2's class of each layer checkpoints.
+# FSDP2's class of each layer checkpoints; with an `Accelerator`, its launcher may ask for FSDP2.
 from torch.distributed.fsdp import fully_shard
 from transformers import LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
@@ -211,9 +211,24 @@ from typing import TYPE_CHECKING
 from ..facts.identifiers import attributes_in, names_in
 from ..facts.objects.classes import is_run_as_written
 from ..facts.parameters import defaults
-from ..facts.values import Absent, Attr, Element, Function, Method, Param, Partial, Ref, Result, Value, options, same
+from ..facts.values import (
+    Absent,
+    Attr,
+    Element,
+    Function,
+    Method,
+    Param,
+    Partial,
+    Ref,
+    Result,
+    Value,
+    equals,
+    options,
+    same,
+)
 from ..finding import Severity
 from ..model.events import (
+    AcceleratorBuild,
     Backward,
     Checkpointing,
     Event,
@@ -283,18 +298,22 @@ def _object_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
 
 def _class_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
     """Whether the layers of a class lose the checkpoint; calling the old `forward` does not bring it back."""
-    if any(map(_makes_subclasses, run.of(Fsdp2Shard, TrainerArgs))):
+    if any(map(_may_make_subclasses, run.of(Fsdp2Shard, AcceleratorBuild, TrainerArgs))):
         return False
     if not _keeps_checkpoint(run, function):
         return _matters(run, patch)
     return _is_on(run) and not _may_checkpoint(run, function) and not _is_taken_back(run, patch)
 
 
-def _makes_subclasses(event: Event) -> bool:
+def _may_make_subclasses(event: Event) -> bool:
     """Whether FSDP2 may derive a class from each layer's, which gets a checkpoint of its own."""
-    if not isinstance(event, TrainerArgs):
-        return True
-    return any(not isinstance(event.call.keyword(name), Absent) for name in ("fsdp", "fsdp_config"))
+    match event:
+        case TrainerArgs():
+            return any(not isinstance(event.call.keyword(name), Absent) for name in ("fsdp", "fsdp_config"))
+        case AcceleratorBuild():  # Without a plugin of the script, `accelerate launch` says which FSDP it is.
+            versions = [plugin.call.keyword("fsdp_version") for plugin in event.plugins]
+            return not versions or any(equals(version, 1, "1") is not True for version in versions)
+    return True
 
 
 def _is_layer(obj: Value) -> bool:

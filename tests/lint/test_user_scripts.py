@@ -57,6 +57,30 @@ def main():
 
 main()
 """,
+    "a layer class is wrapped under an Accelerator, which may use FSDP2": """\
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+old = LlamaDecoderLayer.forward
+LlamaDecoderLayer.forward = lambda self, *args, old=old, **kwargs: old(self, *args, **kwargs)
+accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2))
+model = LlamaForCausalLM.from_pretrained("base").train()
+model.gradient_checkpointing_enable()
+model = accelerator.prepare(model)
+""",
+    "a layer class is wrapped under FSDP1": """\
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+old = LlamaDecoderLayer.forward
+LlamaDecoderLayer.forward = lambda self, *args, old=old, **kwargs: old(self, *args, **kwargs)  # error: CKPT204
+accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
+model = LlamaForCausalLM.from_pretrained("base").train()
+model.gradient_checkpointing_enable()
+model = accelerator.prepare(model)
+""",
     "a layer class is wrapped for a script that does not checkpoint": """\
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
