@@ -169,7 +169,7 @@ def _is_handed_on(run: Run, model: Value) -> bool:
     """Whether code that is not shown gets the model, or a function of the file returns it to nobody."""
     for call in run.program.calls:
         given = [*call.args, *call.kwargs.values()]
-        if not _is_shown(call) and any(_is(value, model) for value in given):
+        if not _is_shown(run, call) and any(_is(value, model) for value in given):
             return True
     left = [found.value for returned in run.program.returns.values() for found in returned if not found.place.stack]
     # What an object keeps, others may train.
@@ -177,11 +177,14 @@ def _is_handed_on(run: Run, model: Value) -> bool:
     return any(_is(value, model) for value in left)
 
 
-def _is_shown(call: Call) -> bool:
-    """Whether what ``call`` does with the model is known: a function of the file is read with what it is given."""
+def _is_shown(run: Run, call: Call) -> bool:
+    """Whether what ``call`` does with the model is known: a function of the file is read with what it is given.
+
+    Of a generator it is not: what it yields goes to whoever iterates.
+    """
     match call.func:
         case (Function() as function) | Method(function=function):
-            return is_run_as_written(function)
+            return is_run_as_written(function) and not run.program.generators.get(function.node, False)
     return call.name.startswith(_HARMLESS)
 
 

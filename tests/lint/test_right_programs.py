@@ -908,6 +908,16 @@ PROGRAMS = {
             policy(**batch).loss.backward()
             actor.net(**batch).loss.backward()
     """,
+    "a generator that hands the model on": """
+        from transformers import AutoModelForCausalLM
+        def ready(model):
+            model.eval()
+            yield model
+        def models(name):
+            model = AutoModelForCausalLM.from_pretrained(name)
+            model.gradient_checkpointing_enable()
+            yield from ready(model)
+    """,
     "evaluation that gives the mode back": """
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM
