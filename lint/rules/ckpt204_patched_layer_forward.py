@@ -240,12 +240,12 @@ from ..model.events import (
     TrainSwitch,
 )
 from ..model.libraries.trainer import is_enabled, object_of
-from ..model.libraries.transformers_layers import is_checkpointed_layer
+from ..model.libraries.transformers_layers import is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
 from ..model.needs import together, whole
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
-from ..model.types import is_hf_model
+from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -302,7 +302,7 @@ def _class_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
         return False
     if not _keeps_checkpoint(run, function):
         return _matters(run, patch)
-    return _is_on(run) and not _may_checkpoint(run, function) and not _is_taken_back(run, patch)
+    return _is_on(run, patch.target) and not _may_checkpoint(run, function) and not _is_taken_back(run, patch)
 
 
 def _may_make_subclasses(event: Event) -> bool:
@@ -398,9 +398,10 @@ def _is_taken_back(run: Run, patch: ForwardPatch) -> bool:
     return False
 
 
-def _is_on(run: Run) -> bool:
-    """Whether the file turns checkpointing on, or may do so."""
-    if any(True for _ in run.of(HfEnable)) or any(True for _ in run.of(KbitPrepare)):
+def _is_on(run: Run, layer: Value) -> bool:
+    """Whether the file turns checkpointing on for a model that may have such layers, or may do so."""
+    models = (*(event.model for event in run.of(HfEnable)), *(event.model for event in run.of(KbitPrepare)))
+    if any(not is_of_other_family(unwrapped(option), layer) for model in models for option in options(model)):
         return True
     return any(is_enabled(run, args, object_of(args)) is not False for args in run.of(TrainerArgs))
 

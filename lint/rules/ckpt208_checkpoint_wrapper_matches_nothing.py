@@ -136,10 +136,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Class, Const, Ref, Result, Value
+from ..facts.values import Class, Const, Ref, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
-from ..model.libraries.transformers_layers import is_checkpointed_layer
+from ..model.libraries.transformers_layers import is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
 from ..model.regions.check_functions import asks_by_isinstance, compared_with, names_asked
 from ..model.regions.module_tree import module_tree
@@ -157,11 +157,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
 NEEDS = (ApplyCheckpointing,)
 VERSIONS = {"torch": ">=1.13"}
-_LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
 #: Classes that others of torch derive from.
 _GENERAL = frozenset(f"torch.nn.{name}" for name in ("Module", "ModuleList", "ModuleDict", "Sequential", "RNNBase"))
-#: A plain text decoder of one family, which holds no layers of another.
-_MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 
 
 class Reason(NamedTuple):
@@ -211,7 +208,7 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
     model = unwrapped(event.model)
     if test is None or not asked:
         return None
-    if all(_is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked):
+    if all(is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked):
         return Reason("the model has no module of the class this check asks for", test)
     return None
 
@@ -220,18 +217,6 @@ def _names_held(model: Value) -> set[str] | None:
     """The names of the classes of all modules of the model; None when some are not shown."""
     tree = _shown(model)
     return {cls.name for cls in tree.own} | {name.rpartition(".")[2] for name in tree.torch} if tree else None
-
-
-def _is_of_other_family(model: Value, cls: Value) -> bool:
-    if not (isinstance(model, Result) and isinstance(cls, Ref)):
-        return False
-    kind, layer = canonical(model.call.name).split("."), canonical(cls.name)
-    family = next((kind[1].removesuffix(end) for end in _MODEL_ENDINGS if len(kind) > 1 and kind[1].endswith(end)), "")
-    if kind[0] != "transformers" or not family or family.startswith("Auto") or not is_checkpointed_layer(layer):
-        return False
-    name = layer.rpartition(".")[2]
-    other = next(name.removesuffix(end) for end in _LAYER_ENDINGS if name.endswith(end))
-    return not (family.lower().startswith(other.lower()) or other.lower().startswith(family.lower()))
 
 
 def _shows_none(model: Value, asked: list[Value]) -> bool:

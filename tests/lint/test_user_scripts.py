@@ -69,6 +69,16 @@ model = LlamaForCausalLM.from_pretrained("base").train()
 model.gradient_checkpointing_enable()
 model = accelerator.prepare(model)
 """,
+    "a layer class is wrapped, and a model of another family checkpoints": """\
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+old = LlamaDecoderLayer.forward
+LlamaDecoderLayer.forward = lambda self, *args, old=old, **kwargs: old(self, *args, **kwargs)
+teacher = LlamaForCausalLM.from_pretrained("teacher").eval()
+student = Qwen2ForCausalLM.from_pretrained("student").train()
+student.gradient_checkpointing_enable()
+""",
     "a layer class is wrapped under FSDP1": """\
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from transformers import LlamaForCausalLM
