@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
+from hf_ckpt.lint.catalogue.rules import all_rules
 from hf_ckpt.lint.rules import load_rules
 
 FOLDER = Path(__file__).parents[2] / "examples" / "mistakes"
@@ -55,8 +56,11 @@ def test_script_is_named_after_its_rule(script):
         assert script.stem == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
 
 
-def test_every_rule_has_a_script():
-    assert set(RULES) <= {own_code(script) for script in SCRIPTS}
+def test_every_rule_about_python_has_a_script():
+    """CKPT216 is about a file of settings that another package's recipe reads: no script of ours can run it."""
+    about_python = {rule.code for rule in all_rules() if "```python" in rule.page.partition("## Good")[0]}
+    assert RULES.keys() - about_python == {"CKPT216"}
+    assert RULES.keys() & about_python <= {own_code(script) for script in SCRIPTS}
 
 
 def _running(script: Path):
