@@ -14,6 +14,7 @@ from hf_ckpt.planner.calibration.calibrate import calibration, describe, measure
 from hf_ckpt.planner.costs.roofline import Calibration, backward_seconds, kind_of, op_seconds
 
 from ..planner_ledgers import llama_ledger
+from ..planner_models import RATES as STORED  # those that a device may have, for what a file may hold
 
 RATES = Calibration(
     device="test",
@@ -25,20 +26,6 @@ RATES = Calibration(
     random=2.0,
     per_op=1.0,
     per_layer=2.0,
-)
-
-
-#: Rates that a device may have, for what a file may hold.
-STORED = Calibration(
-    device="test",
-    matmul={"half": 1e12, "single": 5e11},
-    attention={"half": 2e11, "single": 1e11},
-    stream=1e10,
-    special={"half": 2.5e9, "single": 5e9},
-    gather=2e9,
-    random=2e9,
-    per_op=1e-6,
-    per_layer=2e-4,
 )
 
 
