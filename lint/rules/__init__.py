@@ -6,6 +6,7 @@ A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(ru
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,9 +73,9 @@ def load_rules() -> tuple[Rule, ...]:
     """
     rules = tuple(load_rule(file) for file in rule_files())
     for field in ("code", "name"):
-        values = [getattr(rule, field) for rule in rules]
-        if len(set(values)) < len(values):
-            raise RuleError(f"two rules share a {field}: {sorted(values)}")
+        counts = Counter(getattr(rule, field) for rule in rules)
+        if shared := [value for value, count in counts.items() if count > 1]:
+            raise RuleError(f"two rules share a {field}: {', '.join(shared)}")
     return rules
 
 

@@ -17,7 +17,8 @@ from hf_ckpt.lint.configs.reading import parses
 from hf_ckpt.lint.configs.yaml_text import comments_in
 from hf_ckpt.lint.fix.apply import MAX_ROUNDS, compatible
 from hf_ckpt.lint.prefilter.candidates import mentions_api
-from hf_ckpt.lint.rules import load_rules
+from hf_ckpt.lint import rules
+from hf_ckpt.lint.rules import RuleError, load_rules
 from hf_ckpt.lint.sources.edits import apply_edits
 from hf_ckpt.lint.sources.source import Source
 from rule_pages import Example, examples, page
@@ -70,6 +71,14 @@ def comments(example: Example) -> Counter[str]:
         return Counter(text for _, text in comments_in(example.code))
     tokens = tokenize.generate_tokens(io.StringIO(example.code).readline)
     return Counter(token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def test_a_code_that_stands_twice_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = rules.rule_files()
+    monkeypatch.setattr(rules, "rule_files", lambda: [*files, files[3]])
+    code = rules.load_rule(files[3]).code
+    with pytest.raises(RuleError, match=f"^two rules share a code: {code}$"):
+        load_rules.__wrapped__()
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
