@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+from hf_ckpt.lint import rules
 from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.configs import PROGRAM, is_config, is_settings
 from hf_ckpt.lint.configs.check import check_in_runs
@@ -17,7 +18,6 @@ from hf_ckpt.lint.configs.reading import parses
 from hf_ckpt.lint.configs.yaml_text import comments_in
 from hf_ckpt.lint.fix.apply import MAX_ROUNDS, compatible
 from hf_ckpt.lint.prefilter.candidates import mentions_api
-from hf_ckpt.lint import rules
 from hf_ckpt.lint.rules import RuleError, load_rules
 from hf_ckpt.lint.sources.edits import apply_edits
 from hf_ckpt.lint.sources.source import Source
