@@ -57,6 +57,14 @@ def call_of(
     return call
 
 
+def place_at(document: Document, call: Call, arguments: Iterable[str]) -> None:
+    """Put ``call`` where the first of these arguments stands that it has, in whichever file that is."""
+    given = (call.kwargs[name].node for name in arguments if name in call.kwargs)
+    first = next((node for node in given if node is not None), None)
+    if first is not None:
+        document.place_like(call.node, first)
+
+
 def _written_in(document: Document, section: Dict | None) -> Section:
     held = document.held(section.node) if section is not None and section.node is not None else None
     return held.node if held is not None and isinstance(held.node, Section) else document.mapping

@@ -21,6 +21,7 @@ from . import PROGRAM, is_config
 from .command_line import join_command_line, read_command
 from .findings import settings_findings
 from .nodes import ConfigError
+from .programs import read_started
 from .reading import read_config
 from .run_files import RunFiles
 
@@ -122,10 +123,16 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     script = _text_of(run.script, source) or ""
     modules = LocalModules(run.script) if run.script is not None else None
     program = read_program(script, run.script or source.filename, modules)
-    configs = [config for name in run.configs if (config := _config(name, source)) is not None]
+    launch = _text_of(run.launch, source)
+    started = read_started(run, launch or "", lambda name: _text_of(name, source))
+    taken = {document.filename for document in started.documents} if started is not None else set()
+    configs = [config for name in run.configs if name not in taken and (config := _config(name, source)) is not None]
     documents = {config.document.filename: config.document for config in configs}
     left = [config for config in configs if not config.kind.fill(config, program)]
-    command = read_command(run, _text_of(run.launch, source)) if run.launch is not None else None
+    if started is not None:
+        documents |= {document.filename: document for document in started.documents}
+        left.append(started.config)
+    command = read_command(run, launch) if run.launch is not None else None
     if command is not None:
         documents[command.document.filename] = command.document
         join_command_line(command, program)

@@ -9,10 +9,12 @@ from ..facts.values import Const, Dict, Ref, equals
 from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
-from .nodes import Entry, Mapping, Scalar
+from .nodes import Entry, Mapping, Opaque, Scalar
 from .shell import exported, read_commands
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..facts.walk import Program
     from .run_files import RunFiles
     from .shell import Word
@@ -44,7 +46,7 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
     first = next((index for index, word in enumerate(words) if (word.text or "").endswith(".py")), None)
     if first is None:
         return None
-    entries = _entries(words[first + 1 :])
+    entries = entries_of(words[first + 1 :])
     root = Mapping(entries, words[first].begin, words[first].end, flow=False)
     around = exported(commands, run.command)
     given = words[first + 1 :]
@@ -76,10 +78,11 @@ def _launcher(launch: str, text: str, words: list[Word]) -> Document | None:
     said = [word.text for word in words]
     if "accelerate" not in said or "launch" not in said:
         return None
-    return Document(launch, text, Mapping(_entries(words), words[0].begin, words[-1].end, flow=False))
+    return Document(launch, text, Mapping(entries_of(words), words[0].begin, words[-1].end, flow=False))
 
 
-def _entries(words: list[Word]) -> dict[str, Entry]:
+def entries_of(words: Sequence[Word]) -> dict[str, Entry]:
+    """The arguments among ``words``, each `--name value` or `--name=value`, by name."""
     entries: dict[str, Entry] = {}
     for index, word in enumerate(words):
         if word.text is None or not word.text.startswith("--"):
@@ -94,6 +97,8 @@ def _entries(words: list[Word]) -> dict[str, Entry]:
             entries[name] = Entry(key, Scalar(True, word.begin, word.end), shared=True)
         elif after.text is not None:
             entries[name] = Entry(key, Scalar(_value(name, after.text), after.begin, after.end), shared=True)
+        else:
+            entries[name] = Entry(key, Opaque(after.begin, after.end), shared=True)
     return entries
 
 

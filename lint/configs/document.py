@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.origin import mark_setting, setting_line, setting_span
+from ..facts.origin import mark_setting, origin, setting_line, setting_span
 from ..facts.values import Const, Dict, Seq, Unknown, Value
 from ..sources.locator import Locator
 from .nodes import Mapping, Scalar, Sequence
@@ -56,7 +56,7 @@ class Document:
         """Put ``node`` where ``other`` is."""
         span, line = setting_span(other), setting_line(other)
         if span is not None and line is not None:
-            mark_setting(node, self.filename, span, line)
+            mark_setting(node, origin(other) or self.filename, span, line)
 
     def _value(self, node: Node, entry: Entry | None) -> Value:
         # What an alias stands for is one value, however often it is named.

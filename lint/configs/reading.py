@@ -34,6 +34,15 @@ def read_config(filename: str, text: str) -> Config | None:
     return recognise(Document(filename, text, root)) if isinstance(root, Mapping) else None
 
 
+def read_document(filename: str, text: str) -> Document | None:
+    """The mapping in ``text``, whatever it means; None when it is none."""
+    try:
+        root = _root(filename, text)
+    except ConfigError:
+        return None
+    return Document(filename, text, root) if isinstance(root, Mapping) else None
+
+
 def parses(filename: str, text: str) -> bool:
     """Whether ``text`` is YAML or JSON at all."""
     try:

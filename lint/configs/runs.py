@@ -14,19 +14,23 @@ from ..sources.source import read_source
 from . import is_config, is_launch
 from .kinds import load_kinds
 from .nodes import ConfigError
+from .programs import settings_named, started_by
 from .reading import read_config
 from .run_files import RunFiles
 from .shell import exported, read_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..project.settings import Settings
+    from .shell import Word
 
 #: The name of a JSON file, as a program writes it.
 _STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
+#: The same for programs that are started by their names.
+_DECIDES_THERE = re.compile(rf"{_DECIDES.pattern}|recompute|^NPROC_PER_NODE=|^NNODES=", re.IGNORECASE)
 
 
 def in_runs(
@@ -170,15 +174,20 @@ def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
         return []
     runs = []
     for number, words in enumerate(commands):
-        named = [path for word in words for path in (_existing(word.text, launch),) if path is not None]
-        scripts = [path for path in named if path.endswith(".py")]
+        scripts = [path for path in _files(words, launch) if path.endswith(".py")]
+        started = started_by(words) if not scripts else None
+        named = _files(words if started is None else settings_named(started), launch)
         given = tuple(dict.fromkeys([*(path for path in named if is_config(path)), *configs]))
-        if scripts or given:
+        if scripts or given or started is not None:
             around = exported(commands, number)
             said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
-            decides = tuple(word for word in said if _DECIDES.search(word))
+            decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
             runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number, decides))
     return runs
+
+
+def _files(words: Sequence[Word], launch: str) -> list[str]:
+    return [path for word in words for path in (_existing(word.text, launch),) if path is not None]
 
 
 def _existing(word: str | None, launch: str) -> str | None:

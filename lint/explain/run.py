@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
-from ..facts.values import ABSENT, Attr, Const, Dict, Result, equals, is_absent, options, same, truth
+from ..facts.values import ABSENT, Attr, Dict, Result, equals, is_absent, options, same, truth
 from ..model import events as e
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
-from ..model.events.extract import args_of, is_args
+from ..model.events.extract import MEGATRON_SWIFT, args_of, is_args
 from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import KWARGS, SWITCHES, enable_reentrant, where
 from ..model.run import Run
@@ -19,8 +19,9 @@ from ..model.state.modes import Modes
 from ..model.types import class_names, is_hf_model, unwrapped
 from ..model.variant import hf_kwargs_reentrant
 from ..rules import load_rules
+from .programs import asked_of_megatron, asked_of_swift, asked_of_torchtune
 from .state import Explanation, Model, State, Step, Where, variant
-from .wording import Asked, asked, code, condition
+from .wording import WRAPPED, Asked, asked, code, condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +36,6 @@ _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activa
 #: Those of diffusers and timm; the variant is the library's.
 _OTHER_SWITCHES = ("enable_gradient_checkpointing", "disable_gradient_checkpointing", "set_grad_checkpointing")
 _ASKS = "asks the Trainer for: "
-_WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
 
 
@@ -62,7 +62,8 @@ def explain_program(program: Program, versions: Mapping[str, str]) -> Explanatio
     story = _Story(run)
     for event in run.events:
         story.tell(event)
-    steps = [*story.steps, *_elsewhere(story), *_writes(run), *_recipes(run), *_raised(run, story.raising)]
+    steps = [*story.steps, *_elsewhere(story), *_writes(run)]
+    steps += [*_recipes(run, story.raising), *_raised(run, story.raising)]
     unique = dict.fromkeys(step for _, step in sorted(steps, key=lambda pair: (pair[0], pair[1].where.line)))
     verdicts = tuple(model.verdict(_caveat(run, model)) for model in story.models)
     return Explanation(program.filename, tuple(unique), verdicts)
@@ -115,6 +116,8 @@ class _Story:
                 return self._model(event.model, event.node).change(place, State(False), when)
             case e.KbitPrepare():
                 return self._model(event.model, event.node).change(place, _prepared(self.run, event), when)
+            case e.SwiftArgs():
+                return f"asks ms-swift for: {asked_of_swift(self.run, event)}"
             case e.TrainerArgs():
                 return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
             case e.TrainerBuild():
@@ -128,7 +131,7 @@ class _Story:
                 return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
             case e.FsdpPlugin(checkpoints=True):
                 self._plugin = event.node
-                return _under(when, f"asks accelerate for: {_WRAPPED}")
+                return _under(when, f"asks accelerate for: {WRAPPED}")
             case e.AcceleratePrepare() if self._wraps_layers:
                 return self._prepare(event, when)
         return ""
@@ -137,7 +140,7 @@ class _Story:
         models = [value for value in prepare.objects if _is_model(value)]
         for value in models:
             self._model(value, prepare.node).change(_where(self._plugin or prepare.node), State(True, False), when)
-        return _WRAPPED if models else ""
+        return WRAPPED if models else ""
 
     def _train(self, trainer: e.TrainerBuild, when: str) -> str:
         model = self._model(trainer.model, trainer.node)
@@ -157,7 +160,7 @@ class _Story:
         wrapping = _wraps_layers(args)
         if wrapping is not None:
             model.change(_where(wrapping), State(True, False), when)
-            return f"{_WRAPPED} (from {_words(wrapping)})"
+            return f"{WRAPPED} (from {_words(wrapping)})"
         if wanted.state.on is False:
             return f"leaves the model as it is: {model.state}"
         replaced = "; replaces what was asked for before" if model.history and wanted.state.on else ""
@@ -236,24 +239,14 @@ def _switched(run: Run, call: Call) -> str:
     return str(State(True if is_absent(enabled) else truth(enabled)))
 
 
-def _recipes(run: Run) -> Iterator[tuple[int, Step]]:
-    """What the YAML of torchtune asks for; its recipe builds the model itself."""
+def _recipes(run: Run, raising: Mapping[ast.AST, str]) -> Iterator[tuple[int, Step]]:
+    """What the settings of programs ask for that build the model themselves."""
     for call in run.calls_to("torchtune.recipe"):
-        yield call.order, _step(call.node, f"asks torchtune for: {_asked_of_torchtune(call)}")
-
-
-def _asked_of_torchtune(call: Call) -> str:
-    """What the two switches come to (torchtune 0.6.1, `recipes/full_finetune_distributed.py`)."""
-    switch, mode = call.keyword("enable_activation_checkpointing"), call.keyword("ac_mode")
-    on = False if is_absent(switch) else truth(switch)
-    if is_absent(mode) or equals(mode, None):
-        return str(_WRAPPED if on else State(on))
-    if on is not False:
-        return "two ways to checkpoint, of which its distributed recipes take neither" if on else str(State(None))
-    every = call.keyword("ac_option")
-    if equals(mode, "selective") and isinstance(every, Const):
-        return f"every layer whose number is divisible by {every.value} is wrapped in torch's checkpoint, non-reentrant"
-    return str(_WRAPPED if equals(mode, "full") else State(False if equals(mode, "none") else None))
+        yield call.order, _step(call.node, f"asks torchtune for: {asked_of_torchtune(call)}")
+    for call in run.calls_to(*MEGATRON_SWIFT):
+        if not raising.keys().isdisjoint({call.node, *(value.node for value in call.kwargs.values())}):
+            continue
+        yield call.order, _step(call.node, f"asks Megatron for: {asked_of_megatron(call)}")
 
 
 def _step(node: ast.AST, effect: str) -> Step:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..model.events import TrainerArgs
     from ..model.run import Run
 
+#: What accelerate and torchtune make of a model.
+WRAPPED = "every layer is wrapped in torch's checkpoint, non-reentrant"
 _LONGEST = 76
 _SWITCH = {True: "on", False: "off", None: "undecided"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 #: Libraries that re-export everything at the top or move things between modules from release to release.
-_FLAT = frozenset(("transformers", "peft", "trl", "accelerate", "diffusers", "lightning", "pytorch_lightning"))
+_FLAT = frozenset(("transformers", "peft", "trl", "accelerate", "diffusers", "lightning", "pytorch_lightning", "swift"))
 _CKPT_WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Ranges: TypeAlias = dict[str, str]
 
 #: What a file must mention to be worth parsing; conda calls torch pytorch.
-_NAMED = re.compile(r"torch|transformers|peft|accelerate|trl|deepspeed", re.IGNORECASE)
+_NAMED = re.compile(r"torch|transformers|peft|accelerate|trl|deepspeed|ms[-_]swift", re.IGNORECASE)
 _SCRIPT = r"(?m)^# /// script\s*\n(?P<body>(?:#.*\n)*?)# ///\s*$"
 _LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
 _LARGEST = 20_000_000

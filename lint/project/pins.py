@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Ranges: TypeAlias = dict[str, str]
 
-_LIBRARIES = frozenset(("torch", "transformers", "peft", "accelerate", "trl", "deepspeed"))
+_LIBRARIES = frozenset(("torch", "transformers", "peft", "accelerate", "trl", "deepspeed", "ms-swift"))
 #: Where a requirements file's line stops to be a requirement: a comment, options.
 _AFTER = re.compile(r"\s+#|\s+--|\s*\\$")
 #: conda's `channel::name =1.2=build`, `name 1.2.*`, `name>=1.2`.
@@ -95,7 +95,7 @@ def _required(lines: Iterable[str]) -> Ranges:
             requirement = Requirement(line.strip())
         except InvalidRequirement:
             continue
-        name = requirement.name.lower()
+        name = requirement.name.lower().replace("_", "-")
         if name in _LIBRARIES and requirement.specifier:
             found[name] = _written(requirement.specifier)
     return found

@@ -135,7 +135,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerArgs, TrainerBuild
+from ..model.events import HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.trainer import (
     KWARGS,
@@ -167,6 +167,8 @@ def check(run: Run) -> Iterator[Report]:
         if _lacks_key(enable.kwargs) and overriding_trainer(run, enable) is None:
             yield _report(enable.kwargs, enable.node)
     for args in run.of(TrainerArgs):
+        if isinstance(args, SwiftArgs):
+            continue  # ms-swift chooses the variant itself when the dict does not.
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)

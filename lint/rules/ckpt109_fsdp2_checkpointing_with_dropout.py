@@ -6,7 +6,7 @@ Flags `activation_checkpointing` in the `fsdp_config` of `TrainingArguments` (ve
 zero, or a model built from a configuration with dropout in its layers. Models whose dropout is zero or not known, and
 models on which transformers' own checkpointing is on as well (it restores the random state inside), are fine. The same
 for `fsdp_activation_checkpointing` in the accelerate configuration that a script is checked with (`ckpt-lint train.py
---config fsdp.yaml`).
+--config fsdp.yaml`), and for ms-swift with `--fsdp fsdp2`, whose LoRA has a dropout of 0.05 by default.
 
 ## Why is this bad?
 accelerate wraps every layer with `preserve_rng_state=False`, so the recomputation draws another dropout mask than the
@@ -34,8 +34,22 @@ plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing
 accelerator = Accelerator(fsdp_plugin=plugin)
 model = accelerator.prepare(GPT2LMHeadModel(GPT2Config(n_layer=4, use_cache=False)))
 ```
+```yaml
+# swift sft this.yaml
+model: Qwen/Qwen3-8B
+tuner_type: lora
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+fsdp: fsdp2  # error
+```
 
 ## Good
+```yaml
+model: Qwen/Qwen3-8B
+tuner_type: lora
+lora_dropout: 0
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+fsdp: fsdp2
+```
 ```python
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from peft import LoraConfig, get_peft_model
@@ -106,17 +120,17 @@ for dropout in (0.0, 0.1):
 
 ## References
 accelerate 1.15 `accelerate/utils/fsdp_utils.py` (`fsdp2_apply_ac`: `checkpoint_wrapper(layer,
-preserve_rng_state=False)`); transformers 5.23 `training_args.py` (`fsdp_config.get("version", 2)`);
-pytorch/torchtitan#1323.
+preserve_rng_state=False)`); transformers 5.23 `training_args.py` (`fsdp_config.get("version", 2)`); ms-swift 4.6
+`config/fsdp2.json`, `arguments/tuner_args.py`; pytorch/torchtitan#1323.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Value, equals, options, truth
+from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, truth
 from ..finding import Severity
-from ..model.events import FsdpPlugin, HfEnable, TrainerArgs, TrainerBuild
+from ..model.events import FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.trainer import is_enabled, object_of, where
@@ -135,23 +149,42 @@ CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.E
 NEEDS = (
     *together("activation_checkpointing", "fsdp_config", TrainerArgs),
     ("activation_checkpointing", FsdpPlugin),
+    "fsdp2",
 )
 VERSIONS = {"accelerate": ">=1.13"}
+_HAPPENS = (
+    "accelerate recomputes the layers without restoring the random state: with dropout, gradients are silently wrong"
+)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report FSDP2 checkpointing of a model that certainly drops."""
     if any(run.of(HfEnable)):
         return
+    yield from _by_swift(run)
     for node, models in (*_by_trainer(run), *_by_accelerator(run)):
         draw = next((draw for model in models if (draw := _dropout(run, model)) is not None), None)
         if draw is not None:
             yield Report(
                 node,
-                "accelerate recomputes the layers without restoring the random state: with dropout, gradients are "
-                "silently wrong; use `activation_checkpointing=True` of the training arguments, or "
+                f"{_HAPPENS}; use `activation_checkpointing=True` of the training arguments, or "
                 "`model.activation_checkpointing_enable()`, or a dropout of 0",
                 notes=(Remark(draw.node, f"`{draw.what}` is above zero"),),
+            )
+
+
+def _by_swift(run: Run) -> Iterator[Report]:
+    """ms-swift's preset of FSDP2 checkpoints every layer, and the adapter it trains drops unless told not to."""
+    for args in run.of(SwiftArgs):
+        if args.wraps_layers and args.drops:
+            preset, rate = args.call.keyword("fsdp"), args.call.keyword("lora_dropout")
+            yield Report(
+                where(preset, args.node),
+                f"{_HAPPENS}; LoRA of ms-swift drops 5 % unless `lora_dropout` says otherwise: give it 0, or a file "
+                "of your own without `activation_checkpointing` to `fsdp`",
+                notes=(Remark(where(rate, args.node), "`lora_dropout` is above zero"),)
+                if is_absent(rate) is False
+                else (),
             )
 
 

@@ -89,7 +89,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Dict, equals, is_absent
 from ..finding import Applicability, Severity
-from ..model.events import Checkpointing, TrainerArgs
+from ..model.events import Checkpointing, SwiftArgs, TrainerArgs
 from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -115,7 +115,7 @@ def check(run: Run) -> Iterator[Report]:
         if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
             continue
         switch = SWITCHES[1] if run.versions.may_be("transformers", "<5.23") else SWITCHES[0]
-        is_old = args.call.written(SWITCHES[1]) or args.call.name.startswith("axolotl.")
+        is_old = args.call.written(SWITCHES[1]) or args.call.name.startswith(("axolotl.", "swift."))
         add = SetKeyword(args.node, SWITCHES[1] if is_old else switch, "True")
         yield Report(
             where(config, args.node),
@@ -142,6 +142,8 @@ def _initialized(run: Run) -> Iterator[Report]:
 
 
 def _is_off(args: TrainerArgs) -> bool:
+    if isinstance(args, SwiftArgs) and args.checkpoints_more:
+        return False
     if isinstance(args.enabled, Absent):
         return not default_switch(args)
     return equals(args.enabled, False) is True

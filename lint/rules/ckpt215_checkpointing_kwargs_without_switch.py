@@ -106,7 +106,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, KbitPrepare, TrainerArgs
+from ..model.events import HfEnable, KbitPrepare, SwiftArgs, TrainerArgs
 from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch
 from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKeyword
@@ -144,7 +144,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _is_off(args: TrainerArgs) -> bool:
     # A setting that is off today turns the arguments on tomorrow.
-    if args.call.open_kwargs or args.is_computed:
+    if args.call.open_kwargs or args.is_computed or (isinstance(args, SwiftArgs) and args.checkpoints_more):
         return False
     return equals(args.enabled, False, None) is True or (is_absent(args.enabled) is True and not default_switch(args))
 

@@ -158,7 +158,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, equals, is_absent, truth
 from ..finding import Applicability, Severity
-from ..model.events import EnvironmentSetting, TrainerArgs
+from ..model.events import EnvironmentSetting, SwiftArgs, TrainerArgs
 from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -182,8 +182,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments that switch checkpointing on twice."""
     by_environment = _by_environment(run)
     for args in run.of(TrainerArgs):
-        if not is_enabled(run, args, object_of(args)):
-            continue
+        if not is_enabled(run, args, object_of(args)) or isinstance(args, SwiftArgs):
+            continue  # ms-swift switches one of the two off itself.
         config = args.call.keyword("fsdp_config")
         if truth(args.call.keyword("fsdp")) and isinstance(config, Dict):
             wanted = next(_wanted(config), None)

@@ -6,7 +6,8 @@ forward pass checkpoints one and the same block several times, unless the graph 
 `_set_static_graph()`). Lightning's Trainer and Fabric wrap a model by their `strategy`, accelerate by the
 `DistributedDataParallelKwargs` that it is given. The same for a Trainer whose arguments say
 `ddp_find_unused_parameters=True`, when they are built or later, or that trains a PEFT adapter and sets another `ddp_*`
-argument without this one: for adapters the Trainer switches it on.
+argument without this one: for adapters the Trainer switches it on. ms-swift trains an adapter unless told otherwise, so
+there `NPROC_PER_NODE` above 1 and a reentrant variant are enough.
 
 ## Why is this bad?
 The reentrant variant runs a backward pass of its own inside the backward pass. DDP has marked those parameters as
@@ -88,6 +89,16 @@ gradient_checkpointing: true
 gradient_checkpointing_kwargs:  # error
   use_reentrant: true
 ddp_find_unused_parameters: true
+```
+```yaml
+# swift sft this.yaml
+model: Qwen/Qwen3-8B
+tuner_type: lora
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+gradient_checkpointing_kwargs:  # error
+  use_reentrant: true
+ENV:
+  NPROC_PER_NODE: 2
 ```
 
 ```python
@@ -251,6 +262,13 @@ gradient_checkpointing_kwargs:
   use_reentrant: false
 ddp_find_unused_parameters: true
 ```
+```yaml
+model: Qwen/Qwen3-8B
+tuner_type: lora
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+ENV:
+  NPROC_PER_NODE: 2
+```
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead of none at all.
@@ -305,7 +323,8 @@ if __name__ == "__main__":
 
 ## References
 huggingface/peft#313, huggingface/trl#921, #4782; pytorch/pytorch#81296; transformers 5.23 `trainer.py`
-(`find_unused_parameters` of a model that is no `PreTrainedModel`).
+(`find_unused_parameters` of a model that is no `PreTrainedModel`); ms-swift 4.6 `trainers/mixin.py`
+(`_fix_gradient_checkpointing`: the reentrant variant by default up to 3.5, the other one under DDP since).
 """
 
 from __future__ import annotations
@@ -313,9 +332,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import children_of
-from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, options, same
+from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
-from ..model.events import AdapterAttach, Checkpoint, DdpWrap, HfEnable, TorchCheckpoint, TrainerArgs, TrainerBuild
+from ..model.events import (
+    AdapterAttach,
+    Checkpoint,
+    DdpWrap,
+    HfEnable,
+    SwiftArgs,
+    TorchCheckpoint,
+    TrainerArgs,
+    TrainerBuild,
+)
 from ..model.events.extract import args_of
 from ..model.libraries.launchers import data_parallel, trained_region
 from ..model.libraries.sharding import root
@@ -340,6 +368,8 @@ NEEDS = (
     *together("ddp_", ("use_reentrant", "checkpointing"), TrainerArgs),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
+    # So does ms-swift.
+    *together("swift", ("NPROC_PER_NODE", "NNODES", "ddp_find_unused_parameters")),
 )
 _FINDS = "ddp_find_unused_parameters"
 
@@ -391,6 +421,10 @@ def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:
     """Arguments under which the Trainer lets DDP look for unused parameters."""
     adapted = [args for trainer in run.of(TrainerBuild) if _has_adapter(run, trainer) for args in options(trainer.args)]
     for args in run.of(TrainerArgs):
+        if isinstance(args, SwiftArgs):
+            if _swift_finds_unused(args):
+                yield args, Result(args.call)
+            continue
         given = {name for name in args.call.kwargs if name.startswith("ddp_")}
         values = [value for value in adapted if (found := args_of(value)) is not None and found.node is args.node]
         written = _written(run, args)
@@ -398,6 +432,15 @@ def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:
             yield args, values[0] if values else Result(args.call)
         elif written is None and given and _FINDS not in given and not args.call.open_kwargs and values:
             yield args, values[0]
+
+
+def _swift_finds_unused(args: SwiftArgs) -> bool:
+    """Whether DDP looks for unused parameters: the Trainer switches it on for adapters, and LoRA is the default."""
+    if args.is_sharded is not False or args.is_by_unsloth or not args.trains_layers:
+        return False
+    given = args.call.keyword(_FINDS)
+    by_default = is_absent(given) is True and args.has_several_processes and args.trains_adapter
+    return equals(given, True) is True or by_default
 
 
 def _written(run: Run, args: TrainerArgs) -> Value | None:

@@ -8,7 +8,8 @@ on a model of diffusers, timm or torchvision, any of them on a `DistributedDataP
 to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
 their parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or are calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
-program asks for first, by `hasattr` or `getattr` with a default, is fine.
+program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
+of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
 
 ## Why is this bad?
 The method takes one dict of arguments for torch's checkpoint, `TypeError` otherwise; the other names belong to other
@@ -94,7 +95,22 @@ class UNet(nn.Module):
         self.inc = torch.utils.checkpoint(self.inc)  # error
 ```
 
+```yaml
+# megatron sft this.yaml
+model: Qwen/Qwen3-8B
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+recompute_granularity: full  # error
+recompute_num_layers: 1
+```
+
 ## Good
+```yaml
+model: Qwen/Qwen3-8B
+dataset: AI-ModelScope/alpaca-gpt4-data-en
+recompute_granularity: full
+recompute_method: uniform
+recompute_num_layers: 1
+```
 ```python
 from functools import partial
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
@@ -225,7 +241,8 @@ assert raises(lambda: Trainer(torch.nn.Linear(1, 1), args, train_dataset=data).t
 ```
 
 ## References
-transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trainer.py`.
+transformers 5.23 `modeling_utils.py` (`activation_checkpointing_enable`), `trainer.py`; megatron-core 0.15 and 0.16
+`transformer_config.py` (`__post_init__`); ms-swift 3.5 to 4.6 `megatron_args.py`.
 """
 
 from __future__ import annotations
@@ -237,11 +254,11 @@ from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, opti
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
-from ..model.events.extract import args_of
+from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.libraries.makers import library_of
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.libraries.trainer import is_enabled
+from ..model.libraries.trainer import is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
@@ -264,6 +281,7 @@ NEEDS = (
     *together(TrainerBuild, "Module", SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
+    *("recompute_granularity", "recompute_method", "recompute_num_layers"),
 )
 RAISES = True
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
@@ -277,6 +295,7 @@ _SWITCHES = (
     *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
 )
 _MODULE = "torch.utils.checkpoint"
+_GRANULARITY, _EXTENT = "recompute_granularity", ("recompute_method", "recompute_num_layers")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -304,6 +323,7 @@ def check(run: Run) -> Iterator[Report]:
     yield from _unbound(run)
     yield from _as_model_argument(run)
     yield from _from_elsewhere(run)
+    yield from _of_megatron(run)
     for call in run.calls_to(_MODULE):
         if not call.place.tries:
             yield Report(
@@ -402,6 +422,26 @@ def _is_plain(cls: Class) -> bool:
     imported = [base for owner in classes for base in owner.bases if base not in classes]
     only_module = all(isinstance(base, Ref) and canonical(base.name) == "torch.nn.Module" for base in imported)
     return only_module and bool(imported) and methods.isdisjoint((*_ENABLERS, "__getattr__"))
+
+
+def _of_megatron(run: Run) -> Iterator[Report]:
+    """Arguments of Megatron-SWIFT for recomputation that do not go together; `selective` is its default."""
+    for call in run.calls_to(*MEGATRON_SWIFT):
+        granularity, extent = call.keyword(_GRANULARITY), {name: call.keyword(name) for name in _EXTENT}
+        is_selective = is_absent(granularity) is True or equals(granularity, "selective") is True
+        missing = [name for name, value in extent.items() if is_absent(value) is True]
+        given = [name for name, value in extent.items() if isinstance(value, Const) and value.value is not None]
+        if equals(granularity, "full") is True and missing:
+            yield Report(
+                where(granularity, call.node),
+                f"`{_GRANULARITY}` of `full` needs `{missing[0]}`: this raises a ValueError before the first step",
+            )
+        elif is_selective and given:
+            yield Report(
+                where(extent[given[0]], call.node),
+                f"`{given[0]}` is for `{_GRANULARITY}` of `full` and raises a ValueError beside `selective`, which is "
+                "Megatron-SWIFT's default; ask for `full` or remove it",
+            )
 
 
 def _unbound(run: Run) -> Iterator[Report]:

@@ -6,6 +6,9 @@ it means, in the order in which that is asked for:
 - ``fill(config, program)`` gives it to what a parser of the script returns; true when one of them reads it;
 - ``add(config, program)`` adds the calls that it stands for, unless a parser took it;
 - ``apply(config, program)`` changes the calls that are there by then, as a launcher does.
+
+The kind of a program that is started by its name defines ``arguments_begin(words)`` too: the number of the first
+argument in a command that starts it (`swift sft --model ...`), None for another command.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...facts.values import Dict
     from ...facts.walk import Program
@@ -31,6 +34,7 @@ class Kind(NamedTuple):
     fill: Callable[[Config, Program], bool]
     add: Callable[[Config, Program], None]
     apply: Callable[[Config, Program], None]
+    arguments_begin: Callable[[Sequence[str]], int | None]
 
 
 class Config(NamedTuple):
@@ -55,6 +59,7 @@ def _kind(name: str) -> Kind:
         getattr(module, "fill", _takes_nothing),
         getattr(module, "add", _nothing),
         getattr(module, "apply", _nothing),
+        getattr(module, "arguments_begin", _starts_nothing),
     )
 
 
@@ -63,6 +68,10 @@ def _takes_nothing(config: Config, program: Program) -> bool:
 
 
 def _nothing(config: Config, program: Program) -> None:
+    return None
+
+
+def _starts_nothing(words: Sequence[str]) -> int | None:
     return None
 
 

@@ -48,7 +48,10 @@ _COMMON = (
     "dataloader_num_workers",
 )
 #: What files of other programs have beside such fields.
-_FOREIGN = ("base_model", "finetuning_type", "stage", "compute_environment", "distributed_type", "architectures")
+_FOREIGN = (
+    *("base_model", "finetuning_type", "stage", "compute_environment", "distributed_type", "architectures"),
+    *("train_type", "tuner_type"),
+)
 _ANCHORS = (
     "activation_checkpointing_kwargs",
     "gradient_checkpointing_kwargs",

@@ -17,6 +17,7 @@ NEWEST: dict[str, str] = {
     "peft": ">=0.21",
     "accelerate": ">=1.13",
     "trl": ">=1.16",
+    "ms-swift": ">=4.6",
 }
 _FIRST, _END = Version("0.dev0"), Version(f"{10**9}")
 

@@ -15,6 +15,7 @@ from .checkpoints import (
 from .environment import EnvironmentSetting
 from .event import CallEvent, Event, Trigger, WriteEvent
 from .launchers import ACCELERATOR, AcceleratePrepare, HandOver
+from .swift import SwiftArgs
 from .training import (
     AutogradGrad,
     Backward,
@@ -87,6 +88,7 @@ __all__ = [
     "ModeChange",
     "ModeSwitch",
     "NamedParts",
+    "SwiftArgs",
     "TimmEnable",
     "TorchCheckpoint",
     "TrainSwitch",

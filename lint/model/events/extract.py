@@ -11,6 +11,7 @@ from ..types import bases, is_hf_model
 from . import checkpoints as c
 from . import environment as env
 from . import launchers as la
+from . import swift as sw
 from . import training as t
 from . import transformers as hf
 from . import wrappers as w
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from .event import CallEvent, Event, WriteEvent
 
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
+
+_SWIFT = tuple(f"swift.{name}Arguments" for name in ("Train", "Sft", "Pretrain", "RLHF", "Training", "Seq2SeqTraining"))
+#: The classes of Megatron-SWIFT that hold arguments for recomputation, up to 3.x and since 4.0.
+MEGATRON_SWIFT = tuple(f"swift.Megatron{name}Arguments" for name in ("Train", "Sft", "Pretrain", "RLHF"))
 
 #: What a call of a function, by its canonical name, means.
 FUNCTIONS: dict[str, type[CallEvent]] = {
@@ -48,6 +53,8 @@ FUNCTIONS: dict[str, type[CallEvent]] = {
     # What programs that are run by a configuration alone make of it.
     "axolotl.TrainingArguments": hf.TrainerArgs,
     "llamafactory.TrainingArguments": hf.TrainerArgs,
+    # ms-swift's classes, by their names up to 3.x and since 4.0; the last ones are its Trainers' own.
+    **dict.fromkeys(_SWIFT, sw.SwiftArgs),
 }
 
 #: What a call of a method of a model of transformers means.
@@ -197,7 +204,9 @@ def _is_args(value: Value) -> bool:
         return is_trainer_args(canonical(value.annotation.name))
     if isinstance(value, Instance) and value.call is None:
         return any(is_trainer_args(base) for base in bases(value.cls))
-    return args_of(value) is not None
+    found = args_of(value)
+    # ms-swift copies its arguments for the Trainer as soon as they are built.
+    return found is not None and not isinstance(found, sw.SwiftArgs)
 
 
 def is_trainer_args(name: str) -> bool:

@@ -78,7 +78,7 @@ class TrainerArgs(CallEvent, HfSetting):
     """A ``TrainingArguments`` object (or one of its children in trl) is built."""
 
     __slots__ = ()
-    words = ("TrainingArguments", (TRL, "Config"))
+    words = ("TrainingArguments", (TRL, "Config"), ("swift", "Arguments"))
 
     @property
     def enabled(self) -> Value:

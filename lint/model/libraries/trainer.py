@@ -20,10 +20,10 @@ from ...facts.values import (
     same,
     truth,
 )
-from ..events import HfEnable, HfSetting, KwargsWrite, TrainerArgs, TrainerBuild
+from ..events import HfEnable, HfSetting, KwargsWrite, SwiftArgs, TrainerArgs, TrainerBuild
 from ..events.extract import args_of
 from ..types import bases, may_be_same_model
-from ..variant import TRAINER_KEYS, hf_kwargs_reentrant
+from ..variant import TRAINER_KEYS, hf_kwargs_reentrant, torch_reentrant
 
 if TYPE_CHECKING:
     import ast
@@ -44,7 +44,9 @@ def where(value: Value, otherwise: ast.AST) -> ast.AST:
 
 
 def default_switch(args: TrainerArgs) -> bool:
-    """Whether checkpointing is on when the arguments do not say: trl turns it on."""
+    """Whether checkpointing is on when the arguments do not say: trl and ms-swift turn it on."""
+    if isinstance(args, SwiftArgs):
+        return True
     match args.call.func:
         case Ref(name):
             return name.startswith("trl.")
@@ -62,8 +64,11 @@ def object_of(args: TrainerArgs) -> Value:
 def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
     """Whether the Trainer that gets ``args`` turns checkpointing on. Later writes to the new name count."""
     answer = _switch(args)
+    names = SWITCHES if isinstance(args, SwiftArgs) else _effective(run, SWITCHES)
     for write in run.writes:
-        if any(same(option, value) for option in options(write.obj)) and write.field in _effective(run, SWITCHES):
+        if any(same(option, value) for option in options(write.obj)) and write.field in names:
+            if isinstance(args, SwiftArgs):
+                return None  # The Trainer's arguments are copied from these when they are built.
             answer = truth(write.value) if not write.place.deeper_than(args.place) else None
     return answer
 
@@ -132,7 +137,22 @@ def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
     """The variant a Trainer with ``args`` selects."""
     if kwargs_may_change(run, args):
         return None
+    if isinstance(args, SwiftArgs):
+        return _swift_reentrant(run, args)
     return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
+
+
+def _swift_reentrant(run: Run, args: SwiftArgs) -> bool | None:
+    """The variant that ms-swift makes of every call of torch's checkpoint, whoever calls it."""
+    if not args.chooses_variant:
+        return torch_reentrant(args.kwargs.get("use_reentrant")) if isinstance(args.kwargs, Dict) else None
+    if args.is_before_3 or not run.versions.may_be("ms-swift", ">=3"):
+        return None
+    if not run.versions.may_be("ms-swift", ">=3.6"):
+        return True
+    if args.is_sharded or run.versions.may_be("ms-swift", "<3.6"):
+        return True if args.is_sharded else None
+    return False if args.is_distributed and args.is_sharded is False else None
 
 
 def default_versions(setting: Event) -> str | None:
@@ -140,6 +160,8 @@ def default_versions(setting: Event) -> str | None:
     match setting:
         case HfEnable():
             kwargs = setting.kwargs
+        case SwiftArgs():
+            return None if not setting.chooses_variant else "ms-swift<3.6"
         case TrainerArgs():
             kwargs = trainer_kwargs(setting.kwargs)
         case _:
