@@ -10,19 +10,22 @@ from hf_ckpt.planner.memory.device_memory import device_memory, process_limit
 from hf_ckpt.planner.memory.optimizers import rule_for
 from hf_ckpt.planner.memory.state import static_state, storage_bytes
 
-CONFIG = LlamaConfig(
-    num_hidden_layers=2,
-    hidden_size=64,
-    intermediate_size=128,
-    num_attention_heads=4,
-    vocab_size=300,
-    tie_word_embeddings=True,
-)
+
+def config():
+    """A new one: ``from_config`` writes the dtype of the model into the config that it is given."""
+    return LlamaConfig(
+        num_hidden_layers=2,
+        hidden_size=64,
+        intermediate_size=128,
+        num_attention_heads=4,
+        vocab_size=300,
+        tie_word_embeddings=True,
+    )
 
 
 def model(dtype=torch.float32):
     torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(CONFIG, dtype=dtype).train()
+    return AutoModelForCausalLM.from_config(config(), dtype=dtype).train()
 
 
 def train_one_step(net, optimizer):
@@ -66,7 +69,7 @@ def test_tied_weights_count_once():
 
 def test_a_model_without_weights_counts_the_same():
     with torch.device("meta"):
-        dry = AutoModelForCausalLM.from_config(CONFIG)
+        dry = AutoModelForCausalLM.from_config(config())
     assert static_state(dry, "adamw_torch") == static_state(model(), "adamw_torch")
 
 
