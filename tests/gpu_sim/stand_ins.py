@@ -3,6 +3,7 @@
 * Comparisons of bits look at metadata, and tokens pass for computed apart: values are whatever the memory held.
 * transformers takes sequences for packed by the values of position ids; it is told that they are not.
 * cuDNN's attention, which Hopper cards run, gives outputs of the shapes of its meta kernel.
+* The host has 1 TiB of memory for pinned pages, whatever this machine has: nothing writes them.
 * The planner's rates are those of the card's profile, written where it keeps measured ones: the simulated clock knows
   nothing of the host's, by which they are measured.
 """
@@ -18,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _RUNTIME = ctypes.CDLL(None)
+#: Memory of the simulated card's host.
+HOST_BYTES = 1 << 40
 
 
 def install() -> None:
@@ -26,6 +29,7 @@ def install() -> None:
     _nothing_is_packed()
     _run_cudnn_attention()
     _give_rates()
+    _give_host_memory()
 
 
 def _same_metadata(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -88,3 +92,11 @@ def _give_rates() -> None:
     device = torch.device("cuda")
     rates = replace(card_named(os.environ["SIM_GPU_CARD"]).rates(), device=describe(device))
     store.store(rates, store.cache_folder())
+
+
+def _give_host_memory() -> None:
+    from hf_ckpt.engine.offloading import free_memory
+
+    from .counters import read
+
+    free_memory.free_bytes = lambda *_: HOST_BYTES - read().pinned

@@ -78,7 +78,7 @@ def problems(draw, max_layers=3, link=False, **sizes):
         head_gradients=draw(st.integers(0, 3)),
         late_gradients=draw(st.sampled_from([0, 0, 40])),
         overhead=draw(st.sampled_from([0.0, 1.0])),
-        link=HostLink(draw(st.sampled_from([1.0, 3.0]))) if link else None,
+        link=HostLink(draw(st.sampled_from([1.0, 3.0])), draw(st.none() | st.integers(0, 60))) if link else None,
     )
 
 

@@ -1,132 +1,27 @@
 """Offload: saved tensors wait for backward in pinned host memory.
 
 Copies run on a side stream. A layer's tensors leave as soon as autograd saves them; they come back while the layer
-after it is in backward. Host memory is pooled, device memory comes from the caching allocator of the compute stream, so
-after the first steps nothing is allocated.
-
-Tensors on their way are held here and not by ``record_stream``: that gives memory back when the copy has really ended,
-and by then the host, which runs ahead, has asked the device for more. The compute stream waits instead: when a layer
-begins to send, what the layer before the last one sent has left.
+after it is in backward. Host memory is kept from step to step, device memory comes from the caching allocator of the
+compute stream, so after the first steps nothing is allocated.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import weakref
-from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...errors import PolicyError
+from ..offloading.transfers import transfers_of
 from ..verb import PackingVerb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..offloading.transfers import Transfers
     from ..running.frame import Frame
     from ..verb import Pack, Place
-
-_TRANSFERS: dict[torch.device, Transfers] = {}
-_LOCK = threading.Lock()
-
-
-class HostPool:
-    """Host buffers by size, handed out again once given back. ``allocated`` counts the buffers ever made."""
-
-    def __init__(self, pin: bool) -> None:
-        self.allocated = 0
-        self._pin = pin
-        self._free: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
-        self._lock = threading.Lock()
-
-    def take(self, nbytes: int) -> torch.Tensor:
-        """A uint8 buffer of at least ``nbytes``. Sizes are rounded, so that batches of like lengths share buffers."""
-        size = rounded(nbytes)
-        with self._lock:
-            if self._free[size]:
-                return self._free[size].pop()
-            self.allocated += 1
-        return torch.empty(size, dtype=torch.uint8, pin_memory=self._pin)
-
-    def give(self, buffer: torch.Tensor) -> None:
-        """Take a buffer back. Copies that still read it are ordered before later ones by their stream."""
-        with self._lock:
-            self._free[buffer.numel()].append(buffer)
-
-
-def rounded(nbytes: int) -> int:
-    """``nbytes`` rounded up to one of eight steps per power of two: at most an eighth is wasted."""
-    step = max(512, 1 << max(0, (nbytes - 1).bit_length() - 4))
-    return -(-nbytes // step) * step
-
-
-class Transfers:
-    """The side stream and the pool of one device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.is_cuda = device.type == "cuda"
-        self.pool = HostPool(pin=self.is_cuda)
-        self.stream = torch.cuda.Stream(device) if self.is_cuda else None  # type: ignore[no-untyped-call]
-        self.latest: weakref.ref[FrameOffloads] | None = None
-        self._leaving: deque[Leaving] = deque()
-
-    def after_compute(self) -> contextlib.AbstractContextManager[object]:
-        """Run what is inside on the side stream, after everything the compute stream has been given so far."""
-        if self.stream is None:
-            return contextlib.nullcontext()
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self.stream)
-
-    def begin_layer(self) -> None:
-        """Another layer begins to send: what is sent until the next one begins leaves together."""
-        if self.stream is not None:
-            self.let_go(layers=1)
-            self._leaving.append(Leaving())
-
-    def hold(self, tensor: torch.Tensor) -> None:
-        """``tensor`` is on its way: its memory must not be used again before it has left."""
-        if self.stream is not None:
-            self._leaving[-1].sent(tensor, self.stream.record_event())
-
-    def let_go(self, layers: int = 0) -> None:
-        """Give back the memory of all that left but for the latest ``layers``; the compute stream waits for it."""
-        while len(self._leaving) > layers:
-            last = self._leaving.popleft().last
-            compute = self.compute_stream()
-            if last is not None and compute is not None:
-                compute.wait_event(last)
-
-    def compute_stream(self) -> torch.cuda.Stream | None:
-        """The stream that the caller computes on; None on a CPU."""
-        return torch.cuda.current_stream(self.device) if self.is_cuda else None
-
-    def event(self) -> torch.cuda.Event | None:
-        """Marks this point of the side stream."""
-        return None if self.stream is None else self.stream.record_event()
-
-
-def transfers_of(device: torch.device) -> Transfers:
-    """The transfers of a device, made at first use."""
-    with _LOCK:
-        if device not in _TRANSFERS:
-            _TRANSFERS[device] = Transfers(device)
-        return _TRANSFERS[device]
-
-
-class Leaving:
-    """The tensors that one layer sent; ``last`` marks the end of the latest copy."""
-
-    def __init__(self) -> None:
-        self.last: torch.cuda.Event | None = None
-        self._tensors: list[torch.Tensor] = []
-
-    def sent(self, tensor: torch.Tensor, ends: torch.cuda.Event) -> None:
-        """Another one was sent."""
-        self._tensors.append(tensor)
-        self.last = ends
 
 
 class OffloadedStorage:
@@ -136,12 +31,13 @@ class OffloadedStorage:
         whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
         self._transfers = transfers
         self._nbytes = whole.numel()
-        self._host = transfers.pool.take(self._nbytes)
+        self._host = transfers.host.take(self._nbytes)
         self._back: torch.Tensor | None = None
         self._arrived: torch.cuda.Event | None = None
         self._asked: torch.cuda.Stream | None = None
         with transfers.after_compute():
-            self._host[: self._nbytes].copy_(whole, non_blocking=True)
+            for begin, end, host in self._host.pieces:
+                host.copy_(whole[begin:end], non_blocking=True)
         transfers.hold(whole)
 
     def bring(self) -> None:
@@ -149,7 +45,8 @@ class OffloadedStorage:
         if self._back is None:
             self._back = torch.empty(self._nbytes, dtype=torch.uint8, device=self._transfers.device)
             with self._transfers.after_compute():
-                self._back.copy_(self._host[: self._nbytes], non_blocking=True)
+                for begin, end, host in self._host.pieces:
+                    self._back[begin:end].copy_(host, non_blocking=True)
             self._arrived = self._transfers.event()
             self._asked = self._transfers.compute_stream()
 
@@ -174,7 +71,7 @@ class OffloadedStorage:
             self._wait_for_arrival(self._asked)
         host = getattr(self, "_host", None)
         if host is not None:
-            self._transfers.pool.give(host)
+            self._transfers.host.give(host)
 
 
 class FrameOffloads:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.filesize import decimal
 
+from ...engine.offloading.transfers import forward_begins, give_back, plannable_bytes
 from ...engine.running.graph import is_in_backward
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
@@ -108,6 +109,7 @@ class BatchPlanner:
             memory,
             optimizer=optimizer,
             gradients_grow=gradients_grow,
+            **({"host": plannable_bytes} if offload else {}),
         )
         self.ranks = Ranks(next(model.parameters()).device, together=needs_agreement(model))
         self.book = PlanBook()
@@ -156,6 +158,8 @@ class BatchPlanner:
             hook.remove()
         self._hooks = ()
         self.head.undo()
+        if self.surroundings.offload:
+            give_back()
 
     def ran_out_of_memory(self) -> bool:
         """Plan under a smaller budget from now on. False when nothing was kept that could be rebuilt."""
@@ -174,6 +178,8 @@ class BatchPlanner:
             self._warn_sizeless()
             return
         self._running = size
+        if self.surroundings.offload:
+            forward_begins()
         if alive.given_up > self._given_up:
             self._given_up = alive.given_up
             self.learning.start_over()
@@ -257,7 +263,7 @@ class BatchPlanner:
         if known is None:
             return self.book.choose(target)
         if grown:
-            plan = self._plan_for(known, self.demands.beside(alive.held))
+            plan = self._plan_for(known, self.demands.beside(alive.held, alive.load / max(1, known.load)))
             unproven = known if known in self.learning.foreseen else None
             return Choice(plan, settled=unproven is None, foreseen=unproven)
         if known not in self.book.plans:

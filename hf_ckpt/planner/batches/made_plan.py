@@ -50,7 +50,7 @@ class Demand:
     """What a plan must keep to.
 
     ``factor`` of the budget is to be used; ``forwards`` are alive together (see :class:`Problem`), or ``alive`` bytes
-    are held already by forwards that ran under other plans. ``spare`` is left to the device's allocator.
+    are held already by ``others``, forwards that ran under other plans. ``spare`` is left to the device's allocator.
     """
 
     budget: Budget
@@ -58,6 +58,11 @@ class Demand:
     forwards: float = 1.0
     alive: int = 0
     spare: Spare = NOTHING_SPARE
+    others: float = 0.0
+
+    def on_host(self, taken: Taken) -> int | None:
+        """Bytes of host memory for one forward: those alive together share it."""
+        return None if taken.host is None else int(taken.host / (self.forwards + self.others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +79,16 @@ class Demands:
         forwards = 1.0 if self.group is None else self.group.weight(size)
         return Demand(self.budget, self.book.factor, forwards, spare=self.fragmentation.spare)
 
-    def beside(self, alive: int) -> Demand:
-        """That of a plan for one forward, while others hold so many bytes."""
-        return Demand(self.budget, self.book.factor, alive=alive, spare=self.fragmentation.spare)
+    def beside(self, alive: int, others: float) -> Demand:
+        """That of a plan for one forward, while ``others`` like it hold so many bytes."""
+        return Demand(self.budget, self.book.factor, alive=alive, spare=self.fragmentation.spare, others=others)
 
 
 def make_plan(measured: Measured, demand: Demand) -> MadePlan:
     """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the smallest."""
     problem = replace(measured.problem, forwards=demand.forwards)
+    if problem.link is not None:
+        problem = replace(problem, link=replace(problem.link, nbytes=demand.on_host(measured.taken)))
     try:
         solution = _solved(problem, measured.taken, demand)
     except BudgetError as error:

@@ -62,9 +62,13 @@ class HeadOption:
 
 @dataclass(frozen=True, slots=True)
 class HostLink:
-    """The way to host memory: bytes per second in each direction."""
+    """The way to host memory: bytes per second in each direction, and the bytes that one forward may have there.
+
+    ``nbytes`` is None where nothing says how much memory the host has.
+    """
 
     bytes_per_second: float
+    nbytes: int | None = None
 
 
 @dataclass(frozen=True)

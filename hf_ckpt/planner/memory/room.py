@@ -17,12 +17,20 @@ if TYPE_CHECKING:
     from ..ranks import Ranks
 
 
+#: More bytes than any host has.
+_NO_BOUND = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """``memory`` of the device without activations, and bytes of what will be there at the peak and is not yet."""
+    """``memory`` of the device without activations, and bytes of what will be there at the peak and is not yet.
+
+    ``host`` are the bytes of host memory that offload may use; None where nothing bounds them.
+    """
 
     memory: DeviceMemory
     to_come: int
+    host: int | None = None
 
     def room(self, budget: Budget) -> int | None:
         """Bytes for activations, before any ledger is known; None when nothing says."""
@@ -34,6 +42,7 @@ class Room:
     """Looks at what is taken, the same on all ranks that must agree.
 
     With ``gradients_grow`` parameter gradients are freed before every forward, so they come up while activations go.
+    ``host`` tells the bytes of host memory that offload may use.
     """
 
     def __init__(
@@ -44,10 +53,12 @@ class Room:
         *,
         optimizer: torch.optim.Optimizer | str | None,
         gradients_grow: bool,
+        host: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.model = model
         self.layers = tuple(layers)
         self.memory = memory
+        self.host = host
         self.optimizer = optimizer
         self.gradients_grow = gradients_grow
         self._before_forwards: DeviceMemory | None = None
@@ -64,8 +75,10 @@ class Room:
         to_come = state.to_come + max(map(gathered_bytes, self.layers))
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
-        used, to_come = ranks.largest([self._before_forwards.used, to_come])
-        return Taken(replace(self._before_forwards, used=used), to_come)
+        host = self.host()
+        numbers = [self._before_forwards.used, to_come, -_NO_BOUND if host is None else -host]
+        used, to_come, least = ranks.largest(numbers)
+        return Taken(replace(self._before_forwards, used=used), to_come, None if least == -_NO_BOUND else -least)
 
     def empty_cache(self) -> None:
         """Give what the allocator caches back to the device. Waits for the device."""

@@ -10,7 +10,7 @@ from ..costs.assemble import under
 from ..costs.assess import assess
 from ..costs.problem import Limits
 from .shortfall import peak_shortfall
-from .solve import least_peak, solve
+from .solve import least_peak, short_of_host, solve
 
 if TYPE_CHECKING:
     from ..costs.problem import Problem
@@ -86,4 +86,5 @@ def _first(problem: Problem, limits: Limits) -> Solution:
             return least
         if least.predicted.peak <= limits.peak:
             raise
-        raise BudgetError(peak_shortfall(limits, least.predicted.peak)) from None
+        peak = least.predicted.peak
+        raise BudgetError(peak_shortfall(limits, peak, short_of_host(problem, peak))) from None

@@ -15,12 +15,16 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _PARTS = 1000
 
 
-def peak_shortfall(limits: Limits, least: int) -> str:
-    """One sentence for a bound on the peak that is below ``least``, the bytes that the smallest plan has there."""
+def peak_shortfall(limits: Limits, least: int, host: int | None = None) -> str:
+    """One sentence for a bound on the peak that is below ``least``, the bytes that the smallest plan has there.
+
+    ``host`` are the bytes of host memory that offload may use, where a plan with more of them would be smaller.
+    """
+    bound = "" if host is None else f", as offload may use no more than {readable(host)} of this host's memory"
     return (
         f"no plan fits the budget: {readable(limits.beside)} are taken by the model, its gradients and its optimizer, "
-        f"and the smallest plan adds {readable(least)} at its peak; raise it to budget={_written(limits, least)}, "
-        "shorten the batch or shard the model"
+        f"and the smallest plan adds {readable(least)} at its peak{bound}; raise it to "
+        f"budget={_written(limits, least)}, shorten the batch or shard the model"
     )
 
 

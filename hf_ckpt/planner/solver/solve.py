@@ -17,7 +17,7 @@ Which moments can peak says :mod:`.peak_candidates`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...assignment import KEEP, Assignment
@@ -108,9 +108,17 @@ def _untouched(problem: Problem) -> Solution:
     return Solution(layers, problem.heads[0], assess(problem, layers, problem.heads[0]))
 
 
+def short_of_host(problem: Problem, least: int) -> int | None:
+    """The bytes of host memory that plans may use, where with more of it one has a smaller peak than ``least``."""
+    if problem.link is None or problem.link.nbytes is None:
+        return None
+    unbound = replace(problem, link=replace(problem.link, nbytes=None))
+    return problem.link.nbytes if least_peak(unbound) < least else None
+
+
 def _too_small(problem: Problem, limits: Limits) -> str:
     if limits.peak is not None and (least := least_peak(problem)) > limits.peak:
-        return peak_shortfall(limits, least)
+        return peak_shortfall(limits, least, short_of_host(problem, least))
     if limits.held is not None and (least := least_held(problem)) > limits.held:
         return held_shortfall(problem, least)
     return "no plan fits the budget: none meets both bounds at once; raise one of them"

@@ -52,18 +52,24 @@ class Offload(StoringVerb):
         return {program.room[self.name]: 1.0}
 
     def add_costs(self, program: Program) -> None:
-        """Transfers cost what waits at the end of forward and of backward; a kind's room is all that it moves."""
-        problem, moved = program.problem, dict[int, float]()
+        """Transfers cost what waits at the end of forward and of backward; a kind's room is all that it moves.
+
+        The host has room for what all layers move.
+        """
+        problem, moved, there = program.problem, dict[int, float](), dict[int, float]()
         assert problem.link is not None
         for group in program.groups:
             staged: Row = {}
             for b, variable in group.stored[self.name].items():
                 nbytes = problem.kinds[group.kind].ledger.buffers[b].nbytes
                 moved[variable] = nbytes / problem.link.bytes_per_second
+                there[variable] = nbytes / program.unit
                 flag = program.variable(1)
                 staged[flag] = nbytes / program.unit
                 program.at_most({variable: 1.0, flag: -float(len(group.layers))}, 0.0)
             program.at_most(staged | {program.room[self.name]: -1.0}, 0.0)
+        if problem.link.nbytes is not None:
+            program.at_most(there, problem.link.nbytes / program.unit)
         kinds = [problem.kinds[k] for k in problem.order]
         for window in (sum(k.forward for k in kinds), sum(k.backward for k in kinds)):
             waiting = program.variable(np.inf, 1.0, integral=False)

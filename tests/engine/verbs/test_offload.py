@@ -1,4 +1,4 @@
-"""Offload: the pool and the verb. On a CPU the copies are real, only the streams are missing."""
+"""Offload: the verb. On a CPU the copies are real, only the streams are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import torch
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import plan_of
-from hf_ckpt.engine.verbs.offload import HostPool, Offload, OffloadedStorage, Transfers, rounded, transfers_of
+from hf_ckpt.engine.offloading.transfers import Transfers, transfers_of
+from hf_ckpt.engine.verbs.offload import Offload, OffloadedStorage
 from hf_ckpt.errors import PolicyError
 from hf_ckpt.policy.decision import Keep, RecomputeLayer
 
@@ -38,13 +39,13 @@ def test_offloaded_tensors_come_back_bitwise(monkeypatch: pytest.MonkeyPatch, ev
     uninstall(model)
     expected = step(model, batch())
     engines = install(model, offload_plan(model, every))
-    pool = transfers_of(torch.device("cpu")).pool
+    host = transfers_of(torch.device("cpu")).host
     step(model, batch())
-    made = pool.allocated
+    made = host.segments
     assert made
     for _ in range(3):
         assert equal(step(model, batch()), expected)
-    assert pool.allocated == made, "allocated after warm-up"
+    assert host.segments == made, "allocated after warm-up"
     report = engines[0].report()
     assert report.stored_bytes["offload"]
     assert bool(report.replays) == (every > 1)
@@ -67,25 +68,15 @@ def test_a_retained_graph_brings_its_tensors_back_twice(monkeypatch: pytest.Monk
     assert equal([loss.detach(), *(p.grad for p in model.parameters())], expected)
 
 
-def test_sizes_are_rounded_little() -> None:
-    for nbytes in (1, 511, 512, 513, 4097, 1 << 20, (1 << 20) + 1, 123_456_789):
-        assert nbytes <= rounded(nbytes) <= max(512, nbytes * 9 // 8 + 512)
-    pool = HostPool(pin=False)
-    first = pool.take(1000)
-    pool.give(first)
-    assert pool.take(1010) is first
-    assert pool.allocated == 1
-
-
 def test_views_of_one_storage_travel_once() -> None:
     transfers = Transfers(torch.device("cpu"))
     base = torch.arange(24.0)
     offloaded = OffloadedStorage(base[3:], transfers)
-    assert transfers.pool.allocated == 1
+    assert transfers.host.segments == 1
     assert offloaded.storage().nbytes() == base.untyped_storage().nbytes()
     del offloaded
     assert OffloadedStorage(base, transfers)
-    assert transfers.pool.allocated == 1
+    assert transfers.host.segments == 1
 
 
 @pytest.mark.cuda

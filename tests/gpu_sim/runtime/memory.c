@@ -26,20 +26,29 @@ const struct block *block_of(const void *address) {
   return place < filled && blocks[place].start <= (const char *)address ? &blocks[place] : NULL;
 }
 
-void *reserve(size_t size, int device) {
-  void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (start == MAP_FAILED) return NULL;
+static void know(void *start, size_t size, int device) {
   if (filled == room) blocks = realloc(blocks, (room = room ? 2 * room : 1024) * sizeof *blocks);
   size_t place = place_of(start);
   memmove(blocks + place + 1, blocks + place, (filled++ - place) * sizeof *blocks);
   blocks[place] = (struct block){start, size, device};
+}
+
+void *reserve(size_t size, int device) {
+  void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED) return NULL;
+  know(start, size, device);
   return start;
 }
 
-void release(void *address) {
+static void know_no_more(void *address) {
   size_t place = place_of(address);
-  munmap(blocks[place].start, blocks[place].size);
   memmove(blocks + place, blocks + place + 1, (--filled - place) * sizeof *blocks);
+}
+
+void release(void *address) {
+  struct block gone = *block_of(address);
+  know_no_more(address);
+  munmap(gone.start, gone.size);
 }
 
 static size_t free_bytes(int device) { return card()->bytes - card()->context - used[device]; }
@@ -79,14 +88,16 @@ cudaError_t cudaFree(void *address) {
   return cudaSuccess;
 }
 
+static void count_pinned(size_t size) {
+  counters.host_allocations++;
+  counters.pinned += size;
+  if (counters.pinned > counters.pinned_peak) counters.pinned_peak = counters.pinned;
+}
+
 cudaError_t cudaHostAlloc(void **address, size_t size, unsigned flags) {
   lock();
   *address = reserve((size + 4095) & ~4095ul, -1);
-  if (*address) {
-    counters.host_allocations++;
-    counters.pinned += block_of(*address)->size;
-    if (counters.pinned > counters.pinned_peak) counters.pinned_peak = counters.pinned;
-  }
+  if (*address) count_pinned(block_of(*address)->size);
   unlock();
   return *address ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -102,8 +113,33 @@ cudaError_t cudaFreeHost(void *address) {
   return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void *address, size_t size, unsigned flags) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void *address) { return cudaSuccess; }
+// Whole pages are pinned. Work under way that uses them is an error, for their memory may be given to others.
+cudaError_t cudaHostRegister(void *address, size_t size, unsigned flags) {
+  char *first = (char *)((size_t)address & ~4095ul), *end = (char *)(((size_t)address + size + 4095) & ~4095ul);
+  lock();
+  size_t place = place_of(first);
+  int is_free = place == filled || blocks[place].start >= end;
+  if (is_free) {
+    know(first, end - first, -1);
+    count_pinned(end - first);
+  }
+  unlock();
+  return is_free ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
+}
+
+cudaError_t cudaHostUnregister(void *address) {
+  lock();
+  const struct block *block = block_of(address);
+  if (block) {
+    struct block gone = *block;
+    check_unused(gone.start, gone.size, "an unregistration");
+    forget(gone.start, gone.size);
+    counters.pinned -= gone.size;
+    know_no_more(gone.start);
+  }
+  unlock();
+  return block ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+}
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   lock();

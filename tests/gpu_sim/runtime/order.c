@@ -51,6 +51,18 @@ void touch(struct stream *stream, const void *start, size_t size, int writes, co
   if (same >= 0) uses[same] = (struct use){first, end, stream->id, writes, stream->seen[stream->id], what};
 }
 
+void check_unused(const void *start, size_t size, const char *what) {
+  if (!watching) return;
+  for (int i = 0; i < filled; i++) {
+    struct use *use = &uses[i];
+    if (use->count <= seen_by_host[use->stream] || use->end <= (char *)start || use->start >= (char *)start + size) continue;
+    counters.order_errors++;
+    size_t length = strlen(errors);
+    snprintf(errors + length, TEXT - length, "%s ends memory that %s %s on stream %d\n", what, use->what,
+             use->writes ? "writes" : "reads", use->stream);
+  }
+}
+
 void forget(const void *start, size_t size) {
   int kept = 0;
   for (int i = 0; i < filled; i++)

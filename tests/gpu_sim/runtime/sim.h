@@ -41,6 +41,7 @@ void host_waits_for_stream(struct stream *stream);
 
 // order.c: reads and writes of memory by streams, and the errors among them.
 void touch(struct stream *stream, const void *start, size_t size, int writes, const char *what);
+void check_unused(const void *start, size_t size, const char *what);  // an error where the host has not waited
 void forget(const void *start, size_t size);
 void merge_seen(unsigned *into, const unsigned *from);
 extern unsigned seen_by_host[MAX_STREAMS];

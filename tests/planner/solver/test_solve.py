@@ -14,6 +14,7 @@ from hf_ckpt.ledger import Source
 from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Limits, Problem
 from hf_ckpt.planner.solver import program
+from hf_ckpt.planner.solver.refine import solve_refined
 from hf_ckpt.planner.solver.shortfall import readable
 from hf_ckpt.planner.solver.solve import least_held, least_peak, solve
 
@@ -89,6 +90,8 @@ def brute_force(problem):
     for chosen in itertools.product(*choices):
         plans, costs = zip(*chosen, strict=True)
         room = staged(problem, plans) if problem.link else 0
+        if problem.link and problem.link.nbytes is not None and sum(moved for *_, moved in costs) > problem.link.nbytes:
+            continue
         results += [(walk(problem, costs, room, head), plans, head) for head in problem.heads]
     return results
 
@@ -188,6 +191,31 @@ def test_alternating_kinds_are_solved_to_the_optimum_at_once(pattern, gradients,
     assert time.process_time() - start < LONG
     assert solution.predicted.within(limits)
     assert solution.gap <= program.GAP
+
+
+def moved_bytes(problem, solution):
+    plans = enumerate(solution.layers)
+    return sum(problem.kind(i).ledger.buffers[b].nbytes for i, plan in plans for b in plan.of("offload"))
+
+
+def test_no_plan_moves_more_than_the_host_has_room_for():
+    problem = full_stack(32, link=HostLink(25e9))
+    limits = Limits(peak=int(0.2 * peak_of_keeping_everything(problem).peak))
+    moved = moved_bytes(problem, solve(problem, limits))
+    bound = dataclasses.replace(problem, link=HostLink(25e9, nbytes=moved // 3))
+    assert 0 < moved_bytes(problem, solve(bound, limits)) <= moved // 3
+    assert moved_bytes(problem, solve(dataclasses.replace(problem, link=HostLink(25e9, 0)), limits)) == 0
+
+
+def test_a_budget_that_only_more_host_memory_would_fit_says_so():
+    problem = full_stack(32, link=HostLink(25e9))
+    limits = Limits(peak=(least_peak(problem) + least_peak(full_stack(32))) // 2)
+    solve(problem, limits)
+    for find in (solve, solve_refined):
+        with pytest.raises(
+            BudgetError, match=r"at its peak, as offload may use no more than 64.00 MiB of this host's me"
+        ):
+            find(dataclasses.replace(problem, link=HostLink(25e9, 64 << 20)), limits)
 
 
 def test_the_last_layer_keeps_everything_for_free():

@@ -1,0 +1,226 @@
+"""Pinned host memory of one device: as much as is out at once, cut to any size, and given back when it is not used.
+
+Memory is pinned in segments. A tensor gets one free part of a segment, or several where no part is large enough; only
+what is missing then is pinned anew. So batches of every length share the same memory.
+
+One stream makes all copies of a device, so memory that is given back may be handed out again at once: the next copy
+into it comes after the last one out of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.filesize import decimal
+
+from ...errors import BudgetError
+from .extents import Extents
+from .free_memory import local_ranks, rank_bytes
+from .pinned import PAGE, host_memory, pin, unpin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+
+#: Tensors begin at multiples of it.
+_ALIGNED = 512
+#: A tensor is cut into no parts below this share of it: every part is a copy of its own.
+_LEAST_PART = 1 / 8
+#: A new segment has at least this share of what is pinned, and these bytes: fewer segments, for little memory.
+_GROWTH, _LEAST = 1 / 16, 1 << 20
+#: What may be pinned beyond the most that was out at once, in the latest :data:`_REMEMBERED` forwards.
+_SLACK, _SMALL = 1.1, 2 << 20
+_REMEMBERED = 32
+
+
+class Segment(Extents):
+    """Pages of the host, pinned for ``device``; only host memory where it is None."""
+
+    def __init__(self, nbytes: int, device: torch.device | None) -> None:
+        super().__init__(nbytes)
+        self._device = device
+        self.memory = host_memory(nbytes)
+        if device is not None and not pin(self.memory, device):
+            raise MemoryError
+
+    def release(self) -> None:
+        """Give it back to the host. Nothing of it may be out, and no copy under way."""
+        if self._device is not None:
+            unpin(self.memory, self._device)
+        del self.memory
+
+
+#: Bytes of a free part, where it begins, and in which segment.
+Place: TypeAlias = tuple[int, int, Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a segment that are out."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Host memory for one tensor: ``pieces`` are its bytes from, to, and where they go, in order."""
+
+    parts: tuple[Part, ...]
+    pieces: tuple[tuple[int, int, torch.Tensor], ...]
+
+
+class HostMemory:
+    """Host memory of ``device``, pinned if it is a CUDA device; ``wait`` returns once no copy is under way.
+
+    ``pinned`` are the bytes it has, ``out`` those that are handed out, ``segments`` how many were ever made.
+    """
+
+    def __init__(self, device: torch.device, wait: Callable[[], None] = lambda: None) -> None:
+        self.pinned = self.out = self.segments = 0
+        self._device = device if device.type == "cuda" else None
+        self._wait = wait
+        self._segments: list[Segment] = []
+        #: Blocks that came back. They do at any moment, in any thread, in the middle of a method of this object too.
+        self._given: deque[Block] = deque()
+        self._most = 0
+        self._recent: deque[int] = deque(maxlen=_REMEMBERED)
+        self._ends = False
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> Block:
+        """Host memory for ``nbytes`` bytes. Raises BudgetError where this rank's part of the host's has no room."""
+        size = -(-nbytes // _ALIGNED) * _ALIGNED
+        with self._lock:
+            self._ends = False
+            self._collect()
+            if self._most and not self.out:
+                self._end_round()
+            parts = self._parts(size)
+            self.out += size
+            self._most = max(self._most, self.out)
+        return Block(parts, tuple(_pieces(parts, nbytes)))
+
+    def give(self, block: Block) -> None:
+        """Take a block back. Copies that still read it come before later ones on their stream."""
+        self._given.append(block)
+        if self._ends:
+            self.end()
+
+    def forward_begins(self) -> None:
+        """Give back what the latest forwards did not use. Waits for the copies where there is something."""
+        with self._lock:
+            self._collect()
+            if self.pinned and not self.out:
+                self._end_round()
+
+    def end(self) -> None:
+        """Give everything back, now or when nothing is out any more."""
+        self._ends = True
+        if self._lock.acquire(blocking=False):  # a block may come back while this very thread holds it
+            try:
+                self._collect()
+                if not self.out:
+                    self._recent.clear()
+                    self._most = 0
+                    self._release(0)
+            finally:
+                self._lock.release()
+
+    def _collect(self) -> None:
+        while self._given:
+            for part in self._given.popleft().parts:
+                part.segment.give(part.start, part.end)
+                self.out -= part.end - part.start
+
+    def _end_round(self) -> None:
+        self._recent.append(self._most)
+        self._most = 0
+        needed = max(self._recent)
+        if self.pinned > _SLACK * needed + _SMALL:
+            self._release(needed)
+
+    def _release(self, needed: int) -> None:
+        """Give segments back until little more than ``needed`` is left. Nothing is out."""
+        if self._segments:
+            self._wait()
+        while self._segments and (not needed or self.pinned > _SLACK * needed + _SMALL):
+            dispensable = [s for s in self._segments if self.pinned - s.nbytes >= needed]
+            gone = max(dispensable or self._segments, key=lambda s: s.nbytes if dispensable else -s.nbytes)
+            self._segments.remove(gone)
+            self.pinned -= gone.nbytes
+            gone.release()
+
+    def _parts(self, size: int) -> tuple[Part, ...]:
+        """Take ``size`` bytes: the smallest free part that has them, else the largest ones."""
+        found: list[Part] = []
+        while size:
+            place = self._smallest(size)
+            if place is None:
+                if not found:
+                    self._make_room(size)
+                place = self._smallest(size) or self._largest()
+            nbytes, start, segment = place
+            nbytes = min(nbytes, size)
+            segment.take(start, nbytes)
+            found.append(Part(segment, start, start + nbytes))
+            size -= nbytes
+        return tuple(found)
+
+    def _smallest(self, size: int) -> Place | None:
+        """The smallest free part of at least ``size`` bytes."""
+        free = ((end - start, start, s) for s in self._segments for start, end in s.parts if end - start >= size)
+        return min(free, key=_nbytes, default=None)
+
+    def _largest(self) -> Place:
+        return max(((end - start, start, s) for s in self._segments for start, end in s.parts), key=_nbytes)
+
+    def _make_room(self, size: int) -> None:
+        """Pin what free parts that are large enough lack of ``size`` bytes."""
+        free = (end - start for s in self._segments for start, end in s.parts)
+        usable = sum(nbytes for nbytes in free if nbytes >= size * _LEAST_PART)
+        if usable < size:
+            self._grow(size - usable)
+
+    def _grow(self, missing: int) -> None:
+        room = rank_bytes()
+        wanted = _in_pages(max(missing, _LEAST, int(self.pinned * _GROWTH)))
+        nbytes = wanted if room is None or wanted <= room else _in_pages(missing)
+        try:
+            if room is not None and nbytes > room:
+                raise MemoryError
+            segment = Segment(nbytes, self._device)
+        except (MemoryError, OSError):
+            raise BudgetError(_too_little(self.pinned, nbytes, room)) from None
+        self._segments.append(segment)
+        self.segments += 1
+        self.pinned += nbytes
+
+
+def _nbytes(place: Place) -> int:
+    return place[0]
+
+
+def _in_pages(nbytes: int) -> int:
+    return -(-nbytes // PAGE) * PAGE
+
+
+def _pieces(parts: tuple[Part, ...], nbytes: int) -> Iterator[tuple[int, int, torch.Tensor]]:
+    begin = 0
+    for part in parts:
+        end = min(nbytes, begin + part.end - part.start)
+        yield begin, end, part.segment.memory[part.start : part.start + end - begin]
+        begin = end
+
+
+def _too_little(pinned: int, missing: int, room: int | None) -> str:
+    free = "" if room is None else f", of which {decimal(room)} are free for each of its {local_ranks()} ranks"
+    return (
+        f"offload has pinned {decimal(pinned)} of this host's memory and needs {decimal(missing)} more{free}: raise "
+        "the budget, shorten the batch or leave `offload` out"
+    )

@@ -1,0 +1,122 @@
+"""Host memory for offload: little more than is out, shared by all sizes, given back. Without CUDA it is not pinned."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_ckpt.engine.offloading import free_memory, host_memory
+from hf_ckpt.engine.offloading.extents import Extents
+from hf_ckpt.engine.offloading.host_memory import HostMemory
+from hf_ckpt.errors import BudgetError
+
+CPU = torch.device("cpu")
+MIB = 1 << 20
+
+
+def step(memory: HostMemory, sizes: list[int]) -> None:
+    """Everything goes out in forward, and comes back from the last to the first."""
+    out = [memory.take(nbytes) for nbytes in sizes]
+    while out:
+        memory.give(out.pop())
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9)), max_size=60))
+def test_extents_keep_the_books(moves: list[tuple[bool, int]]) -> None:
+    extents, taken = Extents(50), set[tuple[int, int]]()
+    for gives, nbytes in moves:
+        place = next((start for start, end in extents.parts if end - start >= nbytes), None)
+        if gives and taken:
+            extents.give(*taken.pop())
+        elif place is not None:
+            extents.take(place, nbytes)
+            taken.add((place, place + nbytes))
+        covered = sorted([*taken, *extents.parts])
+        assert [start for start, _ in covered[1:]] == [end for _, end in covered[:-1]]
+        assert covered[0][0] == 0
+        assert covered[-1][1] == 50
+        assert all(one[1] < other[0] for one, other in zip(extents.parts, extents.parts[1:], strict=False))
+
+
+def test_a_block_has_all_bytes_and_blocks_share_none() -> None:
+    memory = HostMemory(CPU)
+    step(memory, [MIB, 3 * MIB, 2 * MIB])
+    blocks = [memory.take(nbytes) for nbytes in (5 * MIB + 7, 300_001)]
+    for number, block in enumerate(blocks):
+        for _, _, host in block.pieces:
+            host.fill_(number)
+    for number, (block, nbytes) in enumerate(zip(blocks, (5 * MIB + 7, 300_001), strict=True)):
+        assert block.pieces[0][0] == 0
+        assert block.pieces[-1][1] == nbytes
+        assert all(end - begin == host.numel() and bool((host == number).all()) for begin, end, host in block.pieces)
+        assert [end for _, end, _ in block.pieces[:-1]] == [begin for begin, _, _ in block.pieces[1:]]
+    assert len(blocks[0].pieces) > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_of_every_length_share_the_memory(seed: int) -> None:
+    draw, memory, most = random.Random(seed), HostMemory(CPU), 0
+    for _ in range(40):
+        length = draw.randint(100, 400)
+        sizes = [length * width for _ in range(12) for width in (344 << 8, 128 << 8, 64)]
+        most = max(most, sum(sizes))
+        step(memory, sizes)
+        assert memory.pinned <= 1.1 * most + MIB
+    made = memory.segments
+    step(memory, sizes)
+    assert memory.segments == made
+    assert max(len(memory.take(nbytes).pieces) for nbytes in sizes) <= 9
+
+
+def test_what_plans_use_no_more_is_given_back() -> None:
+    waited: list[int] = []
+    memory = HostMemory(CPU, lambda: waited.append(memory.pinned))
+    for _ in range(3):
+        memory.forward_begins()
+        step(memory, [8 * MIB] * 4)
+    assert 32 * MIB <= memory.pinned <= 36 * MIB
+    for _ in range(40):
+        memory.forward_begins()
+        step(memory, [8 * MIB])
+    assert 8 * MIB <= memory.pinned <= 11 * MIB
+    for _ in range(40):
+        memory.forward_begins()
+    assert memory.pinned == 0
+    assert len(waited) == 2, "the host waits where memory is given back, and nowhere else"
+
+
+def test_the_end_gives_everything_back_once_nothing_is_out() -> None:
+    memory = HostMemory(CPU)
+    one, other = memory.take(MIB), memory.take(MIB)
+    memory.end()
+    memory.give(one)
+    assert memory.pinned
+    memory.give(other)
+    assert memory.pinned == memory.out == 0
+    step(memory, [MIB])
+    assert memory.pinned, "it can be used again"
+
+
+def test_more_than_the_host_has_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = HostMemory(CPU)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(free_memory, "free_bytes", lambda: 20 * MIB)
+    block = memory.take(9 * MIB)
+    with pytest.raises(
+        BudgetError, match=r"offload has pinned 9.4 MB of this host's memory and needs 21.0 MB more, of"
+    ):
+        memory.take(20 * MIB)
+    assert memory.out == 9 * MIB
+    memory.give(block)
+
+
+def test_a_driver_that_pins_nothing_is_the_same_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "pin", lambda memory, device: False)
+    memory = HostMemory(torch.device("cuda", 0))
+    with pytest.raises(BudgetError, match="offload has pinned 0 bytes of this host's memory and needs"):
+        memory.take(MIB)
+    assert memory.pinned == 0
