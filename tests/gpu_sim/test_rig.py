@@ -36,6 +36,8 @@ def test_use_of_memory_that_no_event_orders_is_an_error(simulate: Callable[..., 
         "copied before it is made": 1,
         "used again under a copy": 1,
         "used again after record_stream": 0,
+        "unpinned under a copy": 1,
+        "unpinned after a copy": 0,
     }, found
 
 

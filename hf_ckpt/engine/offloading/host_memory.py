@@ -191,12 +191,12 @@ class HostMemory:
         room = rank_bytes()
         wanted = _in_pages(max(missing, _LEAST, int(self.pinned * _GROWTH)))
         nbytes = wanted if room is None or wanted <= room else _in_pages(missing)
+        if room is not None and nbytes > room:
+            raise BudgetError(f"{_needs(self.pinned, nbytes)}, and {_free(room)}; {_REMEDY}")
         try:
-            if room is not None and nbytes > room:
-                raise MemoryError
             segment = Segment(nbytes, self._device)
         except (MemoryError, OSError):
-            raise BudgetError(_too_little(self.pinned, nbytes, room)) from None
+            raise BudgetError(f"{_needs(self.pinned, nbytes)}, which the system does not give; {_REMEDY}") from None
         self._segments.append(segment)
         self.segments += 1
         self.pinned += nbytes
@@ -218,9 +218,13 @@ def _pieces(parts: tuple[Part, ...], nbytes: int) -> Iterator[tuple[int, int, to
         begin = end
 
 
-def _too_little(pinned: int, missing: int, room: int | None) -> str:
-    free = "" if room is None else f", of which {decimal(room)} are free for each of its {local_ranks()} ranks"
-    return (
-        f"offload has pinned {decimal(pinned)} of this host's memory and needs {decimal(missing)} more{free}: raise "
-        "the budget, shorten the batch or leave `offload` out"
-    )
+_REMEDY = "raise the budget, shorten the batch or leave `offload` out"
+
+
+def _needs(pinned: int, missing: int) -> str:
+    return f"offload has pinned {decimal(pinned)} of this host's memory and needs {decimal(missing)} more"
+
+
+def _free(room: int) -> str:
+    ranks = local_ranks()
+    return f"{decimal(room)} are free" if ranks == 1 else f"{decimal(room)} are free for each of its {ranks} ranks"

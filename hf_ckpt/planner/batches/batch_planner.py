@@ -20,7 +20,7 @@ from ...policy.decision import Keep, RecomputeLayer
 from ..budget import DeviceMemory, ShareBudget, allowed_bytes
 from ..memory.device_memory import device_memory
 from ..memory.fragmentation import Fragmentation, Look
-from ..memory.room import Room
+from ..memory.room import Room, no_host_bound
 from ..ranks import Ranks, needs_agreement
 from .beside_layers import saved_beside_layers
 from .call_size import call_meter
@@ -109,7 +109,7 @@ class BatchPlanner:
             memory,
             optimizer=optimizer,
             gradients_grow=gradients_grow,
-            **({"host": plannable_bytes} if offload else {}),
+            host=plannable_bytes if offload else no_host_bound,
         )
         self.ranks = Ranks(next(model.parameters()).device, together=needs_agreement(model))
         self.book = PlanBook()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..ranks import Ranks
 
 
+def no_host_bound() -> None:
+    """Nothing bounds the bytes of host memory, as nothing goes there."""
+
+
 #: More bytes than any host has.
 _NO_BOUND = 1 << 62
 
@@ -53,7 +57,7 @@ class Room:
         *,
         optimizer: torch.optim.Optimizer | str | None,
         gradients_grow: bool,
-        host: Callable[[], int | None] = lambda: None,
+        host: Callable[[], int | None] = no_host_bound,
     ) -> None:
         self.model = model
         self.layers = tuple(layers)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import plan_of
-from hf_ckpt.engine.offloading.transfers import Transfers, transfers_of
+from hf_ckpt.engine.offloading import free_memory
+from hf_ckpt.engine.offloading.transfers import Transfers, give_back, transfers_of
 from hf_ckpt.engine.verbs.offload import Offload, OffloadedStorage
-from hf_ckpt.errors import PolicyError
+from hf_ckpt.errors import BudgetError, PolicyError
 from hf_ckpt.policy.decision import Keep, RecomputeLayer
 
 from ..zoo import batch, build, equal, install, step, uninstall
@@ -66,6 +69,27 @@ def test_a_retained_graph_brings_its_tensors_back_twice(monkeypatch: pytest.Monk
     model.zero_grad()
     loss.backward()
     assert equal([loss.detach(), *(p.grad for p in model.parameters())], expected)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["in the first step", "later"])
+def test_a_host_that_is_full_ends_the_step_with_one_sentence(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    monkeypatch.setattr(Offload, "check_possible", lambda self, layer, device: None)
+    model = build("llama")
+    plan = offload_plan(model)
+    expected = step(model, batch())
+    install(model, plan)
+    if not first:
+        step(model, batch())
+    gc.collect()  # what other tests left of their graphs
+    give_back()
+    with monkeypatch.context() as full:
+        full.setattr(free_memory, "free_bytes", lambda: 0)
+        with pytest.raises(BudgetError, match="offload has pinned 0 bytes of this host's memory and needs"):
+            step(model, batch())
+    assert equal(step(model, batch()), expected)
+    gc.collect()  # the error held the graph
+    give_back()
+    assert transfers_of(torch.device("cpu")).host.pinned == 0
 
 
 def test_views_of_one_storage_travel_once() -> None:
