@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,6 +72,19 @@ def test_batches_of_every_length_share_the_memory(seed: int) -> None:
     step(memory, sizes)
     assert memory.segments == made
     assert max(len(memory.take(nbytes).pieces) for nbytes in sizes) <= 9
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTFORK"), reason="only Linux leaves memory out of a fork")
+def test_a_fork_does_not_copy_it() -> None:
+    memory = HostMemory(CPU)
+    begin, _, host = memory.take(MIB).pieces[0]
+    assert begin == 0
+    lines = Path("/proc/self/smaps").read_text(encoding="ascii").splitlines()
+    regions = (place for place, line in enumerate(lines) if "-" in line.split()[0] and ":" not in line.split()[0])
+    spans = {place: [int(end, 16) for end in lines[place].split()[0].split("-")] for place in regions}
+    (mine,) = (place for place, (start, end) in spans.items() if start <= host.data_ptr() < end)
+    flags = next(line for line in lines[mine + 1 :] if line.startswith("VmFlags:"))
+    assert "dc" in flags.split()
 
 
 def test_what_plans_use_no_more_is_given_back() -> None:
