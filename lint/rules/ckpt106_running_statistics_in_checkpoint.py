@@ -3,13 +3,13 @@
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
 `InstanceNorm*` layer that updates running statistics, or a model of torchvision or timm, or a part of one, that has
-such a layer; a model of timm whose `set_grad_checkpointing` checkpoints such layers; a densenet of torchvision that is
-`memory_efficient`, which is a checkpoint of its own; and a model of transformers whose checkpointed layers have one, as
-Wav2Vec2's and SeamlessM4T's conformers do. Layers with
-`track_running_stats=False`, with `momentum=None` (a plain average, which counts every batch twice and stays right) or
-`momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around them
-or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and a
-checkpoint that runs outside training only.
+such a layer; a norm or a `ConvModule` that mmcv builds from a configuration (`norm_cfg=dict(type="BN")`); a model of
+timm whose `set_grad_checkpointing` checkpoints such layers; a densenet of torchvision that is `memory_efficient`, which
+is a checkpoint of its own; and a model of transformers whose checkpointed layers have one, as Wav2Vec2's and
+SeamlessM4T's conformers do. Layers with `track_running_stats=False`, with `momentum=None` (a plain average, which
+counts every batch twice and stays right) or `momentum=0.0`, that the region builds anew each time, or that may be
+frozen (`.eval()` on them, on a module around them or in a loop over `modules()`, another layer in their place) are
+fine, and so is a momentum that is computed and a checkpoint that runs outside training only.
 
 ## Why is this bad?
 The layer runs twice a step, in the forward pass and in the recomputation, and updates its statistics both times: the
@@ -369,7 +369,7 @@ from ..model.conditions.guards import excludes_mode
 from ..model.events import Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.batch_norms import FAMILIES
-from ..model.libraries.held_norms import built_with_batch_norm, layer_with_batch_norm
+from ..model.libraries.held_norms import built_with_batch_norm, configured_with_batch_norm, layer_with_batch_norm
 from ..model.libraries.timm_models import timm_name
 from ..model.libraries.trainer import is_enabled, overriding_trainer
 from ..model.needs import together
@@ -387,7 +387,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
 NEEDS = (
-    *together(("BatchNorm", "InstanceNorm", "torchvision", "timm"), Checkpointing),
+    *together(("BatchNorm", "InstanceNorm", "torchvision", "timm", "mmcv"), Checkpointing),
     *together(FAMILIES, (HfEnable, ("TrainingArguments", "checkpointing"))),
     ("densenet", "memory_efficient"),
     TimmEnable,
@@ -426,6 +426,10 @@ def _in_regions(run: Run) -> Iterator[Report]:
             if built is not None and not _may_keep(run, part, built) and not region.makes(built):
                 remark = Remark(built.call.node, f"`{_last(built)}` has it", region.conditions_of(part))
                 yield _report(event.node, "a BatchNorm in this region", remark)
+            for block, under in configured_with_batch_norm(part):
+                if not _may_keep(run, part, block) and not region.makes(block):
+                    remark = Remark(block.call.node, f"`{_last(block)}` has it", (*region.conditions_of(part), *under))
+                    yield _report(event.node, "a BatchNorm in this region", remark)
 
 
 def _in_layers_of_transformers(run: Run) -> Iterator[Report]:

@@ -177,7 +177,7 @@ class Residual(nn.Module):
             update = checkpoint(self.f, h, use_reentrant=False)
             h += update
         if self.checkpointing:
-            return checkpoint(self.f, h, use_reentrant=False)
+            return h + checkpoint(self.f, h, use_reentrant=False)
         h += self.f(h)
         return h
 

@@ -3,9 +3,12 @@
 ## What it does
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer
 arguments than the other, the same ones to other parameters, or a tuple where the other passes its parts; where one
-takes an element of the result and the other all of it; and where one runs a block twice instead of the next one. A
-function that only passes on (`create_custom_forward(block)`, a lambda) is seen through, two loops over the same blocks
-are compared like the branches of one loop, and a branch for other versions of torch is passed over. Caches and switches
+takes an element of the result and the other all of it; where one runs a block twice instead of the next one; where one
+gives None for what the other gives; and where one goes on with the result (`x + block(x)`, `self.scale * block(x)`, a
+layer behind it) and the other leaves it as it is. A function or method that only passes on
+(`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two loops over the same blocks are
+compared like the branches of one loop, what follows an early `return` or `continue` is the other branch, and a branch
+for other versions of torch is passed over. Caches and switches
 for extra outputs, which a checkpointed branch leaves out on purpose, may differ, and so may the number of the layer and
 arguments that the block does not look at or that are what it takes without them.
 
@@ -94,7 +97,93 @@ class Video(nn.Module):
         return x
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.mlp, self.drop = nn.Sequential(nn.Linear(dim, dim), nn.GELU()), nn.Dropout(0.1)
+        self.scale = nn.Parameter(torch.ones(dim))
+        self.grad_ckpt = False
+
+    def inner(self, x, skip, gate):
+        return self.mlp(x) * gate + skip
+
+    def _checkpointed(self, x, skip, gate):
+        return checkpoint(self.inner, x, gate, skip, use_reentrant=False)  # error
+
+    def scaled(self, x):
+        if self.grad_ckpt and self.training:
+            return checkpoint(self.mlp, x, use_reentrant=False)  # error
+        x = self.mlp(x)
+        return self.drop(x)
+
+    def swapped(self, x, skip, gate):
+        if self.grad_ckpt:
+            return self._checkpointed(x, skip, gate)
+        return self.inner(x, skip, gate)
+
+    def forward(self, x):
+        recompute = self.grad_ckpt and self.training
+        x = checkpoint(self.head, x, use_reentrant=False) if recompute else self.head(x).relu()  # error
+        for block in self.blocks:
+            if recompute:
+                x = checkpoint(block, x, None, use_reentrant=False)  # error
+                continue
+            x = block(x, torch.ones(4, 4).tril())
+        if recompute:
+            return checkpoint(self.mlp, x, use_reentrant=False)  # error
+        return x + self.mlp(x)
+```
+
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self, dim, drop=0.0):
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.GELU())
+        self.drop, self.out = nn.Dropout(drop), nn.Identity()
+        self.scale, self.grad_ckpt = 1.0, False
+
+    def inner(self, x, skip, gate=None):
+        return self.mlp(x) + skip if gate is None else self.mlp(x) * gate + skip
+
+    def _checkpointed(self, x, gate, skip):
+        return checkpoint(self.inner, x, skip, gate, use_reentrant=False)
+
+    def same(self, x, skip, gate):
+        if self.grad_ckpt and self.training:
+            return self._checkpointed(x, gate, skip)
+        return self.inner(x, gate=gate, skip=skip)
+
+    def in_two_steps(self, x):
+        if self.grad_ckpt and self.training:
+            return self.drop(checkpoint(self.mlp, x, use_reentrant=False))
+        hidden = self.mlp(x)
+        return self.drop(hidden)
+
+    def without_effect(self, x):
+        if self.grad_ckpt:
+            return checkpoint(self.mlp, x, use_reentrant=False)
+        return self.drop(self.out(self.scale * self.mlp(x).contiguous()))  # `drop` is 0 unless a caller says otherwise
+
+    def of_evaluation(self, x):
+        if self.training:
+            return checkpoint(self.mlp, x, use_reentrant=False)
+        return self.mlp(x).softmax(-1)
+
+    def of_data(self, x, mask=None):
+        if self.grad_ckpt and mask is None:
+            return checkpoint(self.mlp, x, use_reentrant=False)
+        x = self.mlp(x)
+        return x if mask is None else x * mask
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -239,7 +328,7 @@ def check(run: Run) -> Iterator[Report]:
             yield Report(
                 event.node,
                 f"the checkpointed and the plain call of this block differ: {found.text}, so checkpointing "
-                f"changes what is computed; pass the same arguments in both",
+                f"changes what is computed; {found.advice}",
                 notes=(Remark(pair.plain.call.node, "the plain call", decides=False),),
                 assumes=found.assumes,
             )

@@ -5,8 +5,9 @@ Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)`
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, the name of another library on one
 (diffusers' `enable_gradient_checkpointing`, timm's `set_grad_checkpointing`, the old `set_gradient_checkpointing`), or
 on a model of diffusers, timm or torchvision, any of them on a `DistributedDataParallel` object, and a Trainer that is
-to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit
-their parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or are calls of the module
+to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit their
+parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
+(`checkpoint(block, x, use_reentrant=False, dropout=0.1)`), or are calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
 program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
 of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
@@ -93,6 +94,22 @@ class UNet(nn.Module):
 
     def use_checkpointing(self):
         self.inc = torch.utils.checkpoint(self.inc)  # error
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x, mask, *, scale=1.0):
+        return x * mask * scale
+
+block = Block()
+
+def forward(x, mask):
+    x = checkpoint(block, x, mask, use_reentrant=False, dropout=0.1)  # error
+    x = checkpoint(block, x, use_reentrant=False)  # error
+    x = checkpoint(block, x, mask, 0.5, use_reentrant=False)  # error
+    return checkpoint(block, x, mask, scale=0.5, use_reentrant=False)
 ```
 
 ```yaml
@@ -228,6 +245,15 @@ assert raises(lambda: model.gradient_checkpointing_enable({"use_reentrant": Fals
 
 assert raises(lambda: torch.utils.checkpoint.checkpoint_wrapper(model)) is AttributeError
 
+def block(x, mask, *, scale=1.0):
+    return x * mask * scale
+
+x, checkpoint = torch.ones(2, requires_grad=True), torch.utils.checkpoint.checkpoint
+assert raises(lambda: checkpoint(block, x, x, use_reentrant=False, dropout=0.1)) is TypeError
+assert raises(lambda: checkpoint(block, x, use_reentrant=False)) is TypeError
+assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=False)) is TypeError
+assert raises(lambda: checkpoint(block, x, x, scale=0.5, use_reentrant=False)) is None
+
 folder = tempfile.mkdtemp()
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 wrapped = DistributedDataParallel(model)
@@ -249,6 +275,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
@@ -257,7 +284,7 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEna
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.libraries.makers import library_of
-from ..model.libraries.signatures import SIGNATURES, misfit
+from ..model.libraries.signatures import SIGNATURES, misfit, misfit_of_block
 from ..model.libraries.trainer import is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
@@ -450,11 +477,20 @@ def _unbound(run: Run) -> Iterator[Report]:
         problem = misfit(call, SIGNATURES[canonical(call.name)])
         if problem is not None and not call.place.tries:
             yield _misfit(call, call.name.rpartition(".")[2], problem)
+    for event in run.written(Checkpoint):
+        problem = misfit_of_block(event)
+        if problem is not None and not event.place.tries:
+            yield Report(event.node, f"this call raises a TypeError: {_block(event)} {problem}")
     for partial in run.calls_to("functools.partial"):
         given = is_absent(partial.keyword("use_reentrant")) is False
         torchs = is_absent(partial.keyword("checkpoint_fn")) is True
         if given and torchs and partial.args and names_wrapper(partial.args[0]):
             yield _misfit(partial, "checkpoint_wrapper", "sets `use_reentrant` itself")
+
+
+def _block(event: Checkpoint) -> str:
+    """What is checkpointed, as it is written."""
+    return f"`{source_text(event.node.args[0])}`" if event.node.args else "the function"
 
 
 def _from_elsewhere(run: Run) -> Iterator[Report]:

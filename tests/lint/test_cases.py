@@ -18,7 +18,7 @@ CASES = Path(os.environ.get("CKPT_LINT_CASES", _DEFAULT))
 
 #: The wrong scripts that nothing is said about, and why nobody could know, or what stands against saying it.
 SILENT = {
-    "batchnorm__mm_registry": "what a registry builds for a name is decided by a configuration in another file",
+    "batchnorm__mm_registry": "a BatchNorm by a default of the signature only, for which there is a note",
     "branch-mismatch__kwargs_dict_dropped": "only a caller that gives the argument makes the two branches differ",
     "configs__ta_yaml_kwargs_no_switch": "which class reads the file is open, and trl's is on by default",
     "counter_wraps_one_layer": "how many layers are meant to be wrapped is the author's choice",

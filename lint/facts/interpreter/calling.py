@@ -31,6 +31,7 @@ from ..values import (
     options,
 )
 from .builtin_calls import call_known
+from .ways_to_call import ways_to_call
 
 if TYPE_CHECKING:
     from ..walk import Walk
@@ -44,8 +45,10 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     outside = walk.place
     results = []
     for target, under in targets or [(UNKNOWN, ())]:
-        walk.place = outside._replace(guards=(*outside.guards, *under)) if under else outside
-        results.append((_call_one(walk, node, target, arguments), under))
+        for way in ways_to_call(walk, target, arguments):
+            around = (*under, *way.under)
+            walk.place = outside._replace(guards=(*outside.guards, *around)) if around else outside
+            results.append((way.returned(_call_one(walk, node, way.target, way.given), node), around))
     walk.place = outside
     return join_under(*results)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ..values import Const, Instance, truth
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..values import Value
     from ..walk import Walk
 
@@ -22,7 +24,29 @@ def decided(walk: Walk, test: ast.expr, value: Value) -> bool | None:
     known = truth(value)
     if known is None or getattr(walk.scope.node, "name", "") == "__init__":
         return known
-    return None if any(_is_switch(walk, node) for node in ast.walk(test)) else known
+    asked = [*ast.walk(test), *(node for name in _locals(test) for node in _bound_to(walk, name))]
+    return None if any(_is_switch(walk, node) for node in asked) else known
+
+
+def _locals(test: ast.expr) -> Iterator[str]:
+    """The variables whose truth a condition asks for."""
+    match test:
+        case ast.Name(id=name):
+            yield name
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _locals(operand)
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _locals(value)
+
+
+def _bound_to(walk: Walk, name: str) -> Iterator[ast.AST]:
+    """What stands in the expressions that a variable is bound to here: `recompute = self.checkpointing and ...`."""
+    body = getattr(walk.scope.node, "body", ()) if isinstance(walk.scope.node, ast.FunctionDef) else ()
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
+                yield from ast.walk(value)
 
 
 def _is_switch(walk: Walk, node: ast.AST) -> bool:

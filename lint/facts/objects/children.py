@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..interpreter.bindings import write
-from ..values import Attr, Const, Dict, Instance, Result, Seq, Super, Value
+from ..values import Attr, Const, Dict, Instance, Result, Seq, Super, Value, options
 from .attributes import hold, set_attribute
 from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, length_of, text_of
 
@@ -47,11 +47,11 @@ def _register(walk: Walk, base: Value, call: Call) -> bool:
     if is_module_list(base) and isinstance(base, Result):
         hold(base, name, module, call.place, _in_all(walk, base, 1))
         return True
-    field = text_of(name)
-    if isinstance(base, Instance) and field is not None:
-        write(walk, base, field, module, call.node)
-        return True
-    return False
+    fields = [text for option in options(name) if (text := text_of(option)) is not None]
+    if isinstance(base, Instance):
+        for field in fields:
+            write(walk, base, field, module, call.node)
+    return isinstance(base, Instance) and bool(fields)
 
 
 def add_modules(walk: Walk, held: Result, given: Value, node: ast.AST) -> None:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Where the modules of PyTorch, and models that are modules, come from.
-_MODULES = ("torch.nn.", "transformers.", "diffusers.", "timm.", "torchvision.models.")
+_MODULES = (
+    *("torch.nn.", "transformers.", "diffusers.", "timm.", "torchvision.models."),
+    *("mmengine.model.Base", "mmcv.runner.Base"),
+)
 
 #: Decorators that leave the arguments and the result of a function as they are.
 _TRANSPARENT = (

@@ -51,7 +51,9 @@ GAP = "{}"
 MAX_ITEMS = 4_096
 _MODULE_CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
 _CONTAINER_NAMES = frozenset(
-    f"torch.nn.{where}{kind}" for where in ("", "modules.", "modules.container.") for kind in _MODULE_CONTAINERS
+    f"{where}.{kind}"
+    for where in ("torch.nn", "torch.nn.modules", "torch.nn.modules.container", "mmengine.model", "mmcv.runner")
+    for kind in _MODULE_CONTAINERS
 )
 #: Methods of a module that give the modules it holds.
 _CHILDREN = frozenset(("children", "values"))

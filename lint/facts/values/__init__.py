@@ -12,6 +12,7 @@ from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
 from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, one, same
+from .settled import settled
 
 __all__ = [
     "ABSENT",
@@ -54,5 +55,6 @@ __all__ = [
     "one",
     "options",
     "same",
+    "settled",
     "truth",
 ]

@@ -48,8 +48,8 @@ def same_value(left: ast.expr, right: ast.expr) -> bool:
 
 
 def branches(node: ast.If, function: FunctionNode) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
-    """The two ways that ``node`` goes; when one leaves the function, the other is what follows."""
-    if node.orelse or not isinstance(node.body[-1], ast.Return):
+    """The two ways that ``node`` goes; when one leaves the function or the iteration, the other is what follows."""
+    if node.orelse or not isinstance(node.body[-1], ast.Return | ast.Continue):
         return node.body, node.orelse
     return node.body, _following(node, function)
 

@@ -32,12 +32,22 @@ def choice_between(checkpointed: Call, plain: Call) -> Choice | None:
     apart = next((at for at, (here, there) in enumerate(zip(mine, others, strict=False)) if here is not there), 0)
     # The last one that is around both; or the statement of one of them, when it leaves the function.
     for node in (*mine[:apart][-1:], mine[apart], others[apart]):
+        if isinstance(node, ast.IfExp):
+            return _of_expressions(node, mine[apart], others[apart])
         if isinstance(node, ast.If):
             body, other = branches(node, function)
             if _is_in(body, mine) and _is_in(other, others):
                 return _in_loops(Choice(node.test, body, other), mine, others)
             if _is_in(body, others) and _is_in(other, mine):
                 return _in_loops(Choice(node.test, other, body), mine, others)
+    return None
+
+
+def _of_expressions(node: ast.IfExp, mine: ast.AST, other: ast.AST) -> Choice | None:
+    """`checkpoint(block, x) if flag else block(x)`, its values as results of a function."""
+    for here, there in ((node.body, node.orelse), (node.orelse, node.body)):
+        if here is mine and there is other:
+            return Choice(node.test, [ast.Return(here)], [ast.Return(there)])
     return None
 
 

@@ -9,20 +9,22 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import attributes_in, names_in
-from ...facts.nodes import all_nodes
-from ...facts.values import Attr, Element, Function, Unknown, same
+from ...facts.nodes import all_nodes, source_text
+from ...facts.objects.containers import is_none
+from ...facts.values import Attr, Element, Function, Method, Param, Result, Unknown, may_be_none, same
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
 from .branches import effects
 from .chosen_branches import choice_between
+from .goes_on import goes_on_from
 from .guards import own_loops
 from .loop_counters import counters
 from .parting import Parting, asks_for_mode, parting, sources
-from .passed_on import passed_on
+from .passed_on import Passed, only_call, passed_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call, Place, Value
     from ..history import History
@@ -38,6 +40,7 @@ class Difference(NamedTuple):
 
     text: str
     assumes: str | None = None
+    advice: str = "pass the same arguments in both"
 
 
 #: A function that calls one block very often is generated code; its twin stands near.
@@ -78,22 +81,61 @@ def checkpointed_sides(event: Checkpoint, run: History) -> Iterator[Side]:
         passed = passed_on(function, given, run.bodies.calls_in(function), event.place.function)
         if passed is not None:
             yield Side(event.call, passed.block, passed.arguments)
+    yield from _called_for(event, function, run)
+
+
+def _called_for(event: Checkpoint, block: Value, run: History) -> Iterator[Side]:
+    """What the caller of a function that only makes the checkpoint calls: `self._checkpointed(x, mask)`."""
+    helper, path = event.place.function, run.path_to(event.call)
+    if helper is None or len(path) < 2 or only_call(helper.node) is not event.node:
+        return
+    passed = _passed_by(path[-2], helper, [event.call])
+    if passed is not None and passed.arguments and passed.arguments[0].position == 0:
+        first, *rest = passed.arguments
+        moved = [part if part.position is None else part._replace(position=part.position - 1) for part in rest]
+        # A parameter that is checkpointed stands for what this caller gives.
+        block = first.value if isinstance(block, Param) else block
+        yield Side(path[-2], block, [part for part in moved if part.name not in Checkpoint.OWN])
+
+
+def _passed_by(call: Call, helper: Function, calls: Iterable[Call]) -> Passed | None:
+    """What ``call`` of ``helper``, which makes ``calls``, passes on."""
+    given = _written_arguments(call, 0)
+    if given is None or call.via:
+        return None
+    match call.func, call.attribute:
+        case Method(receiver, _), ast.Attribute(value=ast.Name("self")):
+            return passed_on(helper, given, calls, call.place.function, receiver)
+        case Function(), _:
+            return passed_on(helper, given, calls, call.place.function)
+    return None
 
 
 def paired(mine: Side, run: History) -> Pair | None:
     """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
     by_mode = None
-    of_one_block = (call for call in run.calls_beside(mine.call) if _is_one_block(call.func, mine.block))
-    for call in islice(of_one_block, _NEAREST):
-        parts = parting(mine.place, call.place)
-        given = None if call.via or parts is None else _written_arguments(call, 0)
-        if parts is None or given is None:
+    sides = (_plain_side(call, mine.block, run) for call in run.calls_beside(mine.call))
+    for side in islice((side for side in sides if side is not None), _NEAREST):
+        parts = parting(mine.place, side.place)
+        if parts is None:
             continue
-        found = Pair(mine, Side(call, call.func, given), parts)
+        found = Pair(mine, side, parts)
         if not parts.by_mode:
             return found
         by_mode = by_mode or found
     return by_mode
+
+
+def _plain_side(call: Call, block: Value, run: History) -> Side | None:
+    """The call of ``block`` that ``call`` is, or that is all that the function does which it calls."""
+    if _is_one_block(call.func, block):
+        given = None if call.via else _written_arguments(call, 0)
+        return None if given is None else Side(call, call.func, given)
+    helper = call.func.function if isinstance(call.func, Method) else call.func
+    if not isinstance(helper, Function) or only_call(helper.node) is None:
+        return None
+    passed = _passed_by(call, helper, run.bodies.calls_in(helper))
+    return None if passed is None or not _is_one_block(passed.block, block) else Side(call, *passed)
 
 
 def _is_one_block(left: Value, right: Value) -> bool:
@@ -125,8 +167,8 @@ def difference(pair: Pair) -> Difference | None:
     """How the calls differ in what they compute; None when they do not or cannot be compared."""
     mine, plain, _ = pair
     given, wanted = mine.arguments, plain.arguments
-    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair)
-    return found or (_of_branches(mine, plain) if _texts(given) == _texts(wanted) else None)
+    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
+    return found or (_of_branches(pair) if _texts(given) == _texts(wanted) else None)
 
 
 def _texts(arguments: list[Argument]) -> list[str]:
@@ -190,6 +232,48 @@ def _lacking(pair: Pair) -> Difference | None:
     return _of_effect(missing, lacking, "checkpointed" if lacking is pair.mine else "plain")
 
 
+def _emptied(pair: Pair) -> Difference | None:
+    """Where one call gives None, and the other something."""
+    mine, plain, parts = pair
+    here, there = (dict(_filled(pair.mine.block, side.arguments)) for side in (mine, plain))
+    for place in here.keys() & there.keys() if not parts.by_mode else ():
+        for nothing, given, side in ((here, there, "checkpointed"), (there, here, "plain")):
+            argument, empty = given[place], nothing[place]
+            lacking = mine if side == "checkpointed" else plain
+            if not is_none(empty.value) or may_be_none(argument.value) or not _counts(argument.node, lacking.place):
+                continue
+            if isinstance(place, str) and _MAY_DIFFER.search(place):
+                continue
+            left = [part for part in lacking.arguments if part is not empty]
+            effect = effect_of_lack(argument, lacking.block, left, lacking.place)
+            if effect is not False and not _belongs([argument], pair, lacking):
+                text = f"`{ast.unparse(argument.node)}`"
+                assumes = None if _is_tensor(argument.value) else f"{text} is not None"
+                return Difference(f"the {side} one gives None for {text}", assumes)
+    return None
+
+
+def _is_tensor(value: Value) -> bool:
+    """Whether ``value`` was certainly computed here by torch: `torch.ones(4, 4).tril()`."""
+    match value:
+        case Result(call) if call.method:
+            return _is_tensor(call.receiver)
+        case Result(call):
+            return call.name.startswith("torch.") and call.name.count(".") == 1
+    return False
+
+
+def _filled(block: Value, arguments: list[Argument]) -> Iterator[tuple[object, Argument]]:
+    """The arguments by the parameter, or where that is not known the position, that each goes to."""
+    bodies = list(call_targets(block))
+    for argument in arguments:
+        names = {argument.parameter(part) for part in bodies}
+        if len(names) == 1 and None not in names:
+            yield names.pop(), argument
+        elif not bodies and argument.position is not None:
+            yield argument.position, argument
+
+
 def _belongs(missing: list[Argument], pair: Pair, lacking: Side) -> bool:
     """Whether what is missing belongs to one of the ways: only training has it, or the data decides over it."""
     mine, plain, parts = pair
@@ -218,8 +302,9 @@ def _of_effect(missing: list[Argument], lacking: Side, side: str) -> Difference 
     return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
 
 
-def _of_branches(mine: Side, plain: Side) -> Difference | None:
+def _of_branches(pair: Pair) -> Difference | None:
     """What the branches around two equal calls make of the results."""
+    mine, plain, parts = pair
     choice = choice_between(mine.call, plain.call)
     if choice is None:
         return None
@@ -231,8 +316,23 @@ def _of_branches(mine: Side, plain: Side) -> Difference | None:
     for place in here.keys() & there.keys():
         found = None if by_mode or place in asked else _of_results(here[place], there[place])
         found = found or _of_blocks(here[place], there[place])
+        if found is None and not parts.by_mode and not any(key.startswith("<") for key in (*here, *there)):
+            found = _of_more(here[place], there[place], pair)
         if found is not None:
             return found
+    return None
+
+
+def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
+    """One branch does more to the result than the other: `self.scale * block(x)` against `block(x)`."""
+    function = pair.mine.place.function
+    for more, less in ((mine, other), (other, mine)):
+        if function is None or not pair.parting.asked.isdisjoint(_read_in(more)):
+            continue
+        if goes_on_from(more, less, function):
+            given = [f"`{source_text(side)}`" for side in (mine, other)]
+            text = f"the checkpointed one gives {given[0]}, the plain one {given[1]}"
+            return Difference(text, advice="do the same in both")
     return None
 
 

@@ -25,7 +25,11 @@ class Passed(NamedTuple):
 
 
 def passed_on(
-    function: Function, given: list[Argument], calls: Iterable[Call], caller: Function | None
+    function: Function,
+    given: list[Argument],
+    calls: Iterable[Call],
+    caller: Function | None,
+    receiver: Value | None = None,
 ) -> Passed | None:
     """What a call of ``function`` comes to, when its body is one call of something else.
 
@@ -34,15 +38,18 @@ def passed_on(
         given: What it is called with.
         calls: The calls in its body.
         caller: The function that calls it; None at module level.
+        receiver: The object whose method it is, where that is the caller's `self`.
 
     Returns:
         None when it does more than that, or what it passes on is not known.
     """
-    node, slots = _only_call(function.node), _filled(function.node, given)
+    given = given if receiver is None else _with_self(receiver, given)
+    node, slots = only_call(function.node), _filled(function.node, given)
     inner = next((call for call in calls if call.node is node), None)
     if inner is None or slots is None:
         return None
-    arguments = _arguments(inner, slots, _hidden(function, caller))
+    hidden = _hidden(function, caller) - (frozenset() if receiver is None else {"self"})
+    arguments = _arguments(inner, slots, hidden)
     return None if arguments is None else Passed(_held(inner.func, slots), arguments)
 
 
@@ -57,6 +64,12 @@ class _Slots(NamedTuple):
     stars: str | None
 
 
+def _with_self(receiver: Value, given: list[Argument]) -> list[Argument]:
+    """``given`` behind `self`."""
+    moved = [part if part.position is None else part._replace(position=part.position + 1) for part in given]
+    return [Argument(ast.Name("self", ast.Load()), receiver, 0, None), *moved]
+
+
 def _held(called: Value, slots: _Slots) -> Value:
     """What a parameter that is called holds: `lambda x, block=block: block(x)`."""
     if not isinstance(called, Param) or called.name not in slots.named:
@@ -65,7 +78,8 @@ def _held(called: Value, slots: _Slots) -> Value:
     return given.value if given.position is not None or called.default is None else called.default
 
 
-def _only_call(node: FunctionNode) -> ast.Call | None:
+def only_call(node: FunctionNode) -> ast.Call | None:
+    """The call that is all that a function does."""
     if isinstance(node, ast.Lambda):
         return node.body if isinstance(node.body, ast.Call) else None
     match [statement for statement in node.body if not _is_docstring(statement)]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.values import Attr, Const, Ref, Result, Value, is_absent, options
+from ...facts.objects.registered import norm_of
+from ...facts.values import Attr, Const, Dict, Ref, Result, Value, is_absent, options, settled
 from ..names import canonical
 from ..types import unwrapped
 from .batch_norms import TORCHVISION, TRANSFORMERS
 from .timm_models import has_batch_norm
 
 if TYPE_CHECKING:
-    from ...facts.values import Call
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Guard
 
 #: Blocks that build a BatchNorm unless they are given another norm: the position and name of that argument.
 _BLOCKS: dict[tuple[str, str], tuple[int, str]] = {
@@ -21,6 +24,8 @@ _BLOCKS: dict[tuple[str, str], tuple[int, str]] = {
     ("torchvision", "BasicBlock"): (7, "norm_layer"),
     ("torchvision", "Bottleneck"): (7, "norm_layer"),
 }
+#: Blocks of mmcv that build the norm of a configuration: the position of `norm_cfg`.
+_CONFIGURED = {"ConvModule": 9, "DepthwiseSeparableConvModule": 6}
 _LOADS = ("from_pretrained", "from_config", "_from_config")
 
 
@@ -40,6 +45,25 @@ def built_with_batch_norm(part: Value) -> Result | None:
     if not path:
         return value if _is_block(value.call) or _parts_with_norm(value.call) else None
     return value if ".".join(path) in _parts_with_norm(value.call) else None
+
+
+def configured_with_batch_norm(part: Value) -> Iterator[tuple[Result, tuple[Guard, ...]]]:
+    """The block of mmcv that ``part`` is, once for each way in which it has a BatchNorm, with the conditions of it."""
+    built = unwrapped(part)
+    if not isinstance(built, Result) or not built.call.name.startswith("mmcv.cnn."):
+        return
+    position = _CONFIGURED.get(built.call.name.rpartition(".")[2])
+    if position is None or any(name.endswith("_norm_cfg") for name in built.call.kwargs):
+        return
+    for configuration, under in settled(built.call.argument(position, "norm_cfg")):
+        is_batch_norm = "BatchNorm" in norm_of(configuration)
+        if isinstance(configuration, Dict) and is_batch_norm and _moves(configuration.get("momentum")):
+            yield built, under
+
+
+def _moves(momentum: Value) -> bool:
+    """Whether statistics with this momentum depend on how often they are updated."""
+    return is_absent(momentum) is True or (isinstance(momentum, Const) and bool(momentum.value))
 
 
 def layer_with_batch_norm(model: Value) -> str | None:

@@ -1,0 +1,118 @@
+"""Whether an expression certainly gives another value than a part of it: `self.scale * block(x)` than `block(x)`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.identifiers import is_own_attribute
+from ...facts.objects.attributes import get_attribute
+from ...facts.values import Attr, Const, Function, Instance, Ref, Result, Value, equals, is_absent, options
+from ..names import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Functions of torch, tensor methods and modules that change what they are given.
+_FUNCTIONS = frozenset(
+    (
+        *("relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "log_softmax", "elu", "leaky_relu", "softplus", "mish"),
+        *("layer_norm", "rms_norm", "group_norm", "normalize", "linear", "matmul", "bmm", "exp", "log", "sqrt", "norm"),
+        *("square", "abs", "neg", "sin", "cos", "mean", "sum", "cumsum", "logsumexp", "var", "std"),
+    )
+)
+_MODULES = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Linear", "Bilinear", "LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
+        *("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Softmax", "LeakyReLU", "ELU", "Mish", "Softplus", "LogSoftmax"),
+        *("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "MultiheadAttention"),
+    )
+)
+_DROPOUTS = frozenset(f"torch.nn.{name}" for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"))
+_NEUTRAL = {ast.Add: 0, ast.Sub: 0, ast.Mult: 1, ast.Div: 1, ast.MatMult: None, ast.Pow: 1}
+
+
+def goes_on_from(whole: ast.expr, part: ast.expr, function: Function) -> bool:
+    """Whether ``whole`` does something to ``part`` that certainly changes its value, and nothing that is not known.
+
+    Args:
+        whole: The expression that may have the other in it.
+        part: The other.
+        function: The function that both are written in.
+    """
+    steps = _steps(whole, ast.dump(part))
+    return steps is not None and bool(steps) and all(_changes(step, inner, part, function) for step, inner in steps)
+
+
+def _steps(whole: ast.expr, part: str) -> list[tuple[ast.expr, ast.expr]] | None:
+    """The operations on the way from ``whole`` to the one place of ``part`` in it, each with what it is applied to."""
+    if ast.dump(whole) == part:
+        return []
+    ways = [(inner, found) for inner in _inputs(whole) if (found := _steps(inner, part)) is not None]
+    return [(whole, ways[0][0]), *ways[0][1]] if len(ways) == 1 else None
+
+
+def _inputs(node: ast.expr) -> Iterator[ast.expr]:
+    """What an operation works on."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            yield from (left, right)
+        case ast.Call(func=ast.Attribute(value=receiver), args=args):
+            yield from (receiver, *args[:1])
+        case ast.Call(args=[first, *_]):
+            yield first
+
+
+def _changes(step: ast.expr, inner: ast.expr, part: ast.expr, function: Function) -> bool:
+    """Whether ``step``, an operation on ``inner``, certainly changes the value."""
+    match step:
+        case ast.BinOp(left=left, op=op, right=right):
+            other = right if inner is left else left
+            return type(op) in _NEUTRAL and _is_other_than(other, _NEUTRAL[type(op)], part, function)
+        case ast.Call(func=ast.Attribute(value=receiver, attr=name)) if receiver is inner:
+            return name in _FUNCTIONS
+        case ast.Call(func=called):
+            return all(map(_is_changing, options(_value_of(called, function))))
+    return False
+
+
+def _is_other_than(operand: ast.expr, neutral: int | None, part: ast.expr, function: Function) -> bool:
+    """Whether ``operand`` is certainly not the number ``neutral``: another number, or a tensor."""
+    match operand:
+        case ast.Constant(value=int() | float() as number):
+            return number != neutral
+        case ast.Name(id=name) if isinstance(part, ast.Call):
+            # What the block gets, too: `x + block(x)`.
+            return any(isinstance(given, ast.Name) and given.id == name for given in part.args)
+    match _value_of(operand, function) if is_own_attribute(operand) else None:
+        case Const(int() | float() as number):
+            return number != neutral
+        case Result(call):
+            return canonical(call.name) == "torch.nn.Parameter"
+    return False
+
+
+def _is_changing(called: Value) -> bool:
+    """Whether a call of ``called`` certainly gives another value than its first argument."""
+    match called:
+        case Ref(name):
+            return name.startswith(("torch.", "torch.nn.functional.")) and name.rpartition(".")[2] in _FUNCTIONS
+        case Result(call) if canonical(call.name) in _DROPOUTS:
+            chance = call.argument(0, "p")
+            return is_absent(chance) is True or (isinstance(chance, Const) and equals(chance, 0, 0.0) is False)
+        case Result(call):
+            return canonical(call.name) in _MODULES
+    return False
+
+
+def _value_of(node: ast.expr, function: Function) -> Value:
+    """What a name or an attribute in ``function`` means."""
+    match node:
+        case ast.Attribute(value=ast.Name("self"), attr=name) if function.owner is not None:
+            return get_attribute(Instance(function.owner, None), name, node)
+        case ast.Attribute(value=base, attr=name):
+            return get_attribute(_value_of(base, function), name, node)
+        case ast.Name(id=name):
+            return function.scope.look_up(name)
+    return Attr(Const(None), "", node)
