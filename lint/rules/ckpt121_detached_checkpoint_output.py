@@ -57,7 +57,35 @@ class Net(nn.Module):
         return x
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(segments, x, y):
+    for segment in segments:
+        x = checkpoint(segment, x.detach().requires_grad_(), use_reentrant=True)  # error
+    for segment in segments:
+        y = y.detach()  # error
+        y = checkpoint(segment, y, use_reentrant=False)
+    return x + y
+```
+
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(segments, x, y, z, outputs):
+    x = x.detach().requires_grad_()
+    for segment in segments:
+        x = checkpoint(segment, x, use_reentrant=True)
+    for segment in segments:
+        y = checkpoint(segment, y.detach(), use_reentrant=False)
+        outputs.append(y)  # each has a loss of its own
+    for index, segment in enumerate(segments):
+        if index == 0:
+            z = z.detach()
+        z = checkpoint(segment, z, use_reentrant=False)
+    return x
+```
 ```python
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -118,13 +146,14 @@ from ..facts.values import Attr, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration
+from ..model.flow.own_results import cuts_own_result, receiver_name
 from ..model.flow.statements import base_name, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..model.run import Run
 
@@ -137,10 +166,12 @@ def check(run: Run) -> Iterator[Report]:
     events = {event.call: event for event in run.of(Checkpoint)}
     for cut in run.of(Detach):
         source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
+        again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
+        source = source or again
         if source is None or is_gradient_free(cut.call) or _is_recurrent(source) or _ends_in_backward(run, cut):
             continue
         stored = stored_under(run, cut.call)
-        following = next((event for event in events.values() if _feeds(cut, stored, event)), None)
+        following = again or next((event for event in events.values() if _feeds(cut, stored, event)), None)
         if following is not None:
             yield Report(
                 cut.node,
@@ -148,6 +179,16 @@ def check(run: Run) -> Iterator[Report]:
                 "the result on as it is, since a checkpoint keeps only its input anyway",
                 notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
             )
+
+
+def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+    """The checkpoint that gets what is cut off of its own result in the iteration before."""
+    name = receiver_name(cut.call)
+    for event in events:
+        if event.place.function is not cut.place.function or event.place.loops != cut.place.loops:
+            continue
+        if event.order > cut.order and name and cuts_own_result(run, cut.call, event.call, name):
+            yield event
 
 
 def _is_recurrent(event: Checkpoint) -> bool:

@@ -27,7 +27,7 @@ class Block(nn.Module):
 
 def step(batch, optimizer):
     model = Block()
-    loss = checkpoint(model, batch, use_reentrant=False).mean()  # error
+    loss = checkpoint(model, batch, save, use_reentrant=False).mean()  # error
     loss.backward()
     optimizer.step()
 ```
@@ -59,7 +59,7 @@ def within(part: Part, x):
     # The block that `up` belongs to is checkpointed already.
     return checkpoint(part, x, use_reentrant=True)
 
-def chunked(batches, optimizer):
+def chunked(batches, optimizer, save):
     model = Block()
     # Only one chunk's activations exist at a time.
     losses = [checkpoint(model, batch, use_reentrant=False).mean() for batch in batches]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..objects.containers import text_of
 from ..objects.registered import classes_named, norm_of
+from ..objects.settled import settled
 from ..values import (
     Arguments,
     Attr,
@@ -21,7 +22,6 @@ from ..values import (
     Seq,
     Template,
     Value,
-    settled,
 )
 
 if TYPE_CHECKING:

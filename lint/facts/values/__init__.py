@@ -12,7 +12,6 @@ from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
 from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, one, same
-from .settled import settled
 
 __all__ = [
     "ABSENT",
@@ -55,6 +54,5 @@ __all__ = [
     "one",
     "options",
     "same",
-    "settled",
     "truth",
 ]

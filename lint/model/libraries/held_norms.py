@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.objects.registered import norm_of
-from ...facts.values import Attr, Const, Dict, Ref, Result, Value, is_absent, options, settled
+from ...facts.objects.settled import settled
+from ...facts.values import Attr, Const, Dict, Ref, Result, Value, is_absent, options
 from ..names import canonical
 from ..types import unwrapped
 from .batch_norms import TORCHVISION, TRANSFORMERS

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.values import Attr, Const, Function, Method, Result, equals, is_absent, same
+from ...facts.objects.classes import ancestors
+from ...facts.values import Attr, Const, Function, Instance, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
 from ..events import GradientSwitch
+from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
 from ..types import same_object
 
@@ -42,7 +45,26 @@ def is_frozen(run: History, module: Value) -> bool:
     if isinstance(module, Result) and _is_made_frozen(module) and not given:
         return True
     parameters = _parameters(module)
+    if parameters and not given and _is_frozen_by_its_name(run, module, parameters):
+        return True
     return bool(parameters) and all(_is_parameter_frozen(run, module, name) for name in parameters)
+
+
+def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, ...]) -> bool:
+    """Whether a loop over `named_parameters()` freezes ``module``, a part of the object, by how its name is."""
+    fields = [write for write in run.writes if same(write.value, module) and isinstance(write.obj, Instance)]
+    for switch in run.of(GradientSwitch):
+        guards = [*own_guards(switch.place)]
+        loop = switch.place.loops[-1] if switch.place.loops else None
+        if not switch.freezes or len(guards) != 1 or not isinstance(loop, ast.For) or len(fields) != 1:
+            continue
+        owner, whole = fields[0].obj, switch.module
+        if not isinstance(whole, Instance) or not isinstance(owner, Instance) or whole.cls is not owner.cls:
+            continue
+        names = [f"{fields[0].field}.{name}" for name in parameters]
+        if is_named_in(loop) and all(name_passes(guards[0], loop, name) is True for name in names):
+            return True
+    return False
 
 
 def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
@@ -74,7 +96,7 @@ def _is_parameter_frozen(run: History, module: Value, name: str) -> bool:
     last = given[-1]
     if any(own_guards(last.place)):
         return False
-    return _is_frozen_parameter(last.value) or any(
+    return is_frozen_parameter(last.value) or any(
         _is_switched_off(run, target, last.order) for target in (last.value, Attr(module, name, None))
     )
 
@@ -89,7 +111,7 @@ def _parameter_writes(run: History) -> list[Write]:
     return [write for write in run.writes if write.field in _PARAMETERS and not write.is_item]
 
 
-def _is_frozen_parameter(value: Value) -> bool:
+def is_frozen_parameter(value: Value) -> bool:
     """Whether it is `nn.Parameter(tensor, requires_grad=False)`."""
     if not isinstance(value, Result) or canonical(value.call.name) not in _PARAMETER:
         return False
@@ -107,8 +129,28 @@ def _is_made_frozen(module: Result) -> bool:
 
 def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
-    switched = (_owner(it) for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
+    switches = (it for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
+    switched = (_owner(it) for it in switches if not _leaves_out_by_name(it, modules))
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
+
+
+def _leaves_out_by_name(switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:
+    """Whether a loop freezes what begins with a name that only layers have which are none of ``modules``."""
+    guards, whole = [*own_guards(switch.place)], switch.module
+    loop = switch.place.loops[-1] if switch.place.loops else None
+    if not isinstance(loop, ast.For) or not isinstance(whole, Instance) or len(guards) != 1:
+        return False
+    prefix = prefix_asked(guards[0], loop)
+    if prefix is None:
+        return False
+    fields = [held for owner in (whole.cls, *ancestors(whole.cls)) for held in owner.fields.items()]
+    named = [value for field, value in fields if field.startswith(prefix) or prefix.startswith(f"{field}.")]
+    return bool(named) and all(
+        isinstance(value, Result)
+        and canonical(value.call.name) in _WEIGHT_ONLY | _WITH_BIAS | {*_PARAMETER}
+        and not any(same(value, module) for module in modules)
+        for value in named
+    )
 
 
 def _owner(switch: GradientSwitch) -> Value:

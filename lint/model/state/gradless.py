@@ -22,7 +22,7 @@ from ...facts.values import (
 from ..names import canonical
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step
-from .freezing import EMBEDDING, is_frozen
+from .freezing import EMBEDDING, is_frozen, is_frozen_parameter
 from .gradient_free import is_always_gradient_free
 from .tensor_changes import changes_of
 from .tensor_parts import ENTRIES, VIEWS, part_of
@@ -125,8 +125,8 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
     match value:
         case Element(of=held):
             return is_batch(run, value) or _all_made_gradless(run, held, assumed)
-        case Attr(base=held):
-            return _is_data(run, held)
+        case Attr(base=held, name=name):
+            return _is_data(run, held) or _is_buffer(run, held, name)
         case Computed(operands=operands):
             tensors = any(not isinstance(operand, Const) for operand in operands)
             return tensors and _hold_no_gradient(run, operands, assumed)
@@ -154,6 +154,18 @@ def _is_data(run: History, value: Value) -> bool:
     return False
 
 
+def _is_buffer(run: History, owner: Value, name: str) -> bool:
+    """Whether the object ``owner`` registers what it has under ``name`` as a buffer, made of nothing that trains."""
+    calls = [call for call in run.method_calls("register_buffer") if equals(call.argument(0, "name"), name) is True]
+    return bool(calls) and all(
+        isinstance(owner, Instance)
+        and isinstance(call.receiver, Instance)
+        and call.receiver.cls is owner.cls
+        and is_gradless(run, call.argument(1, "tensor"))
+        for call in calls
+    )
+
+
 def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> bool:
     if call.method in VIEWS | ENTRIES:
         return _all_made_gradless(run, call.receiver, assumed)
@@ -162,6 +174,8 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
     if call.method == "detach" or (is_always_gradient_free(call) and isinstance(call.func, Result | Instance)):
         return True
     name = canonical(call.name)
+    if is_frozen_parameter(Result(call)):
+        return True
     if name in _FUNCTIONS:
         first = call.argument(0)
         parts = first.items if isinstance(first, Seq) and not first.open else [first]

@@ -6,11 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..parameters import defaults
-from .alternatives import conditional_options
-from .containers import Dict
-from .guards import Guard
-from .names import Param
-from .plain import UNKNOWN, Value
+from ..values import UNKNOWN, Dict, Guard, Param, Value, conditional_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

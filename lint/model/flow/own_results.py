@@ -1,0 +1,38 @@
+"""Loops in which a call gets what it gave in the iteration before."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
+from ..conditions.guards import own_guards
+from .statements import stored_under
+
+if TYPE_CHECKING:
+    from ...facts.values import Call
+    from ..history import History
+
+
+def receiver_name(call: Call) -> str:
+    """The variable whose method ``call`` calls; empty for anything else."""
+    attribute = call.attribute
+    return attribute.value.id if attribute is not None and isinstance(attribute.value, ast.Name) else ""
+
+
+def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
+    """Whether each iteration of a loop cuts off ``name``, gives that to ``event`` and keeps the result under ``name``.
+
+    Nothing else of the loop reads the variable: a loss of each iteration would give gradients all the same.
+    """
+    loop = event.place.loops[-1] if event.place.loops else None
+    if not isinstance(loop, ast.For | ast.While) or stored_under(run, event) != {name}:
+        return False
+    if [*own_guards(cut.place)] != [*own_guards(event.place)]:
+        return False
+    is_inside = any(part is cut.node for part in all_nodes(event.node))
+    is_kept = stored_under(run, cut) == {name} and any(name in names_in(given) for given in event.node.args[1:])
+    parts = [part for statement in loop.body for part in all_nodes(statement)]
+    named = [part for part in parts if isinstance(part, ast.Name) and part.id == name]
+    return (is_inside and len(named) == 2) or (is_kept and len(named) == 4)

@@ -1,0 +1,63 @@
+"""Which names of parameters pass a test in a loop over `named_parameters()`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...facts.values import Guard
+
+
+def is_named_in(loop: ast.For) -> bool:
+    """Whether ``loop`` goes through the names of parameters as the object has them."""
+    match loop:
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(), ast.Name()]),
+            iter=ast.Call(func=ast.Attribute(attr="named_parameters"), args=[], keywords=[]),
+        ):
+            return True
+    return False
+
+
+def name_passes(guard: Guard, loop: ast.For, name: str) -> bool | None:
+    """Whether a parameter called ``name`` comes to where ``guard`` holds; None when more than its name decides."""
+    match loop.target:
+        case ast.Tuple(elts=[ast.Name(id=variable), _]):
+            answer = _answer(guard.test, variable, name)
+            return None if answer is None else answer is guard.taken
+    return None
+
+
+def prefix_asked(guard: Guard, loop: ast.For) -> str | None:
+    """What the names must begin with that come to where ``guard`` holds; None for another test."""
+    match guard.test, loop.target:
+        case (
+            ast.Call(
+                func=ast.Attribute(value=ast.Name(id=asked), attr="startswith"), args=[ast.Constant(value=str(text))]
+            ),
+            ast.Tuple(elts=[ast.Name(id=variable), _]),
+        ):
+            return text if asked == variable and guard.taken and text and is_named_in(loop) else None
+    return None
+
+
+def _answer(test: ast.AST, variable: str, name: str) -> bool | None:
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _answer(operand, variable, name)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            answers = {_answer(value, variable, name) for value in values}
+            stops = isinstance(op, ast.Or)
+            return stops if stops in answers else (None if None in answers else not stops)
+        case ast.Compare(left=ast.Constant(value=str(text)), ops=[op], comparators=[ast.Name(id=asked)]):
+            if asked == variable and isinstance(op, ast.In | ast.NotIn):
+                return (text in name) is isinstance(op, ast.In)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=asked), attr="startswith" | "endswith" as method),
+            args=[ast.Constant(value=str(text))],
+        ):
+            if asked == variable:
+                return name.startswith(text) if method == "startswith" else name.endswith(text)
+    return None
