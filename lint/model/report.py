@@ -114,6 +114,8 @@ class Remark(NamedTuple):
     conditions: tuple[Guard, ...] = ()
     #: Whether the mistake needs it; what is only compared with, as the other branch of a condition, it does not.
     decides: bool = True
+    #: The function that is called at ``node``, where that may call one of several and only this one matters.
+    called: str = ""
 
 
 class Report(NamedTuple):

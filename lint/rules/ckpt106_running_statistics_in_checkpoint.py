@@ -419,7 +419,8 @@ def _in_regions(run: Run) -> Iterator[Report]:
         for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
             if _updates(run, norm) and not region.makes(norm):
                 kind = _last(norm)
-                remark = Remark(norm.call.node, f"the `{kind}` that runs twice", region.conditions_of(norm))
+                under = region.conditions_of(norm)
+                remark = Remark(norm.call.node, f"the `{kind}` that runs twice", under, called=norm.call.name)
                 yield _report(event.node, f"`{kind}` in this region", remark)
         for part in region.modules:
             built = built_with_batch_norm(part)

@@ -137,6 +137,23 @@ class Layer(nn.Module):
         if recompute:
             return checkpoint(self.mlp, x, use_reentrant=False)  # error
         return x + self.mlp(x)
+
+    def other(self, x):
+        if self.grad_ckpt:
+            x = x + checkpoint(self.attn, self.norm1(x), use_reentrant=False)  # error
+            x = x + checkpoint(self.attn, self.norm2(x), use_reentrant=False)
+        else:
+            x = x + self.attn(self.norm1(x))
+            x = x + self.mlp(self.norm2(x))
+        return x
+
+    def defaults(self, x, bias):
+        if self.grad_ckpt:
+            return checkpoint(self.biased, x, bias, use_reentrant=False)  # error
+        return self.biased(x, bias, scale=0.5)
+
+    def biased(self, x, bias, scale=1.0):
+        return (self.mlp(x) + bias) * scale
 ```
 
 ## Good
@@ -172,6 +189,14 @@ class Layer(nn.Module):
         if self.grad_ckpt:
             return checkpoint(self.mlp, x, use_reentrant=False)
         return self.drop(self.out(self.scale * self.mlp(x).contiguous()))  # `drop` is 0 unless a caller says otherwise
+
+    def by_default(self, x, bias):
+        if self.grad_ckpt:
+            return checkpoint(self.biased, x, bias, use_reentrant=False)
+        return self.biased(x, bias, scale=1.0, return_dict=True)
+
+    def biased(self, x, bias, scale=1.0, return_dict=False):
+        return (self.mlp(x) + bias) * scale
 
     def of_evaluation(self, x):
         if self.training:

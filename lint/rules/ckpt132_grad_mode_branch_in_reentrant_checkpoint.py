@@ -57,8 +57,15 @@ def by_flag(x, weight):
         return hidden.tanh()
     return hidden.clamp(-1, 1)
 
+def recording():
+    return torch.is_grad_enabled()
+
+def through_a_helper(x):
+    return x.tanh() if recording() else x.clamp(-1, 1)
+
 def forward(x, weight):
     x = checkpoint(named, x, use_reentrant=True)  # error
+    x = checkpoint(through_a_helper, x, use_reentrant=True)  # error
     return checkpoint(by_flag, x, weight, use_reentrant=True)  # error
 ```
 

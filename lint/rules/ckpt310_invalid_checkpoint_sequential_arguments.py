@@ -70,6 +70,15 @@ def forward(x, pair):
     return checkpoint_sequential(two, 2, pair, use_reentrant=False)  # error
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+def forward(x):
+    layers = [nn.Linear(8, 8), nn.ReLU()]
+    return checkpoint_sequential(nn.Sequential(*layers), len(layers) + 2, x, use_reentrant=False)  # error
+```
+
 ## Good
 ```python
 import torch.nn as nn

@@ -27,7 +27,7 @@ class Block(nn.Module):
 
 def step(batch, optimizer):
     model = Block()
-    loss = checkpoint(model, batch, save, use_reentrant=False).mean()  # error
+    loss = checkpoint(model, batch, use_reentrant=False).mean()  # error
     loss.backward()
     optimizer.step()
 ```
@@ -62,8 +62,14 @@ def within(part: Part, x):
 def chunked(batches, optimizer, save):
     model = Block()
     # Only one chunk's activations exist at a time.
-    losses = [checkpoint(model, batch, use_reentrant=False).mean() for batch in batches]
+    losses = [checkpoint(model, batch, save, use_reentrant=False).mean() for batch in batches]
     sum(losses).backward()
+    optimizer.step()
+
+def behind_another(batch, optimizer, encoder: Part, save):
+    decoder = Block()
+    loss = checkpoint(decoder, encoder(batch), save, use_reentrant=False).mean()
+    loss.backward()
     optimizer.step()
 ```
 
@@ -102,17 +108,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Class, Result
+from ..facts.values import Absent, Class, Result, same
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
+from ..model.state.gradient_free import is_gradient_free
 from ..model.types import bases, is_hf_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
@@ -162,6 +170,16 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
     )
+    if any(_runs_before(event, call) for call in run.calls_beside(event.call)):
+        return False
     calls = [event.call for event in run.of(Backward)], list(run.method_calls("step"))
     trains = all(any(it.place.function is function and it.place.loops == here.loops for it in made) for made in calls)
     return trains and not any(others)
+
+
+def _runs_before(event: Checkpoint, call: Call) -> bool:
+    """Whether ``call`` runs another module first, which trains too: an encoder, or the first layers."""
+    called = class_of(call.func)
+    is_module = isinstance(called, Class) or (isinstance(called, str) and called.startswith("torch.nn."))
+    trains = is_module and call.order < event.order and not is_gradient_free(call)
+    return trains and call.place.loops == event.place.loops and not same(call.func, event.function)

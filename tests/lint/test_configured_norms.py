@@ -144,3 +144,19 @@ def test_the_default_of_a_class_is_a_note_too():
         assert found(code.format(default=default)) == [("CKPT106", f"`norm_layer` is `{default}`")]
         assert found(code.format(default=default) + "net = Net(8)\n") == [("CKPT106", None)]
     assert found(code.format(default="nn.LayerNorm")) == []
+
+
+def test_an_instance_with_an_open_norm_does_not_decide():
+    after = """
+class Outer(BaseModule):
+    def __init__(self, dim, norm_cfg, with_cp=False):
+        super().__init__()
+        self.block, self.with_cp = Block(dim, norm_cfg=norm_cfg), with_cp
+
+    def forward(self, x):
+        if self.with_cp:
+            return cp.checkpoint(self.block, x, use_reentrant=False)
+        return self.block(x)
+"""
+    for init, result in OPEN.values():
+        assert check_source(block(init, result, after)) == []

@@ -135,6 +135,15 @@ def _list(walk: Walk, call: Call) -> Value | None:
     return made
 
 
+def _len(walk: Walk, call: Call) -> Value | None:
+    """``len(layers)`` of a list that is made and counted in one function: no loop makes it longer."""
+    held = call.args[0] if call.args else None
+    here = isinstance(held, Seq) and held.place is not None and held.place.function is walk.place.function
+    if not here or not isinstance(held, Seq) or held.open or held.place is None or walk.place.loops:
+        return None
+    return Const(len(held.items), call.node) if not walk.place.deeper_than(held.place) else None
+
+
 def _getattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, Const(str(name))]:
@@ -289,6 +298,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.dict.update": _unbound_update,
     "builtins.list": _list,
     "builtins.tuple": _list,
+    "builtins.len": _len,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, returned_by
+from ...facts.values import Function, Method
 from ..regions.call_targets import call_targets
 from .branches import branches, computes_the_same, only_acts, same_value
 
@@ -84,11 +85,23 @@ def questions(region: Region, entered: Value) -> Iterator[Question]:
     for call in region.calls_to("torch.is_grad_enabled"):
         if call.place.function is not None:
             yield Question(call.node, call.place.function.node)
+            yield from _of_callers(region, call.node, call.place.function)
     for part in call_targets(entered):
         node = part.function.node
         if isinstance(node, ast.FunctionDef) and part.parameters():
             for asked in _asking_for_gradient(node, part.parameters()[0]):
                 yield Question(asked, node)
+
+
+def _of_callers(region: Region, question: ast.expr, function: Function) -> Iterator[Question]:
+    """Where the region calls ``function``, which only answers: `def recording(): return torch.is_grad_enabled()`."""
+    returned = returned_by(function.node)
+    if len(returned) != 1 or not _is_answer(returned[0], question):
+        return
+    for call in region.calls:
+        called = call.func.function if isinstance(call.func, Method) else call.func
+        if isinstance(called, Function) and called.node is function.node and call.place.function is not None:
+            yield Question(call.node, call.place.function.node)
 
 
 def _asks(part: ast.AST, question: ast.expr, names: frozenset[str]) -> bool:

@@ -64,7 +64,7 @@ def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: 
 
 
 def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
-    facts = run.met(remark.node)
+    facts = _meant(remark, run.met(remark.node))
     left = [
         tuple(guard for guard in guards if not _holds(guard, known))
         for guards in _alternatives(run, remark, facts, inside)
@@ -72,6 +72,13 @@ def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -
     # An expression may call one of several: then it takes part only when that one is meant.
     called = {fact.func.name if isinstance(fact, Call) and isinstance(fact.func, Ref) else "" for fact in facts}
     return () if not left or (len(called) == 1 and cover_every_case(left)) else min(left, key=len)
+
+
+def _meant(remark: Remark, facts: list[Call | Write]) -> list[Call | Write]:
+    """Those of ``facts`` in which what the remark speaks of is called."""
+    if not remark.called:
+        return facts
+    return [fact for fact in facts if isinstance(fact, Call) and fact.name == remark.called]
 
 
 def _alternatives(run: Run, remark: Remark, facts: Iterable[Call | Write], inside: frozenset[ast.AST]) -> list[_Guards]:

@@ -8,10 +8,10 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.identifiers import attributes_in, names_in
+from ...facts.identifiers import attributes_in, is_own_attribute, names_in
 from ...facts.nodes import all_nodes, source_text
 from ...facts.objects.containers import is_none
-from ...facts.values import Attr, Element, Function, Method, Param, Result, Unknown, may_be_none, same
+from ...facts.values import Attr, Const, Element, Function, Method, Param, Result, Unknown, may_be_none, same
 from ..events import Checkpoint
 from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
@@ -223,7 +223,7 @@ def _lacking(pair: Pair) -> Difference | None:
     missing = [
         argument
         for argument in many
-        if _counts(argument.node, having.place)
+        if (_counts(argument.node, having.place) or _is_set(argument, pair, lacking))
         and argument.position not in replaced
         and not _read_in(argument.node) & known
     ]
@@ -316,6 +316,8 @@ def _of_branches(pair: Pair) -> Difference | None:
     for place in here.keys() & there.keys():
         found = None if by_mode or place in asked else _of_results(here[place], there[place])
         found = found or _of_blocks(here[place], there[place])
+        if found is None and not parts.by_mode:
+            found = _of_another_block(here[place], there[place])
         if found is None and not parts.by_mode and not any(key.startswith("<") for key in (*here, *there)):
             found = _of_more(here[place], there[place], pair)
         if found is not None:
@@ -378,6 +380,42 @@ def _of_blocks(mine: ast.expr, other: ast.expr) -> Difference | None:
     return Difference(f"the checkpointed one runs `{again[0]}` twice and `{missed[0]}` never")
 
 
+def _of_another_block(mine: ast.expr, other: ast.expr) -> Difference | None:
+    """Where all is the same but that the checkpointed branch runs a block again where the plain one runs another."""
+    apart = _apart(mine, other)
+    match apart:
+        case [(ast.Attribute(value=ast.Name("self")) as again, ast.Attribute(value=ast.Name("self")) as missed)]:
+            here, there = _called(mine), _called(other)
+            if (
+                there.count(again.attr) >= 1
+                and here.count(again.attr) > there.count(again.attr)
+                and (missed.attr not in here)
+            ):
+                return Difference(
+                    f"the checkpointed one runs `{ast.unparse(again)}` again and `{ast.unparse(missed)}` never",
+                    advice="run the same blocks in both",
+                )
+    return None
+
+
+def _called(value: ast.expr) -> list[str]:
+    """The attributes of the object that ``value`` calls."""
+    calls = (part.func for part in all_nodes(value) if isinstance(part, ast.Call))
+    return [func.attr for func in calls if isinstance(func, ast.Attribute) and is_own_attribute(func)]
+
+
+def _apart(left: ast.AST, right: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """The smallest parts in which two expressions differ."""
+    if ast.dump(left) == ast.dump(right):
+        return []
+    if isinstance(left, ast.Attribute) or type(left) is not type(right):
+        return [(left, right)]
+    mine, others = list(ast.iter_child_nodes(left)), list(ast.iter_child_nodes(right))
+    if not mine or len(mine) != len(others):
+        return [(left, right)]
+    return [pair for pair_of in zip(mine, others, strict=True) for pair in _apart(*pair_of)]
+
+
 def _chain(value: ast.expr) -> list[str]:
     """The functions that `c(b(a(x)))` calls, the outermost first."""
     found = []
@@ -397,6 +435,16 @@ def _counts(argument: ast.expr, place: Place) -> bool:
         return False
     names = _read_in(argument)
     return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
+
+
+def _is_set(argument: Argument, pair: Pair, lacking: Side) -> bool:
+    """Whether a constant is another one than the known default of the parameter that it goes to."""
+    given, bodies = argument.value, list(call_targets(lacking.block))
+    names = {argument.parameter(part) for part in bodies}
+    name = names.pop() if len(names) == 1 else None
+    if pair.parting.by_mode or not isinstance(given, Const) or name is None or _MAY_DIFFER.search(name):
+        return False
+    return effect_of_lack(argument, lacking.block, lacking.arguments, lacking.place) is True
 
 
 def _read_in(node: ast.expr) -> frozenset[str]:
