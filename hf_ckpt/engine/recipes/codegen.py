@@ -176,16 +176,19 @@ class Writer:
         base = trace.values[buffer.base]
         if buffer.origin.kind == "op":
             if value.producer is not None and not self._folds(value):
-                return self._twins.get(ref.value, f"v{ref.value}")
-            if base.same_window(value):
-                return f"v{base.index}"
-            return self._derive(f"as_strided(v{base.index}, {_geometry(value)})", f"v{base.index}")
+                return self._written_as(value)
+            name = self._written_as(base)
+            return name if base.same_window(value) else self._derive(f"as_strided({name}, {_geometry(value)})", name)
         root = self._root(buffer.origin.kind, buffer.origin.index)
         if ref.value == base.index:
             return root
         if value.producer is not None:
-            return self._twins.get(ref.value, f"v{ref.value}")
+            return self._written_as(value)
         return self._derive(f"window({root}, {_geometry(value)})", None)
+
+    def _written_as(self, value: Value) -> str:
+        """The variable of a value that an op makes."""
+        return self._twins.get(value.index, f"v{value.index}")
 
     def _folds(self, value: Value) -> bool:
         """Whether a chain of views ending in ``value`` is written as one window into a row-major product."""
