@@ -57,7 +57,7 @@ def slots_of(layer: nn.Module) -> tuple[Slot, ...]:
     """The tensor attributes of a layer and its submodules, in a fixed order.
 
     Raises UntraceableError on a tensor subclass that dispatches ops itself (a distributed weight): a trace would not
-    show what they do.
+    show what they do. It does so on a weight that DeepSpeed gathers, too.
     """
     return tuple(_slots(layer))
 
@@ -88,3 +88,5 @@ def _is_object(name: str, value: Any) -> bool:
 def _check(tensor: torch.Tensor, path: str) -> None:
     if type(tensor) not in PLAIN_TENSORS and not is_plain_storage(tensor):
         raise UntraceableError(f"{path} is a {type(tensor).__name__}")
+    if hasattr(tensor, "ds_id"):  # it is empty until DeepSpeed's hooks gather it
+        raise UntraceableError(f"{path} is a shard of DeepSpeed ZeRO-3")
