@@ -1,59 +1,110 @@
-"""The ledger of a layer that cannot be traced, from what its sublayers were seen to save.
+"""The ledger of a layer that cannot be traced, from what its pieces were seen to save.
 
-Each sublayer is one op that makes again, all at once, the bytes that only it saves. What else the layer saves (the
-sublayers' inputs among it) comes back only when the whole layer is replayed: one more op, which needs all the others.
+Each piece is one op that makes again, all at once, the bytes that only it saves, less those of the pieces in it. It
+needs their ops, because replaying it replays them. What else the layer saves (its sublayers' inputs among it) comes
+back only when the whole layer is replayed: the last op, which needs all the others.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ledger import Buffer, LayerLedger, Op, Source
-from .saved_counter import LAYER
+from .pieces import LAYER
+from .saved_counter import PieceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from .saved_counter import SavedCounter, SublayerCount
+    from .saved_counter import SavedCounter
 
 #: What the ops of a counted ledger are called.
 SUBLAYER_OP = "sublayer.forward"
 #: In the backward of a sublayer its largest tensor has two gradients at once: its own, and that of what it is made of.
 GRADIENTS_OF_LARGEST = 2
-#: The most different sublayers whose times are remembered.
-_MAX_TIMES = 1024
+#: What torch's checkpoint takes around a forward of nothing, in seconds (tests/engine/untraced/test_pieces.py).
+CHECKPOINT_SECONDS = 2e-4
+#: The most different pieces whose times are remembered.
+_MAX_TIMES = 4096
 
-#: The least time in which equal sublayers ran: the first run of a kernel takes longer.
+#: The least time in which equal pieces ran: the first run of a kernel takes longer.
 _least_seconds: dict[tuple[object, ...], float] = {}
 
 
-def counted_ledger(class_name: str, counter: SavedCounter) -> LayerLedger:
-    """The ledger of the forward that ``counter`` saw, of a layer of class ``class_name``."""
-    inner = {name: _net(name, count, counter) for name, count in counter.sublayers.items()}
-    given = {key for keys in counter.inputs for key in keys}
-    saved = sum(counter.bytes_of[key] for key in counter.savers if key not in given)
-    rest = saved - sum(inner.values())
-    buffers = [*_inputs(counter), *_made(inner, rest, first=len(counter.inputs))]
-    return LayerLedger(
-        class_name, tuple(buffers), tuple(_ops(class_name, inner, counter)), workspace=_workspace(counter)
-    )
+def counted_ledger(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -> LayerLedger:
+    """The ledger of the forward that ``counter`` saw, of a layer of class ``class_name``.
+
+    ``around`` has the name of the piece around each one.
+    """
+    buffers, ops = _inputs(counter), list[Op]()
+    pieces = _pieces(class_name, counter, around)
+    signs = {piece.name: len(buffers) + 2 * place + 1 for place, piece in enumerate(pieces)}
+    for piece in pieces:
+        made, index = len(buffers), len(ops)
+        read = {i for i, keys in enumerate(counter.inputs) if piece.name == LAYER or not piece.inputs.isdisjoint(keys)}
+        needed = [signs[inner] for inner in piece.inner]
+        buffers += [_bytes(made, piece.nbytes, index, saved=True), _bytes(made + 1, 0, index, saved=False)]
+        ops.append(_op(index, piece.name, (*sorted(read), *needed), (made, made + 1), piece.seconds))
+    return LayerLedger(class_name, tuple(buffers), tuple(ops), workspace=_workspace(counter))
 
 
 def note_seconds(class_name: str, counter: SavedCounter) -> None:
-    """Remember the time that each sublayer took, to be called when the forward is over."""
+    """Remember the time that each piece took, to be called when the forward is over."""
     if len(_least_seconds) >= _MAX_TIMES:
         _least_seconds.clear()
-    for name, count in (*counter.sublayers.items(), (LAYER, counter.whole)):
+    for name, count in (*counter.pieces.items(), (LAYER, counter.whole)):
         key, seconds = _time_key(class_name, name, count, counter), count.seconds()
         _least_seconds[key] = min(seconds, _least_seconds.get(key, seconds))
 
 
-def _net(name: str, count: SublayerCount, counter: SavedCounter) -> int:
-    """Bytes that replaying this sublayer alone frees: what only it saves, less inputs that nobody else holds."""
-    given = {key for other in counter.sublayers.values() for key in other.inputs} | _all(counter.inputs)
-    own = sum(counter.bytes_of[k] for k, savers in counter.savers.items() if savers == {name} and k not in given)
-    held = sum(counter.bytes_of[k] for k in count.inputs if k not in counter.savers and k not in _all(counter.inputs))
-    return max(0, own - held)
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece: what its own op makes again, and takes, beside those of the pieces in it."""
+
+    name: str
+    inputs: set[int]
+    inner: tuple[str, ...]
+    nbytes: int
+    seconds: float
+
+
+def _pieces(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -> list[_Piece]:
+    """All pieces in the order in which they ran, each behind those in it; the layer itself is the last one."""
+    counts = {name: PieceCount() for name in around} | counter.pieces | {LAYER: counter.whole}
+    ran = [*counter.pieces, *(name for name in around if name not in counter.pieces)]
+    saved = {name: _net(name, count, counter) for name, count in counts.items() if name != LAYER}
+    saved[LAYER] = sum(counter.bytes_of[key] for key in counter.savers if key not in _all(counter.inputs))
+    seconds = {name: _seconds_of(class_name, name, count, counter) for name, count in counts.items()}
+
+    def behind(name: str) -> Iterator[_Piece]:
+        inner = tuple(piece for piece in ran if around[piece] == name)
+        for piece in inner:
+            yield from behind(piece)
+        # Where replaying those in it frees as much, there is nothing left for its own op.
+        nbytes, took = (sum(of[piece] for piece in inner) for of in (saved, seconds))
+        saved[name], seconds[name] = max(saved[name], nbytes), max(seconds[name], took)
+        yield _Piece(name, counts[name].inputs, inner, saved[name] - nbytes, seconds[name] - took)
+
+    return [*behind(LAYER)]
+
+
+def _seconds_of(class_name: str, name: str, count: PieceCount, counter: SavedCounter) -> float:
+    """What replaying the piece takes; nothing for one that did not run."""
+    if not count.clocks:
+        return 0.0
+    known = _least_seconds.get(_time_key(class_name, name, count, counter))
+    return CHECKPOINT_SECONDS + (count.seconds() if known is None else known)
+
+
+def _net(name: str, count: PieceCount, counter: SavedCounter) -> int:
+    """Bytes that replaying this piece alone frees: what only it saves, less inputs that nobody else holds."""
+    others = (other.inputs for piece, other in counter.pieces.items() if not piece.startswith(f"{name}."))
+    layers, given = _all(counter.inputs), _all(others)
+    own = (k for k, savers in counter.savers.items() if all(name in ran for ran in savers))
+    held = (k for k in count.inputs if k not in counter.savers and k not in layers)
+    freed = sum(counter.bytes_of[k] for k in own if k not in given and k not in layers)
+    return max(0, freed - sum(counter.bytes_of[k] for k in held))
 
 
 def _all(groups: Iterable[Iterable[int]]) -> set[int]:
@@ -75,38 +126,15 @@ def _inputs(counter: SavedCounter) -> list[Buffer]:
     ]
 
 
-def _made(inner: dict[str, int], rest: int, *, first: int) -> list[Buffer]:
-    """For each sublayer what it saves and a sign that it ran, which the whole layer needs; and what else is saved."""
-    buffers = []
-    for op, nbytes in enumerate(inner.values()):
-        place = first + 2 * op
-        buffers.append(_bytes(place, nbytes, op, saved=True))
-        buffers.append(_bytes(place + 1, 0, op, saved=False))
-    return [*buffers, _bytes(first + 2 * len(inner), rest, len(inner), saved=True)]
-
-
 def _bytes(index: int, nbytes: int, producer: int, *, saved: bool) -> Buffer:
     return Buffer(index, nbytes, Source.ACTIVATION, producer, (index,) if saved else (), (nbytes,), "uint8")
 
 
-def _ops(class_name: str, inner: dict[str, int], counter: SavedCounter) -> list[Op]:
-    first, ops, spent = len(counter.inputs), list[Op](), 0.0
-    for number, (name, count) in enumerate(counter.sublayers.items()):
-        read = tuple(i for i, keys in enumerate(counter.inputs) if not count.inputs.isdisjoint(keys))
-        made = (first + 2 * number, first + 2 * number + 1)
-        seconds = _least_seconds[_time_key(class_name, name, count, counter)]
-        ops.append(_op(number, name, read, made, seconds))
-        spent += seconds
-    ran = tuple(first + 2 * number + 1 for number in range(len(inner)))
-    around = max(0.0, _least_seconds[_time_key(class_name, LAYER, counter.whole, counter)] - spent)
-    return [*ops, _op(len(ops), LAYER, (*range(first), *ran), (first + 2 * len(inner),), around)]
+def _op(index: int, module: str, inputs: tuple[int, ...], outputs: tuple[int, ...], seconds: float) -> Op:
+    return Op(index, SUBLAYER_OP, module, inputs, outputs, 0, 0, rebuildable=True, seconds=seconds)
 
 
-def _op(index: int, module: str, inputs: Sequence[int], outputs: Sequence[int], seconds: float) -> Op:
-    return Op(index, SUBLAYER_OP, module, tuple(inputs), tuple(outputs), 0, 0, rebuildable=True, seconds=seconds)
-
-
-def _time_key(class_name: str, name: str, count: SublayerCount, counter: SavedCounter) -> tuple[object, ...]:
+def _time_key(class_name: str, name: str, count: PieceCount, counter: SavedCounter) -> tuple[object, ...]:
     return class_name, name, *sorted(counter.bytes_of[key] for key in count.inputs)
 
 

@@ -1,7 +1,7 @@
-"""A layer that cannot be traced: run plainly, with single sublayers replayed, or replayed whole, as its plan says.
+"""A layer that cannot be traced: run plainly, with single pieces replayed, or replayed whole, as its plan says.
 
-What is replayed goes through ``torch.utils.checkpoint`` (non-reentrant). A sublayer is caught at its ``forward``, so
-hooks on the sublayer itself run once; hooks inside it run again, as under any checkpoint.
+What is replayed goes through ``torch.utils.checkpoint`` (non-reentrant). A piece is caught at its ``forward``, so
+hooks on the piece itself run once; hooks inside it run again, as under any checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ..report import Mode
 from ..untraceable import UntraceableError
 from ..written_arguments import checkpointed
 from .counted_ledger import SUBLAYER_OP, counted_ledger, note_seconds
-from .saved_counter import LAYER, SavedCounter
+from .pieces import LAYER, outermost, pieces_of, without_inner
+from .saved_counter import SavedCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,17 +40,20 @@ class UntracedLayer:
     def __init__(self, sublayers: Mapping[Role, tuple[str, ...]], replayed: Callable[[], None]) -> None:
         self.sublayers = sublayers
         self.replayed = replayed
-        #: Whether to count what the sublayers save, for :meth:`ledger`.
+        #: Whether to count what the pieces save, for :meth:`ledger`.
         self.counts = False
         #: How the latest forward ran.
         self.mode = Mode.UNUSED
         self._class_name = ""
+        self._pieces: dict[str, str] = {}
         self._counter: SavedCounter | None = None
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], plan: Plan) -> Any:
         """Run ``call(*args)``, the layer's forward, under ``plan``."""
         layer = _layer_of(call, args)
-        again = None if layer is None else names_to_replay(plan, self.sublayers)
+        by_piece = self.counts or isinstance(plan, Assignment)
+        self._pieces = pieces_of(layer, self.sublayers) if by_piece and layer is not None else {}
+        again = None if layer is None else names_to_replay(plan, self.sublayers, self._pieces)
         self.mode = Mode.WHOLE if again is None else Mode.SUBLAYERS if again else Mode.KEEP
         self._counter = counter = self._new_counter(layer, call, args) if self.counts else None
         if layer is None:
@@ -63,7 +67,7 @@ class UntracedLayer:
 
     def ledger(self) -> LayerLedger | None:
         """What the latest forward was counted to save; None when it was not counted."""
-        return None if self._counter is None else counted_ledger(self._class_name, self._counter)
+        return None if self._counter is None else counted_ledger(self._class_name, self._counter, self._pieces)
 
     def given(self) -> tuple[int, ...]:
         """The storages, by key, of the tensors that the latest forward was given; none when it was not counted."""
@@ -87,11 +91,11 @@ class UntracedLayer:
         call: Callable[..., Any],
         *args: Any,
     ) -> Any:
-        """The forward itself, with the sublayers ``again`` under checkpoints."""
+        """The forward itself, with the pieces ``again`` under checkpoints."""
         if counter is None and not again:
             return call(*args)
         with ExitStack() as stack:
-            for name in outermost(self.sublayers) if counter is not None else again:
+            for name in self._pieces if counter is not None else again:
                 stack.enter_context(self._caught(layer, name, counter, replay=name in again))
             if counter is not None:
                 stack.enter_context(counter.watching())
@@ -100,7 +104,7 @@ class UntracedLayer:
 
     @contextmanager
     def _caught(self, layer: nn.Module, name: str, counter: SavedCounter | None, *, replay: bool) -> Iterator[None]:
-        """Stand in for a sublayer's ``forward`` while the layer runs."""
+        """Stand in for a piece's ``forward`` while the layer runs."""
         module = layer.get_submodule(name)
         attributes = vars(module)
         before = attributes.get("forward")
@@ -137,31 +141,24 @@ class UntracedLayer:
         return checkpointed(first or call, args, module, replay=call, replaying=self.replayed)
 
 
-def names_to_replay(plan: Plan, sublayers: Mapping[Role, tuple[str, ...]]) -> frozenset[str] | None:
-    """The sublayers that ``plan`` replays one by one; None where the whole layer is replayed."""
-    names = outermost(sublayers)
+def names_to_replay(
+    plan: Plan, sublayers: Mapping[Role, tuple[str, ...]], pieces: Iterable[str]
+) -> frozenset[str] | None:
+    """The ``pieces`` that ``plan`` replays one by one; None where the whole layer is replayed."""
     match plan:
         case Keep():
             return frozenset()
         case Assignment():
             # What another verb would store is made again: only traced layers have other verbs.
-            return frozenset(n for n in names if _key(n) not in plan.kept) if _key(LAYER) in plan.kept else None
+            if _key(LAYER) not in plan.kept:
+                return None
+            return frozenset(without_inner(n for n in pieces if _key(n) not in plan.kept))
         case RecomputeSublayers(roles):
             return frozenset(outermost({role: sublayers.get(role, ()) for role in roles}))
         case RecomputeUnion(parts) if all(isinstance(part, RecomputeSublayers) for part in parts):
-            chosen = [names_to_replay(part, sublayers) or frozenset() for part in parts]
-            return frozenset(_without_inner(frozenset[str]().union(*chosen)))
+            chosen = [names_to_replay(part, sublayers, pieces) or frozenset() for part in parts]
+            return frozenset(without_inner(frozenset[str]().union(*chosen)))
     return None
-
-
-def outermost(sublayers: Mapping[Role, tuple[str, ...]]) -> list[str]:
-    """The names of sublayers that are inside no other one."""
-    return _without_inner({name for names in sublayers.values() for name in names})
-
-
-def _without_inner(names: Iterable[str]) -> list[str]:
-    chosen = sorted(names)
-    return [n for n in chosen if not any(n.startswith(f"{other}.") for other in chosen)]
 
 
 def _key(name: str) -> str:

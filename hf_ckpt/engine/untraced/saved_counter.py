@@ -1,7 +1,7 @@
-"""Counts what each sublayer of a layer saves for backward, in a forward that really runs.
+"""Counts what each piece of a layer saves for backward, in a forward that really runs.
 
 A layer that cannot be traced has no ledger from metadata. Its own forward shows one: saved-tensor hooks see every
-storage that autograd saves, and the sublayer that is running then. The hooks stand over those that are there already
+storage that autograd saves, and the pieces that are running then. The hooks stand over those that are there already
 (``torch.utils.checkpoint``'s, a meter's) and hand every tensor on, so nothing more is kept than without them.
 """
 
@@ -20,40 +20,46 @@ from torch.utils._pytree import tree_iter
 
 from ...compat.wrappers import local_shard
 from ..written_arguments import hooks_in_force
+from .pieces import LAYER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The name under which the layer itself is counted: what it saves outside its sublayers.
-LAYER = ""
+#: Who saved a storage: the pieces that ran then, the outermost first. The layer itself is not among them.
+Savers = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class SublayerCount:
-    """What one sublayer was given (storages, by key), and the clock before and after each of its runs."""
+class PieceCount:
+    """What one piece was given (storages, by key), and the clock before and after each of its runs.
+
+    ``counting`` are the seconds in between that the processor spent on counting.
+    """
 
     inputs: set[int] = field(default_factory=set)
     clocks: list[tuple[Any, Any]] = field(default_factory=list)
+    counting: float = 0.0
 
     def seconds(self) -> float:
         """Time that its runs took."""
-        return sum(_seconds(start, end) for start, end in self.clocks)
+        ran = sum(_seconds(start, end) for start, end in self.clocks)
+        return max(0.0, ran - self.counting) if self.clocks and isinstance(self.clocks[0][0], float) else ran
 
 
 class SavedCounter:
     """One forward of ``layer`` with the tensors in ``inputs``: which storages autograd saves, and where.
 
-    ``bytes_of`` and ``savers`` are by storage key; a saver is a sublayer's name, or :data:`LAYER`. Storages of
-    parameters and module buffers are left out. What only a graph saved that is gone when the forward ends
+    ``bytes_of`` and ``savers`` are by storage key, ``pieces`` by name. Storages of parameters and module buffers are
+    left out. What only a graph saved that is gone when the forward ends
     (``x.max().item()``) is left out by :meth:`settle`.
     """
 
     def __init__(self, layer: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
         self.bytes_of: dict[int, int] = {}
-        self.savers: dict[int, set[str]] = {}
-        self.sublayers: dict[str, SublayerCount] = {}
-        #: The layer as a whole, its sublayers among it.
-        self.whole = SublayerCount()
+        self.savers: dict[int, set[Savers]] = {}
+        self.pieces: dict[str, PieceCount] = {}
+        #: The layer as a whole, its pieces among it.
+        self.whole = PieceCount()
         self.device = inputs[0].device if inputs else torch.device("cpu")
         #: Weak references keep a storage's key from being given to another one.
         self._alive: set[StorageWeakRef] = set()
@@ -61,8 +67,9 @@ class SavedCounter:
         self._weights = {key for weight in weights for key in self.keys(weight)}
         self.inputs = [self.keys(tensor) for tensor in inputs]
         #: For each saved tensor its storage, who saved it, and whether the graph still has it.
-        self._saved: list[tuple[int, str, Callable[[], Any]]] = []
-        self._running = LAYER
+        self._saved: list[tuple[int, Savers, Callable[[], Any]]] = []
+        self._running: Savers = ()
+        self._counting = 0.0
 
     def keys(self, tensor: torch.Tensor) -> list[int]:
         """The keys of the storages behind a tensor; a subclass may have several."""
@@ -81,7 +88,9 @@ class SavedCounter:
 
         def pack(tensor: torch.Tensor) -> Any:
             handle = keep(tensor)
+            start = time.perf_counter()
             self._count(tensor, handle)
+            self._counting += time.perf_counter() - start
             return handle
 
         with torch.autograd.graph.saved_tensors_hooks(pack, give_back):
@@ -89,18 +98,24 @@ class SavedCounter:
 
     @contextmanager
     def running(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
-        """The sublayer called ``name`` (:data:`LAYER`: the layer itself) runs inside."""
-        count = self.whole if name == LAYER else self.sublayers.setdefault(name, SublayerCount())
+        """The piece called ``name`` (:data:`LAYER`: the layer itself) runs inside."""
+        entered = time.perf_counter()
+        count = self.whole if name == LAYER else self.pieces.setdefault(name, PieceCount())
         for value in tree_iter((args, kwargs)):
             if isinstance(value, torch.Tensor):
                 count.inputs.update(self.keys(value))
-        around, self._running = self._running, name
-        start = _now(self.device)
+        around = self._running
+        self._running = () if name == LAYER else (*around, name)
+        self._counting += time.perf_counter() - entered
+        before, start = self._counting, _now(self.device)
         try:
             yield
         finally:
             count.clocks.append((start, _now(self.device)))
+            left = time.perf_counter()
+            count.counting += self._counting - before
             self._running = around
+            self._counting += time.perf_counter() - left
 
     def settle(self) -> None:
         """The forward is over: forget what was saved by graphs that nobody can call backward on."""

@@ -46,21 +46,29 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
 
 
 def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -> int:
-    """What :func:`transient_bytes` says of a counted ledger: its ops are sublayers, the last one the whole layer.
+    """What :func:`transient_bytes` says of a counted ledger: its ops are pieces, the last one the whole layer.
 
-    A sublayer is replayed when backward comes to it, and those behind it are done by then.
+    A piece is replayed when backward comes to it, all at once with those in it, and those behind it are done by then.
     """
     own = next((b.nbytes for b in ledger.buffers if b.source is Source.INPUT), 0)
     made = {b.producer: b for b in ledger.saved_activations()}
-    *sublayers, rest = (made[op.index] for op in ledger.ops)
-    alive = own + ledger.own_input_bytes() + rest.nbytes + workspace
-    if held is None or rest.index not in held:
-        return alive + sum(b.nbytes for b in sublayers)
-    worst = before = 0
-    for buffer in sublayers:
-        worst = max(worst, before + buffer.nbytes)
-        before += buffer.nbytes if buffer.index in held else 0
-    return alive + worst
+    stored = made.keys() if held is None else {op for op, b in made.items() if b.index in held}
+    producers = [[p for b in op.inputs if (p := ledger.buffers[b].producer) is not None] for op in ledger.ops]
+
+    def saved(op: int) -> int:
+        return made[op].nbytes + sum(map(saved, producers[op]))
+
+    def worst(op: int, before: int) -> tuple[int, int]:
+        """The most bytes alive in the backward of a piece, and those held when its forward is over."""
+        if op not in stored:
+            return before + saved(op), before
+        most = before = before + made[op].nbytes
+        for inner in producers[op]:
+            alive, before = worst(inner, before)
+            most = max(most, alive)
+        return most, before
+
+    return own + ledger.own_input_bytes() + workspace + worst(len(ledger.ops) - 1, 0)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def build(problem: Problem, limits: Limits) -> Program:
     heads = {head: room.get(head, 0.0) + size for head, size in sizes.items()}
     program.at_most(room | held | heads, -constant - problem.always / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
+    program.freed = {variable: -units for variable, units in held.items() if units < 0}
     for verb in between_verbs(problem):
         verb.add_costs(program)
     return program

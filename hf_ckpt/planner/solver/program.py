@@ -64,6 +64,8 @@ class Program:
     heads: list[int] = field(default_factory=list)
     peak: int = 0
     held: int = 0
+    #: How many bytes fewer the layers hold, in units, by variable.
+    freed: Row = field(default_factory=dict)
     #: The variable for the bytes that a verb must have ready before a layer's backward, by verb.
     room: dict[str, int] = field(default_factory=dict)
 

@@ -113,3 +113,25 @@ def test_a_mask_that_only_a_replay_reads_counts_where_there_is_one():
     kept, dropped = Assignment.where(keep=[y]), Assignment()
     assert problem.shared == under(problem, [kept, kept]).shared == 0
     assert under(problem, [dropped, kept]).shared == 7
+
+
+def test_a_piece_comes_back_with_those_in_it_and_what_is_around_it_is_there_all_along():
+    b = Builder()
+    b.buffer(1, Source.INPUT)
+    first, sign = b.op([], [(20, True), (0, False)])
+    second, other = b.op([], [(30, True), (0, False)])
+    around, all_of_it = b.op([sign, other], [(5, True), (0, False)])
+    behind, last = b.op([], [(40, True), (0, False)])
+    (layer,) = b.op([all_of_it, last], [(7, True)])
+    ledger = dataclasses.replace(b.ledger(), workspace=100)
+    everything = {first, second, around, behind, layer}
+
+    def alive(*dropped):
+        return transient_bytes(ledger, held=everything - {*dropped}) - 1 - 100
+
+    whole = 20 + 30 + 5 + 40 + 7
+    assert alive() == alive(*everything) == transient_bytes(ledger) - 1 - 100 == whole
+    assert alive(behind) == whole  # it comes back while all before it is there
+    assert alive(first) == whole - 20
+    assert alive(first, second) == 7 + 5 + 40
+    assert alive(first, second, around) == 7 + max(20 + 30 + 5, 40)
