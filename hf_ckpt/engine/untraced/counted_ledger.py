@@ -82,7 +82,7 @@ def _pieces(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -
         for piece in inner:
             yield from behind(piece)
         # Where replaying those in it frees as much, there is nothing left for its own op.
-        nbytes, took = (sum(of[piece] for piece in inner) for of in (saved, seconds))
+        nbytes, took = sum(saved[piece] for piece in inner), sum(seconds[piece] for piece in inner)
         saved[name], seconds[name] = max(saved[name], nbytes), max(seconds[name], took)
         yield _Piece(name, counts[name].inputs, inner, saved[name] - nbytes, seconds[name] - took)
 
