@@ -27,16 +27,24 @@ def pieces_of(layer: nn.Module, sublayers: Mapping[Role, tuple[str, ...]]) -> di
         layer: The layer.
         sublayers: Names of its modules by role.
     """
-    found = dict.fromkeys(outermost(sublayers), LAYER)
+    found = _once(layer, dict.fromkeys(outermost(sublayers), LAYER))
     divided = {name for role in _DIVIDED for name in sublayers.get(role, ())}
     level = [name for name in found if name in divided]
     while level:
         inner = {piece: name for name in level for piece in _inside(layer.get_submodule(name), name)}
         if len(found) + len(inner) > MOST_PIECES:
             break
-        found |= inner
-        level = [*inner]
+        found = _once(layer, found | inner)
+        level = [name for name in inner if name in found]
     return found
+
+
+def _once(layer: nn.Module, pieces: Mapping[str, str]) -> dict[str, str]:
+    """``pieces`` without the further names of one module, whose forward can be caught once."""
+    first: dict[int, str] = {}
+    for name in pieces:
+        first.setdefault(id(layer.get_submodule(name)), name)
+    return {name: pieces[name] for name in first.values()}
 
 
 def outermost(sublayers: Mapping[Role, tuple[str, ...]]) -> list[str]:

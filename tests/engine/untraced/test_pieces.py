@@ -66,7 +66,7 @@ def test_the_modules_of_attention_and_mlp_are_pieces_down_to_the_smallest() -> N
     assert found["mlp.down_proj.dropout"] == "mlp.down_proj"
 
 
-def test_no_level_is_offered_that_makes_too_many_and_none_of_experts_or_parametrizations() -> None:
+def test_no_level_is_offered_that_makes_too_many_no_experts_no_parametrizations_and_no_module_twice() -> None:
     class Block(nn.Module):
         def __init__(self, mlp: nn.Module) -> None:
             super().__init__()
@@ -83,6 +83,8 @@ def test_no_level_is_offered_that_makes_too_many_and_none_of_experts_or_parametr
     different = nn.Module()
     different.net = nn.ModuleList([nn.Linear(2, 2), nn.GELU(), nn.Dropout()])
     assert inside(different) == {"mlp.net.0", "mlp.net.1", "mlp.net.2"}
+    same = nn.GELU()
+    assert inside(nn.Sequential(nn.Sequential(nn.Linear(2, 2), same), same)) == {"mlp.0", "mlp.1", "mlp.0.0"}
     normed = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
     assert inside(normed) == {"mlp.0"}
     assert {*pieces_of(Block(wide), {Role.EXPERTS: ("mlp",)})} == {"mlp"}
