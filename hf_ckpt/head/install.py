@@ -43,13 +43,15 @@ class _Installed:
 class HeadUse:
     """What a chunked head did so far: training forwards with labels, logits put off, losses computed in chunks.
 
-    ``asked`` is how often the model called its loss function, paused or not.
+    ``asked`` is how often the model called its loss function, paused or not; ``can_defer`` whether the latest such
+    forward had logits that can be put off, paused or not: float16 ones cannot, nor those of sharded weights.
     """
 
     forwards: int = 0
     deferred: int = 0
     losses: int = 0
     asked: int = 0
+    can_defer: bool = True
 
 
 @dataclass
@@ -76,7 +78,8 @@ class HeadHandle:
         found = self._installed
         if found is None:
             return HeadUse()
-        return HeadUse(found.switch.forwards, found.head.deferred, found.loss.uses, found.loss.asked)
+        head = found.head
+        return HeadUse(found.switch.forwards, head.deferred, found.loss.uses, found.loss.asked, head.can_defer)
 
     @property
     def paused(self) -> bool:

@@ -44,7 +44,8 @@ class ManagedHead:
         self.tile: Tile | None = None
         #: Whether the model computes the loss: a head whose logits go to another loss cannot be chunked.
         self.computes_loss = True
-        #: Whether it does so by its ``loss_function``: T5, BART and Whisper have one that they never call.
+        #: Whether it does so by its ``loss_function`` (T5, BART and Whisper have one that they never call), from logits
+        #: that can be put off.
         self.is_chunkable = True
         #: What a loss outside the model takes for each logit.
         self.outside_bytes_per_logit = BYTES_PER_LOGIT
@@ -69,7 +70,7 @@ class ManagedHead:
             return (head_option(shape, 1, self.rates.stream),)
         if self.own is not None and self.is_chunkable:
             return head_options(shape, self.rates.stream)
-        chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active else 1
+        chunks = self.fixed.chunks if self.fixed is not None and self.fixed.active and self.fixed.use.can_defer else 1
         return (head_option(shape, chunks, self.rates.stream),)
 
     def observe(self, output: Any, tokens: int) -> None:
@@ -82,7 +83,8 @@ class ManagedHead:
         if shape is None or not all(value is None or isinstance(value, torch.Tensor) for value in found):
             return
         self.computes_loss = any(value is not None and value.numel() == 1 for value in found)
-        self.is_chunkable = self.computes_loss and self.own is not None and self.own.use.asked > 0
+        use = None if self.own is None else self.own.use
+        self.is_chunkable = self.computes_loss and use is not None and use.asked > 0 and use.can_defer
         logits = (value for value in found if value is not None and value.shape[-1:] == (shape.vocabulary,))
         self.rows_per_token = min(1.0, max((value.shape[:-1].numel() for value in logits), default=0) / tokens)
         self.tile = tile_behind(output) if self.rows_per_token == 0 else None

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Switch:
-    """Whether the running forward computes a loss in training; its methods are the model's forward hooks."""
+    """Whether the running forward computes a loss in training; its methods are the model's forward hooks.
+
+    ``whole`` are the forms of the head's weights in such a forward, ``paused`` or not.
+    """
 
     def __init__(self, head: torch.nn.Module, parameters: tuple[str, ...]) -> None:
         self.head = head
@@ -34,8 +37,8 @@ class Switch:
             return
         labels = (dict(zip(self.parameters, args, strict=False)) | kwargs).get("labels")
         training = module.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        wanted = labels is not None and training and not self.paused
-        self.forwards += wanted
+        wanted = labels is not None and training
+        self.forwards += wanted and not self.paused
         self.whole = _forms(weights_of(self.head)) if wanted else None
 
     def after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
@@ -61,6 +64,8 @@ class Head:
         self.previous: Callable[..., torch.Tensor] | None = module.__dict__.get("forward")
         self.known: dict[object, tuple[int, torch.dtype]] = {}
         self.deferred = 0
+        #: Whether the logits of the latest training forward with labels could be deferred, paused or not.
+        self.can_defer = True
 
     def original(self, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """What ``forward`` was before."""
@@ -74,9 +79,13 @@ class Head:
         if self.switch.whole is None or type(hidden) is not torch.Tensor or args or kwargs:
             return self.original(hidden, *args, **kwargs)
         weights = weights_of(self.module)
+        if self.switch.paused:
+            logits = self.original(hidden)
+            self.can_defer = self._allows(hidden.dtype, logits.dtype, weights)
+            return logits
         width, dtype = self._result(hidden)
-        # In float16 gradients underflow unless the loss is scaled before they are taken.
-        if torch.float16 in (dtype, hidden.dtype) or not self.switch.allows(weights):
+        self.can_defer = self._allows(hidden.dtype, dtype, weights)
+        if not self.can_defer:
             return self.original(hidden)
         trained = tuple(w for w in weights if w.requires_grad)
         # An optimizer writes weights in place, which raises their versions (c10/core/TensorImpl.h).
@@ -84,6 +93,10 @@ class Head:
         self.deferred += 1
         recipe = Recipe(self.original, trained, versions, autocast_state(hidden.device))
         return DeferredLogits(hidden, recipe, width, dtype)
+
+    def _allows(self, hidden: torch.dtype, logits: torch.dtype, weights: list[torch.Tensor]) -> bool:
+        # In float16 gradients underflow unless the loss is scaled before they are taken.
+        return torch.float16 not in (hidden, logits) and self.switch.allows(weights)
 
     def _result(self, hidden: torch.Tensor) -> tuple[int, torch.dtype]:
         """Width and dtype of the logits, learnt from one token for every dtype and autocast state."""
