@@ -243,3 +243,35 @@ def test_a_comment_that_silences_a_note_is_in_use(tmp_path: Path):
     for notes in (True, False):
         job = Job(str(tmp_path / "net.py"), Settings(notes=notes))
         assert check_bytes(job, code.encode()).findings == ()
+
+
+DROP = """
+    import torch.nn as nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        def __init__(self, dim, drop_layer=nn.Dropout):
+            super().__init__()
+            self.fc, self.drop = nn.Linear(dim, dim), drop_layer(0.1)
+
+        def forward(self, x):
+            return self.drop(self.fc(x))
+
+    class Net(nn.Module):
+        def __init__(self, block: Block):
+            super().__init__()
+            self.stem, self.block = nn.Linear(8, 8), block
+
+        def forward(self, x):
+            return checkpoint(self.block, self.stem(x), use_reentrant=False, preserve_rng_state=False)
+"""
+
+
+@pytest.mark.parametrize("caller", ["", "\n    def made(layer):\n        return Block(8, layer)\n"])
+def test_a_layer_by_default_is_a_condition_also_where_a_caller_hands_on_another(caller):
+    assert found(DROP + caller) == [("CKPT108", "`drop_layer` is `nn.Dropout`")]
+    assert check_source(textwrap.dedent(DROP + caller)) == []
+
+
+def test_a_layer_by_default_counts_where_the_call_is_shown():
+    assert found(DROP + "\n    net = Net(Block(8))\n") == [("CKPT108", None)]

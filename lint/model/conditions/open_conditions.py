@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...facts.exclusion import conjuncts, parts_that_hold
 from ...facts.nodes import is_inside, source_text
 from ...facts.origin import origin
-from ...facts.values import UNKNOWN, Call, Ref
+from ...facts.values import UNKNOWN, Call, Param, Ref, Unknown
 from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .guards import own_guards, tests_training
 
@@ -77,7 +77,9 @@ def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -
 def _meant(remark: Remark, facts: list[Call | Write]) -> list[Call | Write]:
     """Those of ``facts`` in which what the remark speaks of is called."""
     if not remark.called:
-        return facts
+        # What a caller gives is not what the remark speaks of: that is known.
+        known = [fact for fact in facts if not (isinstance(fact, Call) and isinstance(fact.func, Param | Unknown))]
+        return known or facts
     return [fact for fact in facts if isinstance(fact, Call) and fact.name == remark.called]
 
 
