@@ -1,7 +1,8 @@
 """Checkpointing every k-th layer as if that were the square-root strategy.
 
 ## What it does
-Notes a checkpoint under `if i % k == 0` where `k` is computed from a square root.
+Notes a checkpoint under `if i % k == 0`, alone or beside other conditions (`self.training and ...`), where `k` is
+computed from a square root.
 
 ## Why is this bad?
 The square-root strategy checkpoints segments of k layers and keeps only what is between the segments. Checkpointing one
@@ -23,6 +24,25 @@ def forward(layers, x):
             x = layer(x)
     return x
 ```
+```python
+import math
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.interval = math.isqrt(len(blocks))
+
+    def forward(self, x):
+        for i, block in enumerate(self.blocks):
+            if self.training and not i % self.interval:
+                x = checkpoint(block, x, use_reentrant=False)  # error
+            else:
+                x = block(x)
+        return x
+```
 
 ## Good
 ```python
@@ -32,6 +52,12 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 def every_other(layers, x, every=2):
     for i, layer in enumerate(layers):
         x = checkpoint(layer, x, use_reentrant=False) if i % every == 0 else layer(x)
+    return x
+
+def all_but_every_kth(layers, x):
+    every = int(math.sqrt(len(layers)))
+    for i, layer in enumerate(layers):
+        x = layer(x) if i % every == 0 else checkpoint(layer, x, use_reentrant=False)
     return x
 
 def segments(layers, x):

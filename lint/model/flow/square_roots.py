@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
@@ -12,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def modulus(guard: Guard) -> str | None:
-    """The `k` of a condition `i % k == 0` that holds."""
-    match guard.test:
-        case ast.Compare(left=ast.BinOp(op=ast.Mod(), right=ast.Name(id=name) | ast.Attribute(attr=name))):
-            return name
+    """The `k` of a condition under which one `i` in `k` is taken: `i % k == 0`, also beside others."""
+    for part, holds in parts_that_hold(guard.test, guard.taken):
+        match part:
+            case ast.Compare(left=rest, ops=[ast.Eq() | ast.NotEq() as op], comparators=[_]):
+                is_one_in_k = holds == isinstance(op, ast.Eq)
+            case _:
+                rest, is_one_in_k = part, not holds
+        match rest:
+            case ast.BinOp(op=ast.Mod(), right=ast.Name(id=name) | ast.Attribute(attr=name)) if is_one_in_k:
+                return name
     return None
 
 
