@@ -3,8 +3,8 @@
 ## What it does
 Flags a block that is checkpointed by two means of which at least one is reentrant: `checkpoint_wrapper` twice, or
 torch's wrappers together with the model's own `gradient_checkpointing_enable`. Also a block of this file that a loop
-checkpoints and whose `forward` checkpoints one of its parts, and an `apply_activation_checkpointing` whose `check_fn`
-accepts both a class of this file and a class of its parts.
+checkpoints and whose `forward` checkpoints one of its parts, or always calls a part that checkpoints itself, and an
+`apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its parts.
 
 ## Why is this bad?
 With a reentrant variant among them, each level runs the block once more: three forward passes a step instead of two. A
@@ -60,6 +60,39 @@ class Net(nn.Module):
     def forward(self, x):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def _run(self, x):
+        return self.down(self.up(x).relu())
+
+    def forward(self, x):
+        return checkpoint(self._run, x, use_reentrant=True)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), Mlp()
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)  # error
         return x
 ```
 
@@ -135,6 +168,62 @@ class Net(nn.Module):
             x = checkpoint(block, x, use_reentrant=False)
         x = checkpoint(self.segment, x, use_reentrant=False)
         return checkpoint(self.last, x, use_reentrant=False)
+```
+
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Mlp(nn.Module):
+    def __init__(self, checkpointed):
+        super().__init__()
+        self.up, self.down, self.checkpointed = nn.Linear(8, 32), nn.Linear(32, 8), checkpointed
+
+    def run(self, x):
+        return self.down(self.up(x).relu())
+
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=True) if self.checkpointed else self.run(x)
+
+class Chosen(nn.Module):
+    def __init__(self, is_wide):
+        super().__init__()
+        self.mlp = Checkpointed() if is_wide else nn.Linear(8, 8)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(self.mlp(x))
+
+class Checkpointed(Mlp):
+    def __init__(self):
+        super().__init__(True)
+
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=False)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp, self.aside, self.last = nn.LayerNorm(8), Mlp(False), Checkpointed(), Checkpointed()
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.aside(x)
+        return x + self.last(self.mlp(self.norm(x + y)))  # the outer recomputation stops before the last one
+
+class Net(nn.Module):
+    def __init__(self, is_wide):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+        self.chosen = nn.ModuleList(Chosen(is_wide) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        for block in self.chosen:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
 ```
 
 ## Evidence

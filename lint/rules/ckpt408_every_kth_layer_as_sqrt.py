@@ -107,7 +107,7 @@ from typing import TYPE_CHECKING
 
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.flow.square_roots import modulus, square_roots
+from ..model.flow.square_roots import square_root
 from ..model.needs import together
 from ..model.report import Remark, Report
 
@@ -122,13 +122,10 @@ NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
 
 def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
-    roots = square_roots(run.program.tree)
-    if not roots:
-        return
     for event in run.of(Checkpoint):
-        for guard in event.place.guards:
-            assigned = roots.get(modulus(guard) or "")
-            if event.place.loops and assigned is not None:
+        for guard in event.place.guards if event.place.loops else ():
+            assigned = square_root(run.program.tree, guard)
+            if assigned is not None:
                 yield Report(
                     event.node,
                     "checkpointing one layer in k keeps the inside of all others; the square-root strategy needs "

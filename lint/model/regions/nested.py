@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Class, Instance, Result, options
-from ..conditions.guards import own_guards, tests_training
+from ..conditions.guards import own_guards, own_loops, tests_training
 from ..events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..names import canonical
+from ..state.gradient_free import is_gradient_free
 from .call_targets import call_targets
 from .free_variables import names_bound_by
 from .region import classes_checked
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
 
 #: Modules that keep nothing for the backward pass, or nothing that costs.
 _KEEPS_NOTHING = ("Identity", "Dropout", "Flatten", "Unflatten")
+#: How many calls of the file are followed from a checkpointed block to a part that checkpoints itself.
+_DEPTH = 3
 
 
 def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     """The checkpoint that certainly runs inside ``outer`` and makes its own region run a third time; None for none."""
-    for value in _checkpointed(run, outer):
-        for part in call_targets(value):
-            found = _inside(run, part.function, outer)
-            if found is not None:
-                return found
-    return None
+    targets = [part.function for value in _checkpointed(run, outer) for part in call_targets(value)]
+    if not targets:
+        return None
+    events = {id(event.node): event for event in run.of(Checkpointing)}
+    search = _Search(run, outer, events)
+    return next(filter(None, (search.inside(function, False, _DEPTH) for function in targets)), None)
 
 
 def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
@@ -50,20 +53,63 @@ def _is_block_of_loop(outer: Checkpoint) -> bool:
     return any(not read.isdisjoint(names_bound_by(loop)) for loop in outer.place.loops)
 
 
-def _inside(run: Run, function: Function, outer: Checkpointing) -> ast.AST | None:
-    """The inner checkpoint in the body of ``function``: always taken, once, with work after it that is kept."""
-    calls = run.bodies.calls_in(function)
-    events = {id(event.node): event for event in run.of(Checkpointing)}
-    for call in calls:
-        inner = events.get(id(call.node)) or _wrapped_here(run, call)
-        if not isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) or inner is outer:
-            continue
-        if call.place.loops or not all(map(tests_training, own_guards(call.place))):
-            continue
-        variants = outer.reentrant, inner.reentrant
-        if True in variants or (variants == (False, False) and any(_keeps(other, call, events) for other in calls)):
-            return inner.node
-    return None
+class _Search(NamedTuple):
+    """The search for checkpoints that always run, once, inside ``outer``."""
+
+    run: Run
+    outer: Checkpointing
+    events: dict[int, Checkpointing]
+
+    def inside(self, function: Function, is_followed: bool, depth: int) -> ast.AST | None:
+        """The inner checkpoint in the body of ``function``, or of what that surely calls.
+
+        Args:
+            function: What runs inside ``outer``.
+            is_followed: Whether work that keeps tensors surely follows it there.
+            depth: How many calls further down are looked at.
+        """
+        calls = self.run.bodies.calls_in(function)
+        for call in calls:
+            inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
+            is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and inner is not self.outer
+            called = _called(call, calls) if inner is None and depth else None
+            if (not is_inner and called is None) or not _is_taken_once(call):
+                continue
+            keeps = is_followed or any(_keeps(other, call, self.events) for other in calls)
+            if called is not None and (found := self.inside(called, keeps, depth - 1)) is not None:
+                return found
+            if inner is not None and is_inner and self._runs_thrice(inner, keeps):
+                return inner.node
+        return None
+
+    def _runs_thrice(self, inner: Checkpointing, is_followed: bool) -> bool:
+        variants = self.outer.reentrant, inner.reentrant
+        return True in variants or (variants == (False, False) and is_followed)
+
+
+def _called(call: Call, beside: list[Call]) -> Function | None:
+    """The one function of the file whose body ``call`` runs, each time that its text among ``beside`` is met."""
+    targets = _targets(call)
+    if len(targets) != 1 or is_gradient_free(call):
+        return None
+    # What is one of several things is met once for each of them.
+    met = {
+        target.node if target is not None else None for it in beside if it.node is call.node for target in _targets(it)
+    }
+    return targets[0] if len(met) == 1 else None
+
+
+def _targets(call: Call) -> list[Function | None]:
+    """The functions that ``call`` may run; None for what the file does not show."""
+    found: list[Function | None] = []
+    for option in options(call.func):
+        found += [target.function for target in call_targets(option)] or [None]
+    return found
+
+
+def _is_taken_once(call: Call) -> bool:
+    """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
+    return not any(own_loops(call.place)) and all(map(tests_training, own_guards(call.place)))
 
 
 def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
