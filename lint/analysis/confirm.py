@@ -5,6 +5,7 @@ libcst cannot read all that is Python. There the place that Python itself tells 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -39,6 +40,8 @@ def confirm(proposed: list[tuple[Rule, Report]], program: Program) -> list[Findi
 
 #: Lines; longer files are generated, and nobody edits them.
 _LONGEST = 20_000
+#: A pattern with a dozen brackets in one another.
+_NESTED_PATTERN = re.compile(r"^[ \t]*case\b[^\n]*(?:[\[({][\s\w.,*=|\"':]*){12}", re.MULTILINE)
 
 
 class _Trees:
@@ -84,7 +87,8 @@ class _Trees:
 
 def _parsed(text: str, filename: str | None) -> Tree | Places:
     # libcst takes a millisecond a line, and deep nesting overflows the stack of its parser, which ends the process.
-    if is_deep() or text.count("\n") > _LONGEST:
+    # In a pattern each bracket around another one doubles what it takes.
+    if is_deep() or text.count("\n") > _LONGEST or _NESTED_PATTERN.search(text) is not None:
         return Places(text, filename)
     try:
         return Tree(text, filename)

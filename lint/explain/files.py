@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..analysis.deep import with_any_depth
 from ..configs import is_config, is_launch
 from ..configs.check import read_run
 from ..configs.kinds import load_kinds
@@ -93,8 +94,8 @@ def _runs(source: Source, configs: tuple[str, ...]) -> list[RunFiles]:
 def _explain_run(source: Source, run: RunFiles) -> _Explained:
     settings = find_settings(os.path.dirname(source.filename) or ".", {})
     versions = {**versions_of(source.text, source.filename), **dict(settings.versions)}
-    program = read_run(source, run).program
-    return explain_program(program, versions), source.notebook if run.script == source.filename else None
+    told = with_any_depth(lambda: explain_program(read_run(source, run).program, versions))
+    return told, source.notebook if run.script == source.filename else None
 
 
 def as_text(explanation: Explanation, notebook: Notebook | None = None) -> str:

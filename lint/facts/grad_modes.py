@@ -62,8 +62,12 @@ class GradModes:
         self.before_main = self.before_main or self.current
 
     def end_module(self) -> None:
-        """Note that the module has run; functions that nothing calls come now."""
-        self.at_start = self.before_main or self.current
+        """Note that the module has run; functions that nothing calls come now.
+
+        Whoever calls them may have switched gradients on again, so where a module switched them off they may be on.
+        """
+        left = self.before_main or self.current
+        self.at_start = GradState(GradMode.EITHER) if left.mode is GradMode.OFF else left
 
     def at(self, statement: ast.AST) -> GradMode | None:
         """The mode in which walks came to ``statement``; None for what is no statement or was not walked."""

@@ -349,20 +349,19 @@ def check(run: Run) -> Iterator[Report]:
     """Report regions that spoil what they are recomputed from."""
     for event in run.replayed(TorchCheckpoint):
         node = next(_changed(run, event), None)
-        later = next(_changed_after(run, event), None) if node is None else None
-        if later is not None:
-            yield Report(
-                event.node,
-                f"`{later.name}` is changed in place after this call, so the recomputation starts from something else: "
-                f"an error in the backward pass, or wrong gradients; make the change out of place",
-                notes=(Remark(later.node, "the input is changed here"),),
-            )
         if node is not None:
             yield Report(
                 event.node,
                 "the region changes its own input in place, so the recomputation starts from something else: an error "
                 "in the backward pass, or wrong gradients; make the change out of place",
                 notes=(Remark(node, "the input is changed here"),),
+            )
+        elif (later := next(_changed_after(run, event), None)) is not None:
+            yield Report(
+                event.node,
+                f"`{later.name}` is changed in place after this call, so the recomputation starts from something else: "
+                f"an error in the backward pass, or wrong gradients; make the change out of place",
+                notes=(Remark(later.node, "the input is changed here"),),
             )
 
 

@@ -79,6 +79,33 @@ def wrap_head(model):
 ```python
 import torch
 import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+torch.set_grad_enabled(False)  # whoever trains the module switches gradients on
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.kept = nn.Linear(4, 4), []
+
+    def remember(self, x):
+        self.kept.append(self.block(x))
+
+    def forward(self, x):
+        checkpoint(self.remember, x, use_reentrant=False)
+        return self.kept[-1]
+
+net = Net()
+
+def train(x):
+    with torch.enable_grad():
+        net(x).sum().backward()
+
+train(torch.ones(2, 4))
+```
+```python
+import torch
+import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
 

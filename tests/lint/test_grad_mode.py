@@ -218,7 +218,7 @@ MODES = {
         "    with torch.no_grad():\n        yield\nwith off(flag):\n    probe()",
         GradMode.OFF,
     ),
-    "off for the whole file": ("torch.set_grad_enabled(False)\ndef later(model):\n    probe()", GradMode.OFF),
+    "off for the whole file": ("torch.set_grad_enabled(False)\ndef later(model):\n    probe()", GradMode.EITHER),
     "a stack of a helper": ("def enter(stack):\n    stack.enter_context(torch.no_grad())\n    probe()", GradMode.OPEN),
 }
 
@@ -509,3 +509,17 @@ def test_a_change_that_an_exit_may_take_back_unseen(change, back, behind, found)
 
 def _codes(code: str) -> list[str]:
     return [it.code for it in check_source(code, "a.py")]
+
+
+@pytest.mark.parametrize(
+    "built", ["net = Net()", "net = Net().eval()", "def make():\n    return Net()\n\nnet = make()", ""]
+)
+def test_a_module_that_ends_without_gradients_says_nothing_of_functions_that_nothing_calls(built):
+    code = (
+        "import torch\nimport torch.nn as nn\nfrom torch.utils.checkpoint import checkpoint\n\n"
+        "torch.set_grad_enabled(False)\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.block, self.kept = nn.Linear(4, 4), []\n\n    def remember(self, x):\n"
+        "        self.kept.append(self.block(x))\n\n    def forward(self, x):\n"
+        "        checkpoint(self.remember, x, use_reentrant=False)\n        return self.kept[-1]\n\n"
+    )
+    assert check_source(f"{code}{built}\n") == []

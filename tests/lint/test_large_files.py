@@ -6,6 +6,7 @@ import pytest
 from hf_ckpt.lint.analysis.check_file import check_bytes
 from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.analysis.job import Job
+from hf_ckpt.lint.explain.files import explain_files
 from hf_ckpt.lint.project.settings import Settings
 
 HEAD = "from torch.utils.checkpoint import checkpoint\n\n\ndef forward(block, x, k):\n    y = checkpoint(block, x)\n"
@@ -15,6 +16,12 @@ DEEP = {
     "a sum of 5,000 terms": f"    z = {' + '.join(f'a{i}' for i in range(5_000))}\n",
     "a chain of 5,000 calls": f"    z = x{'.a()' * 5_000}\n",
     "a condition of 5,000 parts": f"    z = {' and '.join(f'a{i} or b{i}' for i in range(5_000))}\n",
+    "5,000 contexts in one statement": f"    with {', '.join(f'c as a{i}' for i in range(5_000))}:\n        z = x\n",
+    "600 calls in one with": f"    with {', '.join(f'open({i!r}) as a{i}' for i in range(600))}:\n        z = x\n",
+    "90 patterns in one another": f"    match k:\n        case {'[' * 90}z{']' * 90}:\n            pass\n",
+    "5,000 conditional values": f"    z = {'k if x else ' * 5_000}x\n",
+    "5,000 times not": f"    z = {'not ' * 5_000}x\n",
+    "5,000 comparisons in one": f"    z = k{' < x' * 5_000}\n",
     "150 parentheses": f"    z = {'(' * 150}x{')' * 150}\n",
 }
 
@@ -25,6 +32,24 @@ def test_deep_code_is_checked(body):
     assert checked.result.failure is None
     assert [(finding.code, finding.span.line) for finding in checked.result.findings] == [("CKPT101", 5)]
     assert sys.getrecursionlimit() < 10_000
+
+
+@pytest.mark.parametrize("body", ["a sum of 5,000 terms", "5,000 elif", "5,000 contexts in one statement"])
+def test_deep_code_is_explained(tmp_path, capsys, body):
+    (tmp_path / "deep.py").write_text(f"{HEAD}{DEEP[body]}    return y\n")
+    assert explain_files([str(tmp_path / "deep.py")], "text") == 0
+    assert "checkpoints a region of its own" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", ["lambda: " * 5_000 + "x", "x" + " ** k" * 5_000])
+def test_what_pythons_own_parser_refuses_is_said(tmp_path, capsys, value):
+    text = f"{HEAD}    z = {value}\n    return y\n"
+    [finding] = check_bytes(Job("deep.py", Settings()), text.encode()).result.findings
+    assert finding.code == "CKPT903"
+    assert "nested more deeply than its parser allows" in finding.message
+    (tmp_path / "deep.py").write_text(text)
+    assert explain_files([str(tmp_path / "deep.py")], "text") == 2
+    assert "deep.py:1: not valid Python" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("step", ["a += b; b += a", "a = a + b; b = b + a", "a.extend(b); b.extend(a)"])

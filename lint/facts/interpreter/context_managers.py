@@ -29,7 +29,7 @@ _CALLS = "_ckpt_lint_calls"
 
 def with_block(walk: Walk, node: ast.With | ast.AsyncWith) -> bool:
     """`with`: the body under the contexts that it enters."""
-    return _block(walk, node, 0)
+    return _run_from(walk, node, 0)
 
 
 def is_manager(function: Function) -> bool:
@@ -37,29 +37,41 @@ def is_manager(function: Function) -> bool:
     return not _MANAGERS.isdisjoint(decorator_names(function))
 
 
-def _block(walk: Walk, node: ast.With | ast.AsyncWith, index: int) -> bool:
+def _run_from(walk: Walk, node: ast.With | ast.AsyncWith, index: int) -> bool:
     """The items of ``node`` from ``index`` on, and the body."""
-    if index == len(node.items):
-        return walk.engine.execute(walk, node.body)
-    item, waiting = node.items[index], walk.block
-    walk.block = block = WithBlock(walk, node, index)
-    before = walk.program.grad.current
-    value = walk.evaluate(item.context_expr)
-    walk.block = waiting
-    return block.run_in(value, before) if block.ends is None else block.ends
+    opened: list[WithBlock] = []
+    ends: bool | None = None
+    while ends is None and index + len(opened) < len(node.items):
+        waiting = walk.block
+        walk.block = block = WithBlock(walk, node, index + len(opened))
+        value = walk.evaluate(block.item.context_expr)
+        walk.block = waiting
+        ends = block.ends  # A generator of the program has run the rest by now.
+        if ends is None:
+            block.open(value)
+            opened.append(block)
+    if ends is None:
+        ends = walk.engine.execute(walk, node.body)
+    for block in reversed(opened):
+        block.close()
+    return ends
 
 
 class WithBlock:
     """What a `with` item is entered for: the items behind it and the body, which run once."""
 
-    __slots__ = ("_index", "_node", "_outside", "_walk", "ends")
+    __slots__ = ("_before", "_context", "_entered", "_index", "_node", "_outside", "_walk", "ends")
 
     def __init__(self, walk: Walk, node: ast.With | ast.AsyncWith, index: int) -> None:
         self._walk = walk
         self._node = node
         self._index = index
         self._outside = walk.place
-        #: Whether control left the body for good; None before it ran.
+        #: The grad mode around the statement.
+        self._before = walk.program.grad.current
+        self._context: Value | None = None
+        self._entered: Call | None = None
+        #: Whether control left the body for good, where a generator ran it; None before that.
         self.ends: bool | None = None
 
     @property
@@ -67,16 +79,20 @@ class WithBlock:
         """What is entered."""
         return self._node.items[self._index]
 
-    def run_in(self, context: Value, before: GradState) -> bool:
-        """Run under a context that is an object; ``before`` is the grad mode around the statement."""
+    def open(self, context: Value) -> None:
+        """Enter a context that is an object: what follows runs under it, until ``close()``."""
         walk = self._walk
         enter(walk, context)
-        entered = _call_of(walk, self.item, context, _ENTER)
-        given = None if entered is None else _follow(walk, entered)
-        ends = self._run(context if given is None else given, (*self._outside.contexts, context))
-        self._exit(context, entered, before)
-        leave(walk, context, before)
-        return ends
+        self._context, self._entered = context, _call_of(walk, self.item, context, _ENTER)
+        given = None if self._entered is None else _follow(walk, self._entered)
+        self._begin(context if given is None else given, (*self._outside.contexts, context))
+
+    def close(self) -> None:
+        """Leave what was opened."""
+        assert self._context is not None
+        self._walk.place = self._outside
+        self._exit(self._context, self._entered, self._before)
+        leave(self._walk, self._context, self._before)
 
     def _exit(self, context: Value, entered: Call | None, before: GradState) -> None:
         """Run the `__exit__` of an object; where it is not walked whole, it undoes what `__enter__` did."""
@@ -101,20 +117,20 @@ class WithBlock:
             may_switch = function is not None and _SWITCHES & (names_in(function.node) | attributes_in(function.node))
             grad.current = GradState(GradMode.OPEN) if may_switch else at_yield
         during = grad.current
-        self._run(given, (*entered, Unknown(self.item.context_expr)))
+        around = self._walk.place
+        self._begin(given, (*entered, Unknown(self.item.context_expr)))
+        self.ends = _run_from(self._walk, self._node, self._index + 1)
+        self._walk.place = around
         if grad.current is during:
             grad.current = at_yield
 
-    def _run(self, given: Value, contexts: tuple[Value, ...]) -> bool:
+    def _begin(self, given: Value, contexts: tuple[Value, ...]) -> None:
+        """Bind what entering gives, and stand in the block under ``contexts``."""
         walk, target = self._walk, self.item.optional_vars
-        around = walk.place
         walk.place = self._outside
         if target is not None:
             assign(walk, target, given, self._node)
         walk.place = self._outside._replace(contexts=contexts)
-        self.ends = _block(walk, self._node, self._index + 1)
-        walk.place = around
-        return self.ends
 
 
 def hand_over(walk: Walk, node: ast.Yield) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from typing import TYPE_CHECKING
 
 from ..grad_modes import Passage, agreed, expected
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 6
 #: Times one function is walked for different callers, and walks of functions in one file.
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
+#: Whoever allows less depth of recursion, does the analysis again with more (`lint/analysis/deep.py`).
+_ENOUGH = 100_000
 #: The same for constructors: what an object holds, only its own call tells.
 MAX_BUILT = 24
 
@@ -92,6 +95,8 @@ def walk_body(walk: Walk, function: Function) -> None:
         elif not walk.engine.execute(walk, node.body):
             walk.returned.append(Const(None, node))
     except RecursionError:
+        if sys.getrecursionlimit() < _ENOUGH:
+            raise  # The analysis is done again where more fits.
         walk.returned = [UNKNOWN]
 
 

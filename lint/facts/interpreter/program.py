@@ -43,6 +43,8 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
         tree = ast.parse(text)
     except ValueError as error:
         raise SyntaxError(str(error)) from error
+    except MemoryError as error:
+        raise SyntaxError("nested more deeply than its parser allows", (filename, 1, 1, None)) from error
     program = Program(filename, text, tree, find_module)
     scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)

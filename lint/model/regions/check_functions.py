@@ -75,16 +75,18 @@ def _name_test(test: ast.expr) -> Callable[[str], bool] | None:
 def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> Callable[[str], bool] | None:
     match op:
         case ast.Eq():
-            return _with_texts(left, right, lambda name, texts: name in texts) or _with_texts(
-                right, left, lambda name, texts: name in texts
-            )
+            return _with_texts(left, right, _is_one) or _with_texts(right, left, _is_one)
         case ast.In() if isinstance(right, ast.Constant):
             return _with_texts(left, right, lambda name, texts: name in texts[0])
         case ast.In() if isinstance(left, ast.Constant):
             return _with_texts(right, left, lambda name, texts: texts[0] in name)
         case ast.In():
-            return _with_texts(left, right, lambda name, texts: name in texts)
+            return _with_texts(left, right, _is_one)
     return None
+
+
+def _is_one(name: str, texts: tuple[str, ...]) -> bool:
+    return name in texts
 
 
 def _pattern_test(call: ast.Call) -> Callable[[str], bool] | None:
