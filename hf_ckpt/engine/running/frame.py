@@ -19,7 +19,7 @@ from ..random_state import random_state_kept
 from ..verb import packing_verbs
 from .casts import uncached_casts
 from .graph import graph_is_retained
-from .prepared import ParameterView, one_too_many
+from .prepared import ParameterView, after_a_check, one_too_many
 from .watched_hooks import HookWatch
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Frame:
 
         with torch.autograd.graph.saved_tensors_hooks(self.hook(pack), self.unpack):
             output = self.called(call, args)
-        if next_packer() is not one_too_many:
+        if next_packer() not in _AT_THE_END:
             raise RuntimeError(self.differs("it saved fewer tensors"))
         return output
 
@@ -191,6 +191,8 @@ _HELD: dict[type, Callable[[Any], torch.Tensor | None]] = {verb.handle: verb.hel
 }
 
 
+#: The packers that come when all that the trace knows was saved.
+_AT_THE_END = (one_too_many, after_a_check)
 #: The mark of a slot behind which no tensor stands any more.
 _GONE = (0, -1)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..tracing.checks import MOST_AFTER_A_CHECK
 from ..verb import Place, packing_verb, verbs
+from ..verbs.keep import keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -49,6 +51,11 @@ def one_too_many(frame: Any, tensor: torch.Tensor) -> Any:
     raise RuntimeError(frame.differs("it saves more tensors"))
 
 
+def after_a_check(frame: Any, tensor: torch.Tensor) -> Any:
+    """Hold what a layer saves after its last check, if it saves anything there."""
+    return keep(frame, tensor)
+
+
 class Prepared:
     """A recipe bound to one layer and one set of shapes.
 
@@ -56,12 +63,13 @@ class Prepared:
     views of parameters by position; ``packers`` pack the tensor at each position, and ``around`` is what the recipe's
     verbs need around that. ``verified`` says whether this layer's rebuild was seen to be equal; ``replayed`` is called
     after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is taken
-    for which runs of draws, ``generators`` which devices draw at all. ``known`` is where it is found again.
+    for which runs of draws, ``generators`` which devices draw at all. ``count`` tensors are saved, and up to ``more``
+    after them, which no trace knows. ``known`` is where it is found again.
     """
 
     __slots__ = (
-        "around", "count", "device_type", "generators", "known", "layer", "packers", "parameters", "recipe", "referred",
-        "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified", "views",
+        "around", "count", "device_type", "generators", "known", "layer", "more", "packers", "parameters", "recipe",
+        "referred", "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified", "views",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +96,9 @@ class Prepared:
         self.runs_at = {run.anchor: self._runs_at(run.anchor) for run in recipe.runs}
         self.generators = tuple(dict.fromkeys(run.device for run in recipe.runs))
         self.views = {p: ParameterView(slots[slot], view, self.symbols) for p, (slot, view) in recipe.views.items()}
-        self.packers: list[Pack] = [*map(self._packer, range(len(trace.packs))), one_too_many]
+        self.more = MOST_AFTER_A_CHECK if trace.more_after else 0
+        packers = map(self._packer, range(len(trace.packs)))
+        self.packers: list[Pack] = [*packers, *[after_a_check] * self.more, one_too_many]
         around = (verb.around(recipe) for verb in verbs().values())
         self.around = tuple(wrap for wrap in around if wrap is not None)
         self.count = len(trace.packs)

@@ -152,6 +152,8 @@ class Trace:
     packs: tuple[Pack, ...]
     constants: tuple[torch.Tensor, ...]
     slots: tuple[str, ...]
+    #: Whether the layer may save up to ``MOST_AFTER_A_CHECK`` tensors more after these packs (see checks.py).
+    more_after: bool = False
     #: What was compiled from this trace, by plan and sublayers (see recipe.py).
     recipes: dict[Any, Any] = field(default_factory=dict)
     #: The ledgers that were asked for, by the values of the symbols (see ledgers.py).

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..random_state import can_redraw
 from ..untraceable import UntraceableError
+from .checks import is_check
 from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..layer.slots import Slot
+    from .checks import Answers
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -35,9 +37,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of one trace. Enter it inside the fake mode, with :meth:`pack` as the saved-tensor hook."""
 
     def __init__(
-        self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], slots: Sequence[Slot]
+        self,
+        inputs: Sequence[torch.Tensor],
+        parameters: Sequence[torch.Tensor],
+        slots: Sequence[Slot],
+        answers: Answers,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._answers = answers
         self.values: list[Value] = []
         self.buffers: list[Buffer] = []
         self.ops: list[TracedOp] = []
@@ -108,6 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        self._answers.op()
         if not isinstance(func, OpOverload):
             raise UntraceableError(f"{func} is a higher-order operator")
         if func.namespace == "prim":
@@ -124,7 +132,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written = self._written(func, args, kwargs)
         templates = self._template(noted), {key: self._template(item) for key, item in kwargs.items()}
         gradients = sum(tensor.requires_grad for tensor in instances_in(torch.Tensor, (args, kwargs)))
-        output = run_fake(func, args, kwargs)
+        try:
+            output = run_fake(func, args, kwargs)
+        except DataDependentOutputException as error:
+            if not is_check(func, args):
+                raise
+            return self._answers.next(self, error)
         if written or any(True for _ in instances_in(torch.Tensor, output)):
             flops = flops_of(func, args, kwargs, output)
             draws = draws_random_numbers(func, templates)

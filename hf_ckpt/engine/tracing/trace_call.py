@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +22,7 @@ from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
 from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
 from ..untraceable import UntraceableError, in_words
+from .checks import recorded_with_every_answer
 from .choices import with_single_choices
 from .composites import python_composites
 from .ir import Trace
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..layer.calls import LayerCall
+    from ..layer.slots import Slot
+    from .checks import Answers
     from .opaque import FunctionClass
     from .symbols import Guards
 
@@ -60,7 +64,7 @@ def trace_call(
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
         with _without_torchs_log(), interrupts_after(), collections_after():
-            recorder, guards, slots = _recorded(call, symbolic, device, free, in_python)
+            recorder, more_after, guards, slots = _recorded(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
     except _DATA_DEPENDENT as error:
@@ -80,12 +84,13 @@ def trace_call(
         packs=tuple(recorder.packs),
         constants=tuple(recorder.constants),
         slots=slots,
+        more_after=more_after,
     )
 
 
 def _recorded(
     call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int], in_python: bool
-) -> tuple[Recorder, Guards, tuple[str, ...]]:
+) -> tuple[Recorder, bool, Guards, tuple[str, ...]]:
     """The record; autograd Functions that cannot run on fake tensors are found one by one, and are one op each."""
     opaque: tuple[FunctionClass, ...] = ()
     while True:
@@ -106,28 +111,54 @@ def _record(
     free: frozenset[int],
     in_python: bool,
     opaque: tuple[FunctionClass, ...],
-) -> tuple[Recorder, Guards, tuple[str, ...]]:
+) -> tuple[Recorder, bool, Guards, tuple[str, ...]]:
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
     slots = slots_of(call.layer)
     mode = _symbolic_mode() if symbolic else FakeTensorMode()
-    scopes: list[tuple[str, torch.nn.Module]] = []
-    fake_layer, parameters = fake_layer_of(
-        call.layer, slots, mode, lambda name, module: scopes.append((name, module)), device
-    )
     inputs = SymbolicInputs(mode, device)
     fakes = [inputs.fake(leaf) for leaf in leaves]
-    recorder = Recorder(fakes, parameters, slots)
-    for name, module in scopes:
-        recorder.scope(name, module)
     values = tuple(numbers_in(structure))
     numbers = [inputs.number(n, i) if i in free else n for i, n in enumerate(values)]
-    args, kwargs = unflatten(with_numbers(structure, iter(numbers)), fakes)
+    given = _Given(with_numbers(structure, iter(numbers)), fakes, slots, device)
+
+    def run(answers: Answers) -> Recorder:
+        with python_composites() if in_python else nullcontext():
+            return _run(call, given, mode, opaque, answers)
+
+    recorder, more_after = recorded_with_every_answer(run)
+    return recorder, more_after, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What every run of one trace is given: the arguments, by their structure and fake tensors, and the layer's slots.
+
+    The layer is traced as if on ``device``.
+    """
+
+    structure: Any
+    fakes: list[torch.Tensor]
+    slots: tuple[Slot, ...]
+    device: torch.device | None
+
+
+def _run(
+    call: LayerCall, given: _Given, mode: FakeTensorMode, opaque: tuple[FunctionClass, ...], answers: Answers
+) -> Recorder:
+    """Run the layer on fake tensors once."""
+    scopes: list[tuple[str, torch.nn.Module]] = []
+    fake_layer, parameters = fake_layer_of(
+        call.layer, given.slots, mode, lambda name, module: scopes.append((name, module)), given.device
+    )
+    recorder = Recorder(given.fakes, parameters, given.slots, answers)
+    for name, module in scopes:
+        recorder.scope(name, module)
+    args, kwargs = unflatten(given.structure, given.fakes)
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
     try:
         with (
-            python_composites() if in_python else nullcontext(),
             # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
             torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),
             mode,
@@ -140,8 +171,8 @@ def _record(
     finally:
         torch.set_autocast_cache_enabled(cached)
     recorder.check()
-    check_not_shared(recorder.written_slots, slots)
-    return recorder, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
+    check_not_shared(recorder.written_slots, given.slots)
+    return recorder
 
 
 @contextmanager
