@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...assignment import KEEP
 from ..tracing.checks import MOST_AFTER_A_CHECK
 from ..verb import Place, packing_verb, verbs
-from ..verbs.keep import keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..verb import Pack
 
 _MAX_PLANS = 256
+#: No rebuild reads what is saved there.
+_AFTER_A_CHECK = Place(-1, (), is_source=False)
 
 
 class ParameterView:
@@ -53,7 +55,7 @@ def one_too_many(frame: Any, tensor: torch.Tensor) -> Any:
 
 def after_a_check(frame: Any, tensor: torch.Tensor) -> Any:
     """Hold what a layer saves after its last check, if it saves anything there."""
-    return keep(frame, tensor)
+    return packing_verb(KEEP).packer(_AFTER_A_CHECK)(frame, tensor)
 
 
 class Prepared:

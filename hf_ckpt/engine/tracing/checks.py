@@ -14,25 +14,47 @@ from __future__ import annotations
 import dis
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
 
 from ..untraceable import UntraceableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from types import FrameType, TracebackType
 
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
-    from .recorder import Recorder
+    from .ir import Buffer, Pack, TracedOp
 
 #: The tensors that a layer may save after its check. A clamp saves one.
 MOST_AFTER_A_CHECK = 2
 _MOST_CHECKS = 4
 _MOST_PATHS = 8
 _RAISE = dis.opmap["RAISE_VARARGS"]
+
+_R = TypeVar("_R", bound="Record")
+
+
+class Record(Protocol):
+    """What one run of a layer has recorded so far (see ``Recorder``)."""
+
+    @property
+    def ops(self) -> Sequence[TracedOp]:
+        """In the order in which they ran."""
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        """The versions of all storages."""
+
+    @property
+    def packs(self) -> Sequence[Pack]:
+        """What autograd saved."""
+
+    @property
+    def written_slots(self) -> Collection[int]:
+        """The parameters and module buffers that were written in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +89,7 @@ class Answers:
         """The layer calls an op."""
         self._ops_since += 1
 
-    def next(self, recorder: Recorder, error: DataDependentOutputException) -> bool:
+    def next(self, recorder: Record, error: DataDependentOutputException) -> bool:
         """The answer to a check on a value that no trace knows. Raises ``error`` where a layer asks too often."""
         self.unknown = self.unknown or error
         place = len(self.checks)
@@ -87,7 +109,9 @@ class Answers:
         function that was running at the check (or in ``torch._check_with``, which such a function called), with no op
         and no other error in between.
         """
-        if not self.checks or self._ops_since or error.__context__ is not None or error.__cause__ is not None:
+        if not self.checks or self._ops_since or isinstance(error, UntraceableError):
+            return False
+        if error.__context__ is not None or error.__cause__ is not None:
             return False
         trail = list(_trail(error.__traceback__))
         last = trail[-1]
@@ -103,20 +127,20 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _End(Generic[_R]):
     """A run of the layer that came to its end."""
 
     answers: Answers
-    recorder: Recorder
+    recorder: _R
 
 
-def recorded_with_every_answer(run: Callable[[Answers], Recorder]) -> tuple[Recorder, bool]:
+def recorded_with_every_answer(run: Callable[[Answers], _R]) -> tuple[_R, bool]:
     """The record that holds whatever the layer's checks say, and whether more may be saved after its end.
 
     ``run`` runs the layer once; the layer's inputs are the same each time, so that their guards are those of all runs.
     Raises what says why there is no such record.
     """
-    ends: list[_End] = []
+    ends: list[_End[_R]] = []
     for number, (answers, recorder) in enumerate(_paths(run, ())):
         if recorder is not None:
             ends.append(_End(answers, recorder))
@@ -130,10 +154,10 @@ def recorded_with_every_answer(run: Callable[[Answers], Recorder]) -> tuple[Reco
     return shortest.recorder, len(ends) > 1
 
 
-def _paths(run: Callable[[Answers], Recorder], given: tuple[bool, ...]) -> Iterator[tuple[Answers, Recorder | None]]:
+def _paths(run: Callable[[Answers], _R], given: tuple[bool, ...]) -> Iterator[tuple[Answers, _R | None]]:
     """Every way through the layer that begins with the answers ``given``; without a record where it raised."""
     answers = Answers(given)
-    recorder: Recorder | None = None
+    recorder: _R | None = None
     try:
         recorder = run(answers)
     except Exception as error:
@@ -152,14 +176,14 @@ def _reason(answers: Answers) -> Exception:
     return answers.unknown
 
 
-def _parting(ends: list[_End]) -> _Check:
+def _parting(ends: list[_End[_R]]) -> _Check:
     """The check at which these runs part, as the first of them met it."""
     told = [end.answers.told for end in ends]
     place = next(i for i in range(min(map(len, told))) if len({answers[i] for answers in told}) > 1)
     return ends[0].answers.checks[place]
 
 
-def _is_last(ends: list[_End]) -> bool:
+def _is_last(ends: list[_End[_R]]) -> bool:
     """Whether nothing that a rebuild depends on comes after the check at which these runs part."""
     at = _parting(ends)
     for end in ends:
@@ -174,7 +198,7 @@ def _is_last(ends: list[_End]) -> bool:
     return True
 
 
-def _writes_older(recorder: Recorder, check: _Check) -> bool:
+def _writes_older(recorder: Record, check: _Check) -> bool:
     """Whether it writes in place, after the check, to what was there before."""
     written = (recorder.buffers[buffer].storage for op in recorder.ops[check.ops :] for buffer in op.writes)
     return len(recorder.written_slots) != check.slots_written or any(storage < check.buffers for storage in written)
@@ -190,8 +214,3 @@ def _trail(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
-
-
-def is_check(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether the op reads True or False off a tensor."""
-    return func is torch.ops.aten._local_scalar_dense.default and args[0].dtype is torch.bool
