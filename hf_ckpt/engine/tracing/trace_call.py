@@ -22,6 +22,7 @@ from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
 from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
 from ..untraceable import UntraceableError, in_words
+from .cached_results import forget_fake_results
 from .checks import recorded_with_every_answer
 from .choices import with_single_choices
 from .composites import python_composites
@@ -170,6 +171,7 @@ def _run(
             call.on(fake_layer, args, kwargs)
     finally:
         torch.set_autocast_cache_enabled(cached)
+        forget_fake_results(call.layer)
     recorder.check()
     check_not_shared(recorder.written_slots, given.slots)
     return recorder
