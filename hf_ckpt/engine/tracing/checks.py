@@ -70,13 +70,12 @@ class _Check:
 
 
 class Answers:
-    """What one run of the layer is told: ``given`` first, then True."""
+    """What one run of the layer is told: ``given`` first, then True, to at most ``most`` checks."""
 
-    def __init__(self, given: tuple[bool, ...]) -> None:
+    def __init__(self, given: tuple[bool, ...] = (), most: int = _MOST_CHECKS) -> None:
         self._given = given
+        self._most = most
         self.checks: list[_Check] = []
-        #: What torch says where the number cannot be known.
-        self.unknown: DataDependentOutputException | None = None
         self._ops_since = 0
         self._frames: list[FrameType] = []
 
@@ -91,9 +90,8 @@ class Answers:
 
     def next(self, recorder: Record, error: DataDependentOutputException) -> bool:
         """The answer to a check on a value that no trace knows. Raises ``error`` where a layer asks too often."""
-        self.unknown = self.unknown or error
         place = len(self.checks)
-        if place >= _MOST_CHECKS:  # a loop may ask forever
+        if place >= self._most:  # a loop may ask forever
             raise error
         answer = self._given[place] if place < len(self._given) else True
         before = (len(made) for made in (recorder.packs, recorder.ops, recorder.buffers, recorder.written_slots))
@@ -145,12 +143,12 @@ def recorded_with_every_answer(run: Callable[[Answers], _R]) -> tuple[_R, bool]:
         if recorder is not None:
             ends.append(_End(answers, recorder))
         if number >= _MOST_PATHS or (len(ends) > 1 and not _is_last(ends)):
-            raise _reason(answers)
+            return run(Answers(most=0)), False  # raises at the first check, from where the layer makes it
     if not ends:
         raise UntraceableError("it raises an error whatever it reads off its tensors")
     shortest = min(ends, key=lambda end: len(end.recorder.packs))
     if len(ends) > 1 and len(shortest.recorder.packs) != _parting(ends).packs:
-        raise _reason(shortest.answers)
+        return run(Answers(most=0)), False
     return shortest.recorder, len(ends) > 1
 
 
@@ -169,11 +167,6 @@ def _paths(run: Callable[[Answers], _R], given: tuple[bool, ...]) -> Iterator[tu
     told = answers.told
     for place in reversed(range(len(given), len(told))):
         yield from _paths(run, (*told[:place], not told[place]))
-
-
-def _reason(answers: Answers) -> Exception:
-    assert answers.unknown is not None
-    return answers.unknown
 
 
 def _parting(ends: list[_End[_R]]) -> _Check:

@@ -216,6 +216,25 @@ REPLAYED_WHOLE = [
 ]  # fmt: skip
 
 
+class _Asks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor) -> torch.Tensor:
+        factor = 2.0 if is_huge(hidden) else 3.0
+        ctx.save_for_backward(hidden)
+        ctx.factor = factor
+        return hidden.square() * factor
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (hidden,) = ctx.saved_tensors
+        return gradient * 2.0 * hidden * ctx.factor
+
+
+class AsksInAFunction(PlainLayer):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden + self.down(_Asks.apply(torch.tanh(self.up(hidden))))
+
+
 def inputs(scale: float, length: int = 5) -> torch.Tensor:
     return (hidden_states(length, needs_grad=False) * scale).requires_grad_()
 
@@ -255,6 +274,15 @@ def test_a_check_that_changes_more_is_replayed_whole(kind: type[PlainLayer], sca
     for scale in scales:
         assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
         assert engines[0].report().mode is Mode.WHOLE
+
+
+def test_a_function_that_asks_is_named() -> None:
+    stack, reference = Stack(AsksInAFunction), Stack(AsksInAFunction)
+    engines = stack.checkpoint()
+    for scale in (*ORDERS[0], 1e5):
+        assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
+        assert engines[0].report().mode is Mode.WHOLE
+        assert "_Asks cannot run again" in engines[0].report().reason
 
 
 @pytest.mark.parametrize("kind", TRACED)
