@@ -51,7 +51,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.constants: list[torch.Tensor] = []
         #: The parameters and module buffers that the layer wrote in place.
         self.written_slots: set[int] = set()
-        self._slots = slots
+        # Not the slots: torch may keep the hook of a trace, and with it this recorder, and they lead to the layer.
+        self._slots = tuple((slot.path, slot.kind) for slot in slots)
         self._written_state: dict[int, str] = {}  # storage of a parameter or module buffer -> what wrote it
         self._alive: list[Any] = []  # an address must not be used again while its id is a key
         self._value_of: dict[int, int] = {}
@@ -261,7 +262,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in (*written, *statistics_written(func, args)):
             buffer = self.buffers[self._buffer_of[tensor.untyped_storage()._cdata]]
             if buffer.origin.kind == "parameter":
-                reason = f"{func} writes {self._slots[buffer.origin.index].path} in place"
+                reason = f"{func} writes {self._slots[buffer.origin.index][0]} in place"
                 self._written_state.setdefault(buffer.storage, reason)
                 self.written_slots.add(buffer.origin.index)
             elif buffer.origin.kind != "op":
@@ -277,7 +278,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if index is None or self.buffers[index].origin.kind != "parameter":
             return False
         slot = self.buffers[index].origin.index
-        if self._slots[slot].kind == "_buffers":
+        if self._slots[slot][1] == "_buffers":
             return False
         used = {b for op in self.ops if not op.is_view for b in (*op.reads, *op.writes)}
         if slot in self.written_slots or index in used:

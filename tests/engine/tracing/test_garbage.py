@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,19 @@ def test_nothing_is_collected_until_the_trace_is_made(monkeypatch: pytest.Monkey
     assert traces
     assert len(collections) <= 2 * len(traces)  # what is due when a trace begins or ends
     assert gc.isenabled()
+
+
+def test_a_trace_keeps_no_model_alive() -> None:
+    def weights() -> list[weakref.ref[Any]]:
+        model = build("qwen3")
+        hf_ckpt.apply(model, "full")
+        step(model)
+        return [weakref.ref(parameter) for parameter in model.parameters()]
+
+    clear_traces()
+    left = weights()
+    gc.collect()
+    assert [reference for reference in left if reference() is not None] == []
 
 
 @pytest.mark.parametrize("is_on", [True, False])
