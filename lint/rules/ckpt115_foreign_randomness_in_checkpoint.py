@@ -75,6 +75,36 @@ def run(block: Noisy, x):
 ```
 
 ```python
+import numpy as np
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class StochasticDepth(nn.Module):
+    def __init__(self, fn, rate):
+        super().__init__()
+        self.fn, self.rate = fn, rate
+
+    def forward(self, x):
+        if not self.training:
+            return x + self.fn(x)
+        keep = (np.random.rand(x.shape[0]) >= self.rate).astype(np.float32)
+        return x + self.fn(x) * torch.from_numpy(keep).to(x.device)[:, None]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential()
+        for i in range(4):
+            self.blocks.add_module(f"block{i}", StochasticDepth(nn.Linear(8, 8), 0.2))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
+
+```python
 import time
 from torch.utils.checkpoint import checkpoint
 
@@ -133,6 +163,35 @@ def forward(x):
 def batches(data):
     random.shuffle(data)
     yield from data
+```
+```python
+import numpy as np
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class TestTimeNoise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if self.training:
+            return self.linear(x)
+        return self.linear(x) * np.random.uniform(0.9, 1.1)
+
+class Optional(nn.Module):
+    def __init__(self, noisy):
+        super().__init__()
+        self.linear, self.noisy = nn.Linear(8, 8), noisy
+
+    def forward(self, x):
+        if not self.training or not self.noisy:
+            return self.linear(x)
+        return self.linear(x) * np.random.uniform(0.9, 1.1)
+
+def forward(x, noisy):
+    x = checkpoint(TestTimeNoise(), x, use_reentrant=False)
+    return checkpoint(Optional(noisy), x, use_reentrant=False)
 ```
 
 ## Evidence

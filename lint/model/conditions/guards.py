@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import is_inside
 from ...facts.origin import origin
 
@@ -32,8 +33,9 @@ def own_loops(place: Place) -> Iterator[Loop]:
 
 
 def tests_training(guard: Guard) -> bool:
-    """Whether the condition is `self.training`, which holds whenever there is a backward pass."""
-    return guard.taken and getattr(guard.test, "attr", "") == "training"
+    """Whether the condition holds in train mode, where a backward pass is: `self.training`, or not `not ...`."""
+    parts = parts_that_hold(guard.test, guard.taken)
+    return all(holds and getattr(part, "attr", "") == "training" for part, holds in parts)
 
 
 def is_tested(question: ast.AST, place: Place) -> bool:
