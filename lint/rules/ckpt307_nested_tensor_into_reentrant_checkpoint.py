@@ -11,6 +11,7 @@ graph of the shared tensor, and the second one finds it freed:
 
 ## Bad
 ```python
+import torch
 import torch.nn as nn
 from functools import partial
 from torch.utils.checkpoint import checkpoint
@@ -31,6 +32,11 @@ class Decoder(nn.Module):
             x = checkpoint(partial(block, context=context), x, use_reentrant=True)  # error
         for block in self.blocks:
             x = checkpoint(lambda h, block=block: block(h, context), x, use_reentrant=True)  # error
+        memory = torch.tanh(context) + 1
+        for block in self.blocks:
+            x = checkpoint(block, x, [memory, memory.flip(1)], use_reentrant=True)  # error
+        for block in self.blocks:
+            x = checkpoint(block, x, {"both": (memory, condition)}, use_reentrant=True)  # error
         return x
 ```
 
@@ -70,6 +76,10 @@ class Decoder(nn.Module):
             x = checkpoint(partial(block, mask=mask, positions=positions), x, use_reentrant=True)
             x = checkpoint(lambda h, block=block: block(h, context.detach()), x, use_reentrant=True)
             x = checkpoint(block, x, [self.context(x)], use_reentrant=True)
+            x = checkpoint(block, x, [torch.tanh(context.detach()), context > 0], use_reentrant=True)
+            x = checkpoint(block, x, [context.argmax(-1), context.to(torch.long)], use_reentrant=True)
+            x = checkpoint(block, x, [torch.tanh(fixed) + mask, fixed.flip(0)], use_reentrant=True)
+            x = checkpoint(block, x, [x, x.flip(0)], use_reentrant=True)
         return x
 ```
 
@@ -130,6 +140,7 @@ from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.state.freezing import may_be_frozen
 from ..model.state.gradient_free import is_gradient_free
+from ..model.state.graph_sources import graph_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,10 +177,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _hidden(event: Checkpoint) -> Iterator[Result]:
-    """The tensors the segment gets other than as arguments of its own, those of this iteration of the loop left out."""
+    """What gave the tensors that the segment gets other than as arguments, those of this iteration left out."""
     found: list[Value] = []
     for node, value in zip(event.node.args[1:], event.inputs, strict=False):
-        found += [] if changes_by_iteration(node, event.place) else _held(value)
+        found += [] if changes_by_iteration(node, event.place) or not isinstance(value, Seq | Dict) else [value]
     for function in options(event.function):
         if isinstance(function, Partial):
             found += [*function.args, *function.kwargs.values()]
@@ -177,16 +188,7 @@ def _hidden(event: Checkpoint) -> Iterator[Result]:
         if isinstance(function, Function):
             names = read_with_graph(function.node) - bound_each_iteration(event.place)
             found += [function.scope.look_up(name) for name in names]
-    return (value for value in found if isinstance(value, Result))
-
-
-def _held(value: Value) -> list[Value]:
-    match value:
-        case Seq(_, items):
-            return items
-        case Dict(items):
-            return list(items.values())
-    return []
+    return (source for value in found for source in graph_sources(value))
 
 
 def _is_shared(run: Run, value: Result, event: Checkpoint) -> bool:

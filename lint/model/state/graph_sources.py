@@ -1,0 +1,78 @@
+"""Which calls of modules a tensor's gradient surely goes back to, through operations that keep the graph."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.values import Computed, Dict, Element, Instance, Ref, Result, Seq, options
+from ..names import canonical
+from .gradient_free import is_gradient_free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Value
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+#: Methods that give one tensor, or a tuple of tensors, with the graph of their object.
+_METHODS = frozenset(
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "contiguous", "clone", "repeat", "tile", "flip"),
+        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "movedim", "roll"),
+        *("repeat_interleave", "mean", "sum", "softmax", "sigmoid", "tanh", "relu", "exp", "abs", "mul", "add", "sub"),
+    )
+)
+_SPLITS = frozenset(("chunk", "split", "unbind"))
+_FUNCTIONS = frozenset(
+    (
+        *("einops.rearrange", "einops.repeat", "torch.cat", "torch.concat", "torch.stack", "torch.flatten"),
+        *("torch.unsqueeze", "torch.permute", "torch.tanh", "torch.sigmoid", "torch.relu", "torch.exp"),
+        *("torch.softmax", "torch.flip", "torch.chunk", "torch.split", "torch.unbind"),
+        *(f"torch.nn.functional.{name}" for name in ("relu", "gelu", "silu", "softmax", "normalize", "pad", "dropout")),
+        *(f"torch.nn.functional.{name}" for name in ("leaky_relu", "softplus", "layer_norm", "interpolate")),
+    )
+)
+#: More steps from value to value than this are not followed.
+_DEPTH = 8
+
+
+def graph_sources(value: Value, depth: int = _DEPTH) -> Iterator[Result]:
+    """The outputs of modules that ``value`` is, holds or is computed from."""
+    parts: list[Value] = []
+    match value:
+        case Seq(items=held):
+            parts = held
+        case Dict(items=entries):
+            parts = [*entries.values()]
+        case Computed(operands=operands) if _is_operation(value):
+            parts = [*operands]
+        case Element(of=Result(call)) if (call.method or call.name.rpartition(".")[2]) in _SPLITS:
+            parts = _passed_on(call)
+        case Result(call):
+            if all(isinstance(option, Instance | Result) for option in options(call.func)):
+                yield value
+            parts = _passed_on(call)
+    for part in parts if depth else ():
+        yield from graph_sources(part, depth - 1)
+
+
+def _is_operation(value: Computed) -> bool:
+    """Whether ``value`` is what an operator gave, and not one of several values that are unknown alike."""
+    is_joined = any(operand.node is value.node for operand in value.operands)
+    return isinstance(value.node, ast.BinOp) and isinstance(value.node.op, _OPERATORS) and not is_joined
+
+
+def _passed_on(call: Call) -> list[Value]:
+    """What ``call`` gives the graph of."""
+    if is_gradient_free(call):
+        return []
+    if call.method in _METHODS | _SPLITS:
+        # `to(torch.long)` gives numbers without a gradient.
+        return [] if any(_is_data_type(given) for given in (*call.args, *call.kwargs.values())) else [call.receiver]
+    return [*call.args[:1]] if canonical(call.name) in _FUNCTIONS else []
+
+
+def _is_data_type(value: Value) -> bool:
+    """Whether it is a type other than those of floating point: `torch.long`."""
+    return isinstance(value, Ref) and not value.name.startswith(("torch.float", "torch.bfloat", "torch.half"))
