@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `torch.manual_seed(0)`, `torch.cuda.manual_seed(0)`, `transformers.set_seed(0)` and the like in a function or
-module that is checkpointed, unless `torch.random.fork_rng()` is around it. A seed that is passed in is not flagged.
+module that is checkpointed, unless `torch.random.fork_rng()` is around it; also a seed such as `1000 + self.index` that
+only the constructor of a layer sets. A seed that is passed in is not flagged.
 
 ## Why is this bad?
 It is recommended to make dropout agree with its recomputation, which torch does by itself (`preserve_rng_state=True`).
@@ -45,6 +46,32 @@ def forward(block, x):
         return block(h)
     return checkpoint(run, x, use_reentrant=False)  # error
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.index = index
+        self.linear = nn.Linear(8, 8)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        torch.manual_seed(1000 + self.index)
+        return self.drop(self.linear(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(i) for i in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+```
 
 ## Good
 ```python
@@ -73,6 +100,54 @@ block = Block()
 def forward(x, step):
     torch.manual_seed(0)
     return checkpoint(block, x, step, use_reentrant=False)
+```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.index, self.step = index, 0
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        torch.manual_seed(1000 * self.step + self.index)
+        return self.drop(x)
+
+class Seeded(nn.Module):
+    def __init__(self, block, seed):
+        super().__init__()
+        self.block, self.seed = block, seed
+
+    def forward(self, x):
+        torch.manual_seed(7 + self.seed)
+        return self.block(x)
+
+class Once(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seed = 0
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        torch.manual_seed(self.seed)
+        return self.drop(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(i) for i in range(4))
+        self.last = Once()
+
+    def forward(self, x, step):
+        self.last.seed = step
+        x = checkpoint(self.last, x, use_reentrant=False)
+        for block in self.blocks:
+            block.step = step
+            x = checkpoint(block, x, use_reentrant=False)
+        return checkpoint(Seeded(nn.Dropout(0.1), step), x, use_reentrant=False)
 ```
 
 ## Evidence
@@ -113,11 +188,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Const, Instance, Result, options
+from ..facts.values import Result, options
 from ..finding import Severity
 from ..model.events import Checkpointing
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.seeds import is_constant, is_same_in_every_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,19 +219,17 @@ _SEEDS = (
 def check(run: Run) -> Iterator[Report]:
     """Report regions that start the random numbers over."""
     for event, region in run.regions():
-        seeds = [call for call in region.calls_to(*_SEEDS) if _is_fixed(call) and not _is_forked(call)]
-        if seeds:
+        seeds = [call for call in region.calls_to(*_SEEDS) if not _is_forked(call)]
+        fixed = next((call for call in seeds if is_constant(run, call)), None)
+        seed = fixed or next((call for call in seeds if is_same_in_every_step(run, call)), None)
+        if seed is not None:
+            alike = "every step" if fixed is None else "every layer and every step"
             yield Report(
                 event.node,
-                f"`{seeds[0].name.rpartition('.')[2]}` in this region gives every layer and every step the same random "
+                f"`{seed.name.rpartition('.')[2]}` in this region gives {alike} the same random "
                 f"numbers; remove it, since torch draws the same ones in the recomputation by itself",
-                notes=(Remark(seeds[0].node, "starts over here"),),
+                notes=(Remark(seed.node, "starts over here"),),
             )
-
-
-def _is_fixed(call: Call) -> bool:
-    seed = call.argument(0, "seed")
-    return isinstance(seed, Const) or (isinstance(seed, Attr) and isinstance(seed.base, Instance))
 
 
 def _is_forked(call: Call) -> bool:
