@@ -4,8 +4,9 @@
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,
 `load_state_dict` or `step()` of an optimizer that holds the model's parameters, `eval()` on a model with dropout; and
 a `backward()` inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the
-model or call `backward()` are followed. A forward pass under `no_grad` in between, as for the reference model of DPO,
-is fine, and so is a change that is taken back before `backward()`.
+model or call `backward()` are followed, and a loss that a loop keeps for the `backward()` of its next iteration. A
+forward pass under `no_grad` in between, as for the reference model of DPO, is fine, and so is a change that is taken
+back before `backward()`.
 
 ## Why is this bad?
 Layers run again in the backward pass, with the model as it is then: gradients belong to neither state, 40 to 380 %
@@ -103,8 +104,103 @@ def two_losses(name, batches):
         optimizer.step()  # error
         second.backward()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+def loss_of(model, x):
+    return model(x).square().mean()
+
+def overlapped(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    pending = loss_of(net, next(batches))
+    for batch in batches:
+        upcoming = loss_of(net, batch)
+        optimizer.zero_grad()
+        pending.backward()
+        optimizer.step()  # error
+        pending = upcoming
+
+def step_first(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    pending = net(next(batches)).mean()
+    for batch in batches:
+        optimizer.step()  # error
+        pending.backward()
+        pending = net(batch).mean()
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+def step_before_forward(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    pending = net(next(batches)).mean()
+    for batch in batches:
+        pending.backward()
+        optimizer.step()
+        pending = net(batch).mean()
+
+def summed(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    total = 0
+    for index, batch in enumerate(batches):
+        if index % 4 == 3:
+            total.backward()
+            optimizer.step()
+            total = 0
+        total = total + net(batch).mean()
+
+def every_second(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    kept = net(next(batches)).mean()
+    for index, batch in enumerate(batches):
+        loss = net(batch).mean()
+        if index % 2:
+            kept.backward()
+            optimizer.step()
+        kept = loss
+
+def logged(batches):
+    net, head = Net(), nn.Linear(8, 1)
+    optimizer, other = torch.optim.AdamW(net.parameters()), torch.optim.AdamW(head.parameters())
+    mean, pending = 0.0, net(next(batches)).mean()
+    for batch in batches:
+        upcoming = net(batch).mean()
+        pending.backward()
+        other.step()
+        pending = upcoming
+    for batch in batches:
+        loss = net(batch).mean() + mean
+        loss.backward()
+        optimizer.step()
+        mean = 0.9 * mean + 0.1 * loss.detach()
+```
 ```python
 import torch
 import torch.nn as nn
@@ -282,7 +378,7 @@ from ..model.flow.loss import Losses
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.changes_between import changes_between
+from ..model.state.changes_between import changes_between, steps_before_next_iteration
 from ..model.state.gradient_free import is_gradient_free, may_lack_graph
 from ..model.types import is_hf_model, unwrapped
 
@@ -306,11 +402,16 @@ def check(run: Run) -> Iterator[Report]:
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
                 yield _report(change, forward, backward)
+    for backward in backwards:
+        kept = losses.kept_for_next_iteration(backward)
+        for forward, model in _forwards_kept(run, losses, backward) if kept else ():
+            for change in steps_before_next_iteration(run, model, forward, backward, kept):
+                yield _report(change, forward, backward, ", of the next iteration")
 
 
-def _report(change: Call, forward: Call, backward: Call) -> Report:
+def _report(change: Call, forward: Call, backward: Call, which: str = "") -> Report:
     beside = origin(change.node) == origin(backward.node)
-    line = f" (line {backward.node.lineno})" if beside else ""
+    line = f" (line {backward.node.lineno}{which})" if beside else which
     ends = () if beside else (Remark(backward.node, "its backward pass"),)
     return Report(
         change.node,
@@ -333,6 +434,17 @@ def _forwards(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
         module = unwrapped(event.function)
         if isinstance(module, Instance | Result):
             yield event.call, module
+
+
+def _forwards_kept(run: Run, losses: Losses, backward: Call) -> Iterator[tuple[Call, Value]]:
+    """The calls of checkpointed models that feed ``backward`` in the iteration behind theirs."""
+    for forward in run.program.calls:
+        model = unwrapped(forward.func)
+        known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
+        if not known or may_lack_graph(forward, backward) or not losses.feeds_next_iteration(forward, backward):
+            continue
+        if is_checkpointed(run, model, forward):
+            yield forward, model
 
 
 def _backwards_of(run: Run, model: Value, forward: Call, losses: Losses) -> Iterator[Call]:

@@ -87,6 +87,11 @@ class Steps:
             wanted |= read
             self._await(waiting, read | (step.filled & wanted), index)
 
+    def filled(self, names: frozenset[str], first: Position, last: Position) -> frozenset[str]:
+        """Those of ``names`` that a step between the two positions fills."""
+        between = self._steps[bisect_left(self._starts, first) : bisect_left(self._starts, last)]
+        return names & frozenset[str]().union(*(step.filled for step in between))
+
     def _await(self, waiting: list[int], names: AbstractSet[str], before: int) -> None:
         """Add the last steps before ``before`` that fill ``names`` to the heap ``waiting``, the last one first."""
         for name in names:

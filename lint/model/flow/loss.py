@@ -46,6 +46,26 @@ class Losses:
         found = {sink for call in self._way_to(source) for sink in self._sinks.get(call.node, ())}
         return (sink for sink in sorted(found, key=lambda call: call.order) if self._feeds(source, sink))
 
+    def kept_for_next_iteration(self, sink: Call) -> frozenset[str]:
+        """The names that ``sink`` reads and that the loop around it fills behind it, and not before it."""
+        loop = sink.place.loops[-1] if sink.place.loops else None
+        if not isinstance(loop, ast.For | ast.While):
+            return frozenset()
+        names, steps = self._reads(sink.node), self._steps_of(body_around(self._run, sink))
+        if steps.filled(names, position(loop), position(sink.node)):
+            return frozenset()
+        return steps.filled(names, end_of(sink.node), end_of(loop))
+
+    def feeds_next_iteration(self, source: Call, sink: Call) -> bool:
+        """Whether ``sink`` gets, in an iteration of the loop around both, what ``source`` gave in the one before."""
+        ways = ways_from_shared_function(self._run, source, sink)
+        if ways is None or len(ways.right) > 1 or ways.left[0].place.loops != sink.place.loops:
+            return False
+        if not all(map(self._is_returned, ways.left[1:])):
+            return False
+        body = body_around(self._run, sink)
+        return ways.left[0].node in self._calls_in(body, [sink.node], end_of(sink.place.loops[-1]))
+
     def _way_to(self, call: Call) -> list[Call]:
         return self._run.path_to(call) or [call]
 

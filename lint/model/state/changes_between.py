@@ -6,6 +6,8 @@ import ast
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
+from ...facts.nodes import is_inside
 from ...facts.values import Absent, Const, Instance, Result, Value, equals, one, options, same
 from ..events import ApplyCheckpointing, Checkpoint
 from ..flow.frames import follows
@@ -16,7 +18,7 @@ from .randomness import adapter_dropout, config_dropout, torch_draws
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Loop
     from ..run import Run
 
 #: Methods that change which weights a forward pass uses, and those that take it back.
@@ -31,6 +33,34 @@ def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> It
     for change in _changes(run, model, forward, backward):
         if not _is_undone_on_exit(run, change, backward):
             yield change
+
+
+def steps_before_next_iteration(
+    run: Run, model: Value, forward: Call, backward: Call, kept: frozenset[str]
+) -> Iterator[Call]:
+    """The steps of the optimizer of ``model`` between ``forward`` and ``backward``, which is of the next iteration.
+
+    A condition in the loop leaves open which iterations make them, unless it asks for ``kept``, what is kept for
+    ``backward``: `if pending is not None`.
+    """
+    loop, calls = backward.place.loops[-1], (forward, backward)
+    if any(_is_chosen(call, loop, kept) for call in calls if call.place.stack == backward.place.stack):
+        return
+    for step in run.method_calls("step"):
+        beside = (step.place.walk, step.place.stack, step.place.loops) == _home(backward)
+        between = step.order > forward.order or step.order < backward.order
+        if beside and between and not _is_chosen(step, loop, kept) and _is_step_of(step, model):
+            yield step
+
+
+def _home(call: Call) -> tuple[object, ...]:
+    return call.place.walk, call.place.stack, call.place.loops
+
+
+def _is_chosen(call: Call, loop: Loop, kept: frozenset[str]) -> bool:
+    """Whether a condition in ``loop`` decides over ``call``, other than one that asks for ``kept``."""
+    inside = (guard for guard in call.place.guards if is_inside(guard.test, loop) and not guard.asserted)
+    return any(not names_in(guard.test) <= kept for guard in inside)
 
 
 def _is_undone_on_exit(run: Run, change: Call, backward: Call) -> bool:
@@ -63,10 +93,15 @@ def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator
 
 def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
     for step in _between(run, forward, backward, "step"):
-        scaled = class_names(step.receiver) & {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"}
-        optimizer = step.argument(0, "optimizer") if scaled else step.receiver
-        if any(_optimizes(unwrapped(option), model) for option in options(optimizer)):
+        if _is_step_of(step, model):
             yield step
+
+
+def _is_step_of(step: Call, model: Value) -> bool:
+    """Whether ``step`` is one of an optimizer of ``model``, or of a scaler that is given one."""
+    scaled = class_names(step.receiver) & {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"}
+    optimizer = step.argument(0, "optimizer") if scaled else step.receiver
+    return any(_optimizes(unwrapped(option), model) for option in options(optimizer))
 
 
 def _optimizes(optimizer: Value, model: Value) -> bool:
