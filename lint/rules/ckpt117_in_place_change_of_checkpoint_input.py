@@ -149,6 +149,36 @@ class Residual(nn.Module):
         g[:, 0] = 0
         return h + g + update
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self, slope):
+        super().__init__()
+        self.q, self.k, self.v, self.slope = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), slope
+
+    def forward(self, x, bias=None):
+        bias += self.slope
+        scores = self.q(x) @ self.k(x).transpose(1, 2)
+        return x + (scores + bias).softmax(-1) @ self.v(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(8, 8)
+        self.layers = nn.ModuleList(Layer(0.5**i) for i in range(3))
+
+    def make_bias(self, length):
+        return torch.full((length, length), -1e4).triu(1)
+
+    def forward(self, ids):
+        h, bias = self.embed(ids), self.make_bias(ids.size(1))
+        for layer in self.layers:
+            h = checkpoint(layer, h, bias=bias, use_reentrant=False)  # error
+        return h
+```
 
 ## Good
 ```python
@@ -194,6 +224,41 @@ class Residual(nn.Module):
     def train_step(self, h):
         checkpoint(self.f, h, use_reentrant=False).sum().backward()
         h.zero_()
+```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.slope = nn.Linear(8, 8), 0.5
+
+    def forward(self, x, bias=None, length=0, counts=None, offset=None, names=None):
+        bias = bias * 1
+        bias += self.slope
+        length += 1
+        counts += 1
+        offset += self.slope
+        names += ["q"]
+        if x.requires_grad and bias is None:
+            bias += 1
+        return ((self.q(x) + bias).softmax(-1) / length / len(names)) + offset.to(x.dtype)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(8, 8)
+        self.layers = nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, ids):
+        h = self.embed(ids)
+        bias, counts, offset = torch.zeros(8), torch.zeros(1), torch.arange(8.0)
+        for layer in self.layers:
+            given = {"counts": counts, "offset": offset, "names": [], "length": ids.size(1)}
+            h = checkpoint(layer, h, bias=bias, use_reentrant=False, **given)
+        return h
 ```
 ```python
 import torch
@@ -324,6 +389,7 @@ their version; keywords as plain references).
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..facts.values import Const, options
@@ -332,7 +398,8 @@ from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 from ..model.state.gradient_free import is_gradient_free
-from ..model.state.in_place import changes, changes_after, overwriting_head
+from ..model.state.in_place import changes, changes_after, changes_of_tensors, matters, overwriting_head
+from ..model.state.tensor_values import is_tensor
 
 if TYPE_CHECKING:
     import ast
@@ -383,8 +450,15 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
     for part in call_targets(event.function):
         names = part.parameters()
         by_position = {name for name, value in zip(names, event.inputs, strict=False) if not isinstance(value, Const)}
-        for change in changes(run, part.function):
+        found = chain(changes(run, part.function), changes_of_tensors(run, part.function, _tensors(event, names)))
+        for change in found:
             refused = event.reentrant is False and change.name in by_position
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
-            if refused or twice:
+            if refused or (twice and matters(part.function, change)):
                 yield change.node
+
+
+def _tensors(event: Checkpoint, names: list[str]) -> frozenset[str]:
+    """The parameters that ``event`` surely gives tensors for."""
+    given = [*zip(names, event.inputs, strict=False), *event.function_kwargs.items()]
+    return frozenset(name for name, value in given if is_tensor(value))

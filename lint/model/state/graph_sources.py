@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ...facts.values import Computed, Dict, Element, Instance, Ref, Result, Seq, options
 from ..names import canonical
 from .gradient_free import is_gradient_free
+from .tensor_values import is_operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Value
 
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 #: Methods that give one tensor, or a tuple of tensors, with the graph of their object.
 _METHODS = frozenset(
     (
@@ -45,7 +44,7 @@ def graph_sources(value: Value, depth: int = _DEPTH) -> Iterator[Result]:
             parts = held
         case Dict(items=entries):
             parts = [*entries.values()]
-        case Computed(operands=operands) if _is_operation(value):
+        case Computed(operands=operands) if is_operation(value):
             parts = [*operands]
         case Element(of=Result(call)) if (call.method or call.name.rpartition(".")[2]) in _SPLITS:
             parts = _passed_on(call)
@@ -55,12 +54,6 @@ def graph_sources(value: Value, depth: int = _DEPTH) -> Iterator[Result]:
             parts = _passed_on(call)
     for part in parts if depth else ():
         yield from graph_sources(part, depth - 1)
-
-
-def _is_operation(value: Computed) -> bool:
-    """Whether ``value`` is what an operator gave, and not one of several values that are unknown alike."""
-    is_joined = any(operand.node is value.node for operand in value.operands)
-    return isinstance(value.node, ast.BinOp) and isinstance(value.node.op, _OPERATORS) and not is_joined
 
 
 def _passed_on(call: Call) -> list[Value]:

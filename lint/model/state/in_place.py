@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import is_inside
+from ...facts.nodes import all_nodes, is_behind, is_inside
+from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals, options
 from ..names import canonical
 from ..regions.call_targets import call_targets
@@ -41,6 +42,10 @@ _FUNCTIONAL = {
 }
 #: Methods whose result shares the tensor's memory.
 _VIEWS = frozenset(("view", "view_as", "unsqueeze", "squeeze", "transpose", "permute", "t"))
+#: Methods whose result is the tensor's elements.
+_AS_IT_IS = _VIEWS | {"to", "type_as", "float", "half", "bfloat16", "expand", "reshape", "contiguous", "cuda", "sum"}
+#: What a tensor is asked for besides its elements.
+_QUESTIONS = frozenset(("shape", "dtype", "device", "ndim", "size", "dim", "numel", "requires_grad"))
 #: Statements whose inside may not run.
 _BRANCHES = (ast.If, ast.Try, ast.While, ast.FunctionDef, ast.ClassDef)
 #: Statements behind which a block does not go on.
@@ -57,18 +62,83 @@ class Change(NamedTuple):
     once: bool
 
 
-def changes(run: Run, function: Function, depth: int = 3) -> Iterator[Change]:
+def changes_of_tensors(run: Run, function: Function, given: AbstractSet[str]) -> Iterator[Change]:
+    """The changes of parameters that are given tensors, whether or not the function shows that they are."""
+    augmented = (part for part in all_nodes(function.node) if isinstance(part, ast.AugAssign))
+    if given.isdisjoint(part.target.id for part in augmented if isinstance(part.target, ast.Name)):
+        return
+    for change in changes(run, function, given=given):
+        if change.name in given:
+            yield change
+
+
+def matters(function: Function, change: Change) -> bool:
+    """Whether what ``change`` leaves may go into more than sums.
+
+    What only adds to the result has right gradients, however often it is changed.
+    """
+    if not isinstance(change.node, ast.AugAssign) or not isinstance(change.node.target, ast.Name):
+        return True
+    names = [part for part in all_nodes(function.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+    #: The names that it goes to, and the statements that give it to them.
+    waiting: list[tuple[str, ast.AST | None]] = [(change.name, None)]
+    for name, given in waiting:
+        for part in names:
+            if part.id != name or (given is not None and not is_behind(part, given)):
+                continue
+            match _end_of_sum(part, function):
+                case ast.Assign(targets=[ast.Name(id=target)]) as statement:
+                    waiting += [] if (target, statement) in waiting else [(target, statement)]
+                case ast.Return() | ast.AugAssign() | ast.Attribute() | ast.Compare():
+                    pass
+                case _:
+                    return True
+    return False
+
+
+def _end_of_sum(part: ast.Name, function: Function) -> ast.AST | None:
+    """What stands around the sum that ``part`` is a term of; the question where it is only asked for what it is."""
+    above = parents_in(function.node)
+    inner: ast.AST = part
+    holder = above.get(inner)
+    while holder is not None and _passes_on(holder, inner):
+        inner, holder = holder, above.get(holder)
+    match holder:
+        case ast.Attribute(attr=name) if name not in _QUESTIONS:
+            return inner
+        case ast.Compare(ops=[op]) if not isinstance(op, ast.Is | ast.IsNot):
+            return inner
+    return holder
+
+
+def _passes_on(holder: ast.AST, inner: ast.AST) -> bool:
+    """Whether ``holder`` is a sum with ``inner`` in it, or its elements as they are."""
+    match holder:
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return True
+        case ast.Subscript(value=value):
+            return value is inner
+        case ast.Attribute(attr=name):
+            return name in _AS_IT_IS
+        case ast.Call(func=function):
+            return function is inner
+    return False
+
+
+def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str] = frozenset()) -> Iterator[Change]:
     """The first changes in place of the parameters of a function that every run of it makes.
 
     Args:
         run: The run.
         function: The function.
         depth: How many calls to follow into the functions that it hands its parameters to.
+        given: The parameters that are known to be tensors.
     """
     calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
     arguments = function.node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     tensors = {name for call in run.bodies.calls_in(function) for name in _module_inputs(call.node, call.func)}
+    tensors |= given
     tensors |= {
         arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
     }

@@ -1,0 +1,70 @@
+"""Which values are certainly tensors, by what made them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.values import Computed, Result, options
+from ..names import canonical
+
+if TYPE_CHECKING:
+    from ...facts.values import Call, Value
+
+_FUNCTIONS = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "from_numpy", "as_tensor", "eye"),
+        *("rand", "randn", "randint", "randperm", "tril", "triu", "where", "cat", "concat", "stack", "flatten"),
+        *(f"{name}_like" for name in ("zeros", "ones", "full", "empty", "rand", "randn", "randint")),
+        *("tanh", "sigmoid", "relu", "exp", "softmax", "cumsum", "matmul", "bmm", "einsum", "outer"),
+        *(f"nn.functional.{name}" for name in ("relu", "gelu", "silu", "softmax", "normalize", "pad", "dropout")),
+    )
+)
+_MODULES = frozenset(
+    f"torch.nn.{kind}"
+    for kind in (
+        *("Linear", "Embedding", "LayerNorm", "RMSNorm", "Dropout", "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid"),
+        *("Conv1d", "Conv2d", "Conv3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm"),
+    )
+)
+#: Methods that give a tensor where their object is one.
+_METHODS = frozenset(
+    (
+        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "long", "bool", "contiguous", "clone", "detach"),
+        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "repeat", "flip"),
+        *("triu", "tril", "masked_fill", "softmax", "sigmoid", "tanh", "relu", "exp", "mul", "add", "sub", "mean"),
+        *("sum", "cumsum", "abs", "log", "roll", "requires_grad_", "repeat_interleave", "type_as", "matmul"),
+    )
+)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+#: More steps from value to value than this are not followed.
+_DEPTH = 8
+
+
+def is_tensor(value: Value, depth: int = _DEPTH) -> bool:
+    """Whether ``value`` is certainly a tensor."""
+    return depth > 0 and all(_is_tensor(option, depth - 1) for option in options(value))
+
+
+def _is_tensor(value: Value, depth: int) -> bool:
+    match value:
+        case Computed(operands=operands) if is_operation(value):
+            return any(is_tensor(operand, depth) for operand in operands)
+        case Result(call):
+            return _gives_tensor(call, depth)
+    return False
+
+
+def _gives_tensor(call: Call, depth: int) -> bool:
+    if isinstance(call.func, Result):
+        return canonical(call.func.call.name) in _MODULES
+    if call.method:
+        return call.method in _METHODS and is_tensor(call.receiver, depth)
+    return canonical(call.name) in _FUNCTIONS
+
+
+def is_operation(value: Computed) -> bool:
+    """Whether ``value`` is what an operator gave, and not one of several values that are unknown alike."""
+    is_joined = any(operand.node is value.node for operand in value.operands)
+    return isinstance(value.node, ast.BinOp) and isinstance(value.node.op, _OPERATORS) and not is_joined
