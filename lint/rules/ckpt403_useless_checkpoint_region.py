@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a
-checkpoint of the whole model in a training step. A layer inside a block that is checkpointed already is left alone.
+checkpoint of the whole model in a training step, or in a function that one step calls. A layer inside a block that is
+checkpointed already is left alone.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -30,6 +31,30 @@ def step(batch, optimizer):
     loss = checkpoint(model, batch, use_reentrant=False).mean()  # error
     loss.backward()
     optimizer.step()
+```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+def loss_of(model, batch):
+    return checkpoint(model, batch, use_reentrant=False).mean()  # error
+
+def main(batches):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in batches:
+        optimizer.zero_grad()
+        loss_of(model, batch).backward()
+        optimizer.step()
 ```
 
 ## Good
@@ -110,6 +135,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Class, Result, same
 from ..finding import Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
@@ -120,7 +146,7 @@ from ..model.types import bases, is_hf_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Place, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
@@ -163,18 +189,53 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     function = here.function
     if function is not None and function.owner is not None and function.name == "forward":
         return False
-    cls = class_of(event.function)
-    is_model = is_hf_model(event.function) or (isinstance(cls, Class) and "torch.nn.Module" in set(bases(cls)))
-    if not is_model:
+    if not _is_model(event.function):
         return False
     others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
     )
-    if any(_runs_before(event, call) for call in run.calls_beside(event.call)):
+    if any(others) or any(_runs_before(event, call) for call in run.calls_beside(event.call)):
         return False
+    if _is_trained_at(run, here):
+        return True
+    caller = _only_caller(run, event)
+    return caller is not None and _is_trained_at(run, caller.place) and _runs_nothing_else(run, event, caller)
+
+
+def _is_model(value: Value) -> bool:
+    cls = class_of(value)
+    return is_hf_model(value) or (isinstance(cls, Class) and "torch.nn.Module" in set(bases(cls)))
+
+
+def _is_trained_at(run: Run, here: Place) -> bool:
+    """Whether a backward pass and a step of the optimizer are beside ``here``, in the same loops."""
     calls = [event.call for event in run.of(Backward)], list(run.method_calls("step"))
-    trains = all(any(it.place.function is function and it.place.loops == here.loops for it in made) for made in calls)
-    return trains and not any(others)
+    return all(
+        any(it.place.function is here.function and it.place.loops == here.loops for it in made) for made in calls
+    )
+
+
+def _only_caller(run: Run, event: Checkpoint) -> Call | None:
+    """The one call of the function around ``event``, which runs it once: `training_step(model, batch)`."""
+    function = event.place.function
+    if function is None or event.place.loops or any(own_guards(event.place)):
+        return None
+    calls = run.calls_of(function)
+    return calls[0] if len(calls) == 1 else None
+
+
+def _runs_nothing_else(run: Run, event: Checkpoint, caller: Call) -> bool:
+    """Whether the functions around ``event`` and ``caller`` checkpoint and run no other model."""
+    around = event.place.function, caller.place.function
+    beside = [call for call in run.program.calls if call.place.function in around and call.node is not event.node]
+    checkpoints = {other.node for other in run.of(Checkpoint)}
+    return not any(call.node in checkpoints or _is_layer(call.func) for call in beside)
+
+
+def _is_layer(value: Value) -> bool:
+    """Whether it is a module that may train: a model, or a layer of torch that is no loss."""
+    cls = class_of(value)
+    return _is_model(value) or (isinstance(cls, str) and cls.startswith("torch.nn.") and not cls.endswith("Loss"))
 
 
 def _runs_before(event: Checkpoint, call: Call) -> bool:
