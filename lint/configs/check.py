@@ -18,7 +18,7 @@ from ..sources.locator import Locator
 from ..sources.source import read_source
 from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from . import PROGRAM, is_config
-from .command_line import join_command_line, read_command
+from .command_line import join_command_line, join_launcher, read_command
 from .findings import settings_findings
 from .nodes import ConfigError
 from .programs import read_started
@@ -138,6 +138,8 @@ def read_run(source: Source, run: RunFiles) -> Parts:
         join_command_line(command, program)
     for config in left:
         config.kind.add(config, program)
+    if started is not None and command is not None:
+        join_launcher(command, program)  # to what a program has that is known by its name
     # accelerate's may name DeepSpeed's, whatever the order in which they were given.
     for config in sorted(left, key=lambda config: config.kind.label.lower()):
         config.kind.apply(config, program)

@@ -109,8 +109,7 @@ def _value(name: str, given: str) -> object:
 def join_command_line(command: CommandLine, program: Program) -> None:
     """Give the arguments to what the script parses; where all of them are known, nothing is left open."""
     document = command.document
-    for launcher in filter(None, (command.launcher, command.environment)):
-        _join_launcher(launcher.root, program)
+    join_launcher(command, program)
     for call, method in parsed_arguments(program):
         if method not in _READ:
             continue
@@ -121,6 +120,12 @@ def join_command_line(command: CommandLine, program: Program) -> None:
         take_over(program, call, made, complete and isinstance(call.func, Ref))
         if from_file:
             call.node = written
+
+
+def join_launcher(command: CommandLine, program: Program) -> None:
+    """Give what the launcher sets up to the arguments that say nothing of it."""
+    for launcher in filter(None, (command.launcher, command.environment)):
+        _join_launcher(launcher.root, program)
 
 
 def _join_launcher(flags: Dict, program: Program) -> None:

@@ -173,6 +173,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERROR
 NEEDS = (
     *together("fsdp_config", "activation_checkpointing", TrainerArgs),
+    *together("use_fsdp", "fsdp_activation_checkpointing", TrainerArgs),
     *together("FSDP_ACTIVATION_CHECKPOINTING", EnvironmentSetting, TrainerArgs),
     ("fsdp_config", "base_model"),
 )

@@ -69,7 +69,7 @@ def add(config: Config, program: Program) -> None:
         given |= {name: section.items[name] for name in _VARIABLES if name in section.items and name not in given}
     given |= {name: _switch(given[name]) for name in _SWITCHES if name in given}
     if _KWARGS in given:
-        given[_KWARGS] = _parsed(document, given[_KWARGS])
+        given[_KWARGS] = parsed(document, given[_KWARGS])
     keys = {name: name for name in (*document.root.items, "gradient_checkpointing")}
     call = call_of(document, program, "swift.SftArguments", given, anchors=_ANCHORS, keys=keys)
     call.open_kwargs = document.root.open or truth(document.root.items.get("load_args", Const(False))) is not False
@@ -85,7 +85,7 @@ def _switch(value: Value) -> Value:
     return Const(text in _YES, value.node) if text in (*_YES, *_NO) else Unknown(value.node)
 
 
-def _parsed(document: Document, value: Value) -> Value:
+def parsed(document: Document, value: Value) -> Value:
     """The dict that a text in JSON is; its items stand where the text does, and no fix writes them."""
     if not isinstance(value, Const) or not isinstance(value.value, str) or value.node is None:
         return value
