@@ -2,9 +2,10 @@
 
 ## What it does
 Flags a test on the names of `named_parameters()` or `named_modules()` after the model's layers were wrapped with
-`apply_activation_checkpointing`, when the text reaches across a layer's index (`"layers.0.mlp"`), and a regular
-expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. Names that went
-through a call first (`name.replace(...)`), and loops that mention the wrapper's name, are fine.
+`apply_activation_checkpointing`, when the text reaches across a layer's index (`"layers.0.mlp"`, `f"layers.{i}.mlp"`),
+and a regular expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. The
+names below a module, or a list of modules, that the file wraps with `checkpoint_wrapper` are treated in the same way.
+Names that went through a call first (`name.replace(...)`), and loops that mention the wrapper's name, are fine.
 
 ## Why is this bad?
 Below every wrapped layer the names contain `_checkpoint_wrapped_module`, although `state_dict()` shows the old ones:
@@ -54,7 +55,68 @@ def groups():
     return whole, other, [p for n, p in net.named_parameters() if n == "attn.weight"]  # error
 ```
 
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(8), nn.Linear(8, 8)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for _ in range(4))
+
+def rates(model, decay=0.8):
+    for name, parameter in model.named_parameters():
+        for i in range(4):
+            if name.startswith((f"blocks.{i}.norm.", f"blocks.{i}.fc.")):  # error
+                yield {"params": [parameter], "lr": decay**i}
+
+def main():
+    return list(rates(Encoder()))
+```
+
 ## Good
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(8), nn.Linear(8, 8)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for _ in range(4))
+        self.tail = nn.ModuleList(checkpoint_wrapper(Block()) for _ in range(2))
+        self.tail.append(Block())
+
+def whole_blocks(model):
+    keys = ["0._checkpoint_wrapped_module"]
+    for name, parameter in model.named_parameters():
+        for i in range(4):
+            if name.startswith(f"blocks.{i}.") or name.startswith(f"tail.{i}.norm"):
+                yield parameter
+        for key in keys:
+            if name.startswith(f"blocks.{key}.norm"):
+                yield parameter
+
+def cleaned(model):
+    for name, parameter in model.named_parameters():
+        name = name.replace("_checkpoint_wrapped_module.", "")
+        for i in range(4):
+            if name.startswith(f"blocks.{i}.norm"):
+                yield parameter
+
+def main():
+    model = Encoder()
+    return list(whole_blocks(model)), list(cleaned(model))
+```
 ```python
 from peft import LoraConfig, get_peft_model
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
@@ -116,6 +178,7 @@ from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, Na
 from ..model.flow.name_tests import names_tested
 from ..model.libraries.sharding import root
 from ..model.names import canonical
+from ..model.regions.wrapped import lists_of_wrapped
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -155,6 +218,7 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(pattern, wrap, "this pattern")
     for single in run.of(CheckpointWrap):
         yield from _below_attribute(run, single)
+        yield from _below_list(run, single)
 
 
 def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
@@ -166,6 +230,17 @@ def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
         for names in run.of(NamedParts):
             apart = names.place.excludes(wrap.place)
             if _is_later(names, wrap) and same(names.module, write.obj) and not apart:
+                for text in names_tested(run, names, below):
+                    yield _report(text, wrap, "this name")
+
+
+def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
+    """Names below ``self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for ...)``."""
+    for write in lists_of_wrapped(run, wrap):
+        below = re.compile(rf"^{re.escape(write.field)}\.\d+\.[a-z_]\w*")
+        for names in run.of(NamedParts):
+            is_certain = _is_later(names, wrap) and not wrap.place.deeper_than(names.place)
+            if is_certain and same(names.module, write.obj):
                 for text in names_tested(run, names, below):
                     yield _report(text, wrap, "this name")
 

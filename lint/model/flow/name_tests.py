@@ -10,7 +10,7 @@ from .statements import holder_of
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..events import NamedParts
     from ..run import Run
@@ -22,7 +22,7 @@ _TESTS = frozenset(("startswith", "endswith", "find"))
 _MATCHES = frozenset(("match", "fullmatch", "search"))
 
 
-def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[ast.Constant]:
+def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[ast.expr]:
     """The texts that a loop compares the names of parameters or modules with, names as the model has them.
 
     Args:
@@ -37,9 +37,10 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
     loop = holder_of(run, names.call)
     if isinstance(loop, ast.For | ast.comprehension) and loop.iter is names.node:
         name = _untouched_name(loop)
+        numbers = _numbers((*names.place.loops, *_inside(loop))) if name else frozenset()
         for test in _tests(loop) if name else ():
             for texts in _texts(test, name):
-                yield from islice((text for text in texts if _is_found(pattern, text)), 1)
+                yield from islice((text for text in texts if _is_found(pattern, text, numbers)), 1)
 
 
 def _untouched_name(loop: ast.For | ast.comprehension) -> str:
@@ -56,6 +57,20 @@ def _untouched_name(loop: ast.For | ast.comprehension) -> str:
     return ""
 
 
+def _numbers(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The variables that are numbers in each iteration of the loops among ``nodes``: `i` of `range` and `enumerate`."""
+    found = set()
+    for node in nodes:
+        match node:
+            case (
+                ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
+                | ast.comprehension(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
+                | ast.For(target=ast.Tuple(elts=[ast.Name(id=name), _]), iter=ast.Call(func=ast.Name(id="enumerate")))
+            ):
+                found.add(name)
+    return frozenset(found)
+
+
 def _inside(loop: ast.For | ast.comprehension) -> Iterator[ast.AST]:
     for part in loop.body if isinstance(loop, ast.For) else loop.ifs:
         yield from ast.walk(part)
@@ -67,8 +82,8 @@ def _tests(loop: ast.For | ast.comprehension) -> list[ast.expr]:
     return [node.test for node in _inside(loop) if isinstance(node, ast.If)]
 
 
-def _texts(test: ast.expr, name: str) -> Iterator[list[ast.Constant]]:
-    """The constants that the variable ``name`` itself is tested with, those of one tuple or list together."""
+def _texts(test: ast.expr, name: str) -> Iterator[list[ast.expr]]:
+    """The texts that the variable ``name`` itself is tested with, those of one tuple or list together."""
     each = {
         node.target.id: node.iter
         for node in ast.walk(test)
@@ -77,10 +92,10 @@ def _texts(test: ast.expr, name: str) -> Iterator[list[ast.Constant]]:
     for node in ast.walk(test):
         text = _tested_with(node, name)
         match each.get(text.id, text) if isinstance(text, ast.Name) else text:
-            case ast.Constant() as constant:
-                yield [constant]
+            case ast.Constant() | ast.JoinedStr() as one:
+                yield [one]
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
-                yield [item for item in items if isinstance(item, ast.Constant)]
+                yield [item for item in items if isinstance(item, ast.Constant | ast.JoinedStr)]
 
 
 def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
@@ -101,6 +116,20 @@ def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
     return None
 
 
-def _is_found(pattern: re.Pattern[str], text: ast.Constant) -> bool:
-    name = text.value
-    return isinstance(name, str) and pattern.search(name) is not None
+def _is_found(pattern: re.Pattern[str], text: ast.expr, numbers: frozenset[str]) -> bool:
+    name = _written(text, numbers)
+    return name is not None and pattern.search(name) is not None
+
+
+def _written(text: ast.expr, numbers: frozenset[str]) -> str | None:
+    """What ``text`` is, with 0 for each of ``numbers`` that an f-string puts in; None when that is not known."""
+    match text:
+        case ast.Constant(value=str(plain)):
+            return plain
+        case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None) if name in numbers:
+            return "0"
+        case ast.JoinedStr(values=values):
+            parts = [_written(value, numbers) for value in values]
+            known = [part for part in parts if part is not None]
+            return "".join(known) if len(known) == len(parts) else None
+    return None
