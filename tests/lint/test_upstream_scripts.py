@@ -31,6 +31,9 @@ RIGHT = {
     "as many processes as the shell knows": f"torchrun --nproc_per_node $N run_clm.py {ON}{REENTRANT}{UNUSED}",
     "DeepSpeed in place of DDP": f"{TORCHRUN}run_clm.py {ON}{REENTRANT}{UNUSED}--deepspeed ds.json",
     "non-reentrant": f"{TORCHRUN}run_clm.py {ON}{REENTRANT.replace('true', 'false')}{UNUSED}",
+    "a text, of which the Trainer's arguments make a boolean": (
+        f"""{TORCHRUN}run_clm.py {ON}{REENTRANT.replace("true", '"False"')}{UNUSED}"""
+    ),
     "no search for unused parameters": f"{TORCHRUN}run_clm.py {ON}{REENTRANT}{UNUSED.replace('True', 'False')}",
     "what follows wins": f'{TORCHRUN}run_clm.py {ON}{REENTRANT}{UNUSED}"$@"',
     "a file of arguments": f"{FSDP}run_clm.py args.json {ON}",

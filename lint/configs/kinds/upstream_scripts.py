@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import UNKNOWN
+from ...facts.values import UNKNOWN, Const, Dict
 from ..calls import call_of
 from .ms_swift import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...facts.values import Dict
+    from ...facts.values import Value
     from ...facts.walk import Program
     from ..document import Document
     from . import Config
@@ -62,12 +62,21 @@ def add(config: Config, program: Program) -> None:
     if document.root.open:
         return  # What follows, as `"$@"` does, wins.
     given = dict(document.root.items)
-    given |= {name: parsed(document, given[name]) for name in _KWARGS if name in given}
+    given |= {name: _without_texts(parsed(document, given[name])) for name in _KWARGS if name in given}
     if _FINDS_UNUSED in given and (not _is_distributed(document) or any(name in given for name in _SHARDED)):
         given[_FINDS_UNUSED] = UNKNOWN
     call = call_of(document, program, "transformers.TrainingArguments", given, anchors=_ANCHORS)
     call.open_kwargs = True
     program.calls.append(call)
+
+
+def _without_texts(value: Value) -> Value:
+    """The dict with its texts left open: `TrainingArguments` makes booleans and numbers of them."""
+    if not isinstance(value, Dict):
+        return value
+    texts = {name for name, item in value.items.items() if isinstance(item, Const) and isinstance(item.value, str)}
+    items = {name: UNKNOWN if name in texts else item for name, item in value.items.items()}
+    return Dict(items, value.open, value.node)
 
 
 def _is_distributed(document: Document) -> bool:
