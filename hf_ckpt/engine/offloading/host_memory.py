@@ -44,6 +44,8 @@ class Segment(Extents):
         super().__init__(nbytes)
         self._device = device
         self.memory = host_memory(nbytes)
+        #: The round in which something of it was last handed out.
+        self.used = 0
         if device is not None and not pin(self.memory, device):
             raise MemoryError
 
@@ -88,7 +90,7 @@ class HostMemory:
         self._segments: list[Segment] = []
         #: Blocks that came back. They do at any moment, in any thread, in the middle of a method of this object too.
         self._given: deque[Block] = deque()
-        self._most = 0
+        self._most = self._round = 0
         self._recent: deque[int] = deque(maxlen=_REMEMBERED)
         self._ends = False
         self._lock = threading.Lock()
@@ -141,17 +143,22 @@ class HostMemory:
     def _end_round(self) -> None:
         self._recent.append(self._most)
         self._most = 0
+        self._round += 1
         needed = max(self._recent)
         if self.pinned > _SLACK * needed + _SMALL:
             self._release(needed)
 
     def _release(self, needed: int) -> None:
-        """Give segments back until little more than ``needed`` is left. Nothing is out."""
-        if self._segments:
+        """Give segments back that the latest rounds did not use, until little more than ``needed`` is left.
+
+        Nothing is out. What they used, the next one needs again.
+        """
+        idle = [s for s in self._segments if not needed or s.used < self._round - _REMEMBERED]
+        if idle:
             self._wait()
-        while self._segments and (not needed or self.pinned > _SLACK * needed + _SMALL):
-            dispensable = [s for s in self._segments if self.pinned - s.nbytes >= needed]
-            gone = max(dispensable or self._segments, key=lambda s: s.nbytes if dispensable else -s.nbytes)
+        while idle and (not needed or self.pinned > _SLACK * needed + _SMALL):
+            gone = max(idle, key=lambda s: s.nbytes)
+            idle.remove(gone)
             self._segments.remove(gone)
             self.pinned -= gone.nbytes
             gone.release()
@@ -168,6 +175,7 @@ class HostMemory:
             nbytes, start, segment = place
             nbytes = min(nbytes, size)
             segment.take(start, nbytes)
+            segment.used = self._round
             found.append(Part(segment, start, start + nbytes))
             size -= nbytes
         return tuple(found)

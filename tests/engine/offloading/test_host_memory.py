@@ -104,6 +104,17 @@ def test_what_plans_use_no_more_is_given_back() -> None:
     assert len(waited) == 2, "the host waits where memory is given back, and nowhere else"
 
 
+def test_equal_forwards_after_shorter_ones_use_the_same_memory() -> None:
+    memory = HostMemory(CPU)
+    made = []
+    for sizes in [[2 * MIB] * 64] * 3 + [[44 * MIB] * 16] * 40:
+        memory.forward_begins()
+        step(memory, sizes)
+        made.append(memory.segments)
+    assert made[4] == made[-1], "pinned anew"
+    assert memory.pinned <= 1.1 * sum(sizes) + 2 * MIB
+
+
 def test_the_end_gives_everything_back_once_nothing_is_out() -> None:
     memory = HostMemory(CPU)
     one, other = memory.take(MIB), memory.take(MIB)
