@@ -284,10 +284,11 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEna
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.libraries.makers import library_of
-from ..model.libraries.signatures import SIGNATURES, misfit, misfit_of_block
+from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
+from ..model.regions.block_arguments import misfit_of_block
 from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 
@@ -478,8 +479,8 @@ def _unbound(run: Run) -> Iterator[Report]:
         if problem is not None and not call.place.tries:
             yield _misfit(call, call.name.rpartition(".")[2], problem)
     for event in run.written(Checkpoint):
-        problem = misfit_of_block(event)
-        if problem is not None and not event.place.tries:
+        problem = misfit_of_block(run, event)
+        if problem is not None:
             yield Report(event.node, f"this call raises a TypeError: {_block(event)} {problem}")
     for partial in run.calls_to("functools.partial"):
         given = is_absent(partial.keyword("use_reentrant")) is False

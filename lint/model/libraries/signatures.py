@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Choice, Instance, Partial, is_absent
-from ..events import Checkpoint
-from ..regions.call_targets import call_targets
+from ...facts.values import is_absent
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Value
+    from ...facts.values import Call
 
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
 
@@ -64,35 +62,6 @@ def misfit(call: Call, signature: Signature) -> str | None:
     if missing and not call.open_args and not call.open_kwargs:
         return f"needs `{missing[0]}`"
     return None
-
-
-def misfit_of_block(event: Checkpoint) -> str | None:
-    """Why what ``event`` gives cannot be bound to the function or module that it checkpoints; None when it can."""
-    call, targets = event.call, list(call_targets(event.function))
-    if call.via or isinstance(event.function, Partial | Choice) or len(targets) != 1 or event.reentrant is not False:
-        return None
-    target, arguments = targets[0], targets[0].function.node.args
-    if target.function.decorators or call.open_args or call.open_kwargs or not _is_built_here(event.function):
-        return None
-    names, count = target.parameters(), len(call.args) - 1
-    given = {name for name in call.kwargs if name not in Checkpoint.OWN}
-    if count > len(names) and not arguments.vararg:
-        return f"takes {len(names)} arguments, not {count}"
-    twice = next((name for name in names[:count] if name in given), None)
-    if twice is not None:
-        return f"gets `{twice}` twice"
-    known = {*names, *(argument.arg for argument in arguments.kwonlyargs)}
-    unknown = next((name for name in call.kwargs if name in given - known), None)
-    if unknown is not None and not arguments.kwarg:
-        return f"has no parameter `{unknown}`"
-    required = len(names) - min(len(arguments.defaults), len(names))
-    missing = [name for name in names[count:required] if name not in given]
-    return f"needs `{missing[0]}`" if missing else None
-
-
-def _is_built_here(function: Value) -> bool:
-    """Whether the class of a module is certain: `self` and what an annotation says may be of one derived from it."""
-    return not isinstance(function, Instance) or function.call is not None
 
 
 def _may_give(call: Call, signature: Signature, name: str) -> bool:

@@ -1,0 +1,131 @@
+"""Whether what a checkpoint hands over can be bound to the function or module that it runs."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import all_nodes
+from ...facts.objects.classes import ancestors
+from ...facts.values import Class, Function, Instance, Method, Ref, Result
+from ..events import Checkpoint
+from ..names import canonical
+from .call_targets import CallTarget, call_targets
+
+if TYPE_CHECKING:
+    from ...facts.values import Place, Value
+    from ..run import Run
+
+#: What changes the arguments of a module on their way to its `forward`.
+_HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "add_hook_to_module")
+#: What expects the error: contexts of pytest, unittest and contextlib.
+_EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
+#: What a class may give a say in how its objects are made, looked into or called.
+_SPECIAL = frozenset(("__call__", "_call_impl", "__new__", "__init_subclass__", "__getattr__", "__getattribute__"))
+
+
+def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
+    """Why what ``event`` gives cannot be bound to the function or module that it checkpoints.
+
+    Returns:
+        The end of a sentence; None when it can be bound, when something may change what is run or what it gets, and
+        when something decides first whether to come there.
+    """
+    target = _certain_target(run, event)
+    if target is None or event.place.guards or event.place.tries or _may_expect_error(run, event.place):
+        return None
+    call, arguments = event.call, target.function.node.args
+    if call.via or call.open_args or call.open_kwargs or event.reentrant is not False:
+        return None
+    names, count = target.parameters(), len(call.args) - 1
+    by_position_only = {argument.arg for argument in arguments.posonlyargs}
+    given = {name for name in call.kwargs if name not in Checkpoint.OWN}
+    if count > len(names) and not arguments.vararg:
+        return f"takes {len(names)} arguments, not {count}"
+    twice = next((name for name in names[:count] if name in given - by_position_only), None)
+    if twice is not None:
+        return f"gets `{twice}` twice"
+    known = {*names, *(argument.arg for argument in arguments.kwonlyargs)} - by_position_only
+    unknown = next((name for name in call.kwargs if name in given - known), None)
+    if unknown is not None and not arguments.kwarg:
+        return f"has no parameter `{unknown}`"
+    required = len(names) - min(len(arguments.defaults), len(names))
+    missing = [name for name in names[count:required] if name not in given - by_position_only]
+    return f"needs `{missing[0]}`" if missing else None
+
+
+def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
+    """The function that the checkpoint runs, where nothing in the program may put another in its place."""
+    targets, written = list(call_targets(event.function)), event.node.args[0] if event.node.args else None
+    if len(targets) != 1 or targets[0].function.decorators or _only_raises(targets[0].function):
+        return None
+    match event.function:
+        case Function(owner=None):
+            return targets[0] if isinstance(written, ast.Name | ast.Lambda) else None
+        case Instance() | Method(receiver=Instance()):
+            module = event.function if isinstance(event.function, Instance) else event.function.receiver
+            is_kept = not _may_be_replaced(run, targets[0].function.name)
+            return targets[0] if is_kept and _is_plain_module(module) else None
+    return None
+
+
+def _is_plain_module(module: Value) -> bool:
+    """Whether ``module`` is made here of a class that is named, derives from `nn.Module` alone and calls as that does.
+
+    `self` and what an annotation says may be of a class derived from it.
+    """
+    if not isinstance(module, Instance) or module.call is None:
+        return False
+    maker, classes = module.call.node.func, (module.cls, *ancestors(module.cls))
+    if not isinstance(maker, ast.Name) or maker.id != module.cls.name:
+        return False
+    bases = [base for owner in classes for base in owner.bases]
+    imported = [base for base in bases if not isinstance(base, Class)]
+    return (
+        bool(imported)
+        and all(isinstance(base, Ref) and canonical(base.name) == "torch.nn.Module" for base in imported)
+        and not any(owner.node.decorator_list or owner.node.keywords for owner in classes)
+        and _SPECIAL.isdisjoint(name for owner in classes for name in (*owner.body, *owner.fields))
+    )
+
+
+def _only_raises(function: Function) -> bool:
+    """Whether it stands for those of derived classes, which may take something else."""
+    body = function.node.body
+    return isinstance(body, list) and any(isinstance(statement, ast.Raise) for statement in body)
+
+
+def _may_be_replaced(run: Run, method: str) -> bool:
+    """Whether the program may set the attribute ``method`` of a module, or change what its `forward` gets."""
+    stored, named = _attributes(run.program.tree)
+    return method in stored or "" in stored or not named.isdisjoint(_HOOKS)
+
+
+@lru_cache(maxsize=1)
+def _attributes(tree: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+    """The attributes that a program may set, with "" for one that it computes, and the names that it reads."""
+    stored, named = set[str](), set[str]()
+    for node in all_nodes(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                stored.add(name)
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                named.add(name)
+            case ast.alias(name=name):
+                named.add(name.rpartition(".")[2])
+            case ast.Constant(value=str(text)) if not any(map(str.isspace, text)):
+                stored.update(filter(None, text.split(".")))
+        match node:
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, key, *_]) if not isinstance(key, ast.Constant):
+                stored.add("")
+    return frozenset(stored), frozenset(named)
+
+
+def _may_expect_error(run: Run, place: Place) -> bool:
+    """Whether a context around ``place``, or one that the program has somewhere, may be there for the error."""
+    _, named = _attributes(run.program.tree)
+    torchs = (
+        isinstance(context, Result) and canonical(context.call.name).startswith("torch.") for context in place.contexts
+    )
+    return not all(torchs) or not named.isdisjoint(_EXPECTING)
