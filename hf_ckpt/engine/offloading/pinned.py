@@ -5,6 +5,7 @@ torch's own pinned memory comes in powers of two, and 344 MiB take 512 (CachingH
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 
 import torch
@@ -30,10 +31,20 @@ def pin(memory: torch.Tensor, device: torch.device) -> bool:
     """Let ``device`` copy to and from ``memory`` while the host goes on; False when the driver refuses."""
     with torch.cuda.device(device):
         error = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)  # type: ignore[no-untyped-call]
-    return int(error) == 0
+        return _succeeded(error, device)
 
 
 def unpin(memory: torch.Tensor, device: torch.device) -> None:
     """Take :func:`pin` back. No copy may be under way."""
     with torch.cuda.device(device):
-        torch.cuda.cudart().cudaHostUnregister(memory.data_ptr())  # type: ignore[no-untyped-call]
+        error = torch.cuda.cudart().cudaHostUnregister(memory.data_ptr())  # type: ignore[no-untyped-call]
+        _succeeded(error, device)
+
+
+def _succeeded(error: object, device: torch.device) -> bool:
+    """Whether the runtime did it. Each kernel of torch asks for the last error: this one takes it away."""
+    if int(error) == 0:  # type: ignore[call-overload]
+        return True
+    with contextlib.suppress(RuntimeError):
+        torch.ones(1, device=device)
+    return False

@@ -35,7 +35,7 @@ int current_device(void) { return device; }
 cudaError_t cudaGetDeviceCount(int *count) { *count = the_card.count; return cudaSuccess; }
 cudaError_t cudaGetDevice(int *found) { *found = device; return cudaSuccess; }
 cudaError_t cudaSetDevice(int wanted) {
-  if (wanted < 0 || wanted >= the_card.count) return cudaErrorInvalidDevice;
+  if (wanted < 0 || wanted >= the_card.count) return failed(cudaErrorInvalidDevice);
   device = wanted;
   return cudaSuccess;
 }
@@ -97,8 +97,15 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 cudaError_t cudaDeviceCanAccessPeer(int *can, int one, int other) { *can = 0; return cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags) { return cudaSuccess; }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int which) { *pool = NULL; return cudaSuccess; }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
+
+static __thread cudaError_t last_error = cudaSuccess;  // until somebody asks: calls that succeed leave it
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+cudaError_t cudaPeekAtLastError(void) { return last_error; }
+cudaError_t cudaGetLastError(void) {
+  cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
 const char *cudaGetErrorString(cudaError_t error) { return "error of the simulated CUDA runtime"; }
 const char *cudaGetErrorName(cudaError_t error) { return "simulated"; }
 cudaError_t cudaProfilerStart(void) { return cudaSuccess; }

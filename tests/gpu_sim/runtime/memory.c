@@ -73,7 +73,7 @@ cudaError_t cudaMalloc(void **address, size_t size) {
   int device = current_device();
   *address = take_bytes(in_pages(size), device) ? reserve(in_pages(size), device) : NULL;
   unlock();
-  return *address ? cudaSuccess : cudaErrorMemoryAllocation;
+  return *address ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFree(void *address) {
@@ -99,7 +99,7 @@ cudaError_t cudaHostAlloc(void **address, size_t size, unsigned flags) {
   *address = reserve((size + 4095) & ~4095ul, -1);
   if (*address) count_pinned(block_of(*address)->size);
   unlock();
-  return *address ? cudaSuccess : cudaErrorMemoryAllocation;
+  return *address ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFreeHost(void *address) {
@@ -124,7 +124,7 @@ cudaError_t cudaHostRegister(void *address, size_t size, unsigned flags) {
     count_pinned(end - first);
   }
   unlock();
-  return is_free ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
+  return is_free ? cudaSuccess : failed(cudaErrorHostMemoryAlreadyRegistered);
 }
 
 cudaError_t cudaHostUnregister(void *address) {
@@ -138,7 +138,7 @@ cudaError_t cudaHostUnregister(void *address) {
     know_no_more(gone.start);
   }
   unlock();
-  return block ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+  return block ? cudaSuccess : failed(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {

@@ -19,6 +19,7 @@ struct card {
 };
 const struct card *card(void);
 int current_device(void);
+cudaError_t failed(cudaError_t error);  // the error, kept for cudaGetLastError
 
 // memory.c
 struct block { char *start; size_t size; int device; /* -1: pinned host memory */ };

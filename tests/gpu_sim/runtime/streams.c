@@ -82,7 +82,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   int done = stream->ready <= now;
   if (done) merge_seen(seen_by_host, stream->seen);
   unlock();
-  return done ? cudaSuccess : cudaErrorNotReady;
+  return done ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
@@ -128,7 +128,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   int done = event->time <= now;
   if (done) merge_seen(seen_by_host, event->seen);
   unlock();
-  return done ? cudaSuccess : cudaErrorNotReady;
+  return done ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
