@@ -369,7 +369,12 @@ from ..model.conditions.guards import excludes_mode
 from ..model.events import Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.batch_norms import FAMILIES
-from ..model.libraries.held_norms import built_with_batch_norm, configured_with_batch_norm, layer_with_batch_norm
+from ..model.libraries.held_norms import (
+    built_with_batch_norm,
+    configured_with_batch_norm,
+    layer_with_batch_norm,
+    may_skip_norm,
+)
 from ..model.libraries.timm_models import timm_name
 from ..model.libraries.trainer import is_enabled, overriding_trainer
 from ..model.needs import together
@@ -428,7 +433,9 @@ def _in_regions(run: Run) -> Iterator[Report]:
                 remark = Remark(built.call.node, f"`{_last(built)}` has it", region.conditions_of(part))
                 yield _report(event.node, "a BatchNorm in this region", remark)
             for block, under in configured_with_batch_norm(part):
-                if not _may_keep(run, part, block) and not region.makes(block):
+                if _may_keep(run, part, block) or region.makes(block):
+                    continue
+                if not may_skip_norm(event, region.calls):
                     remark = Remark(block.call.node, f"`{_last(block)}` has it", (*region.conditions_of(part), *under))
                     yield _report(event.node, "a BatchNorm in this region", remark)
 

@@ -33,21 +33,27 @@ def norm_of(configuration: Value) -> str:
 
 
 def classes_named(classes: Iterable[Class], named: Value | None) -> list[Class]:
-    """Those of ``classes``, which a program defines, that are registered under a name."""
-    return [cls for cls in classes if isinstance(named, Const) and registered_name(cls) == named.value]
+    """Those of ``classes``, which a program defines, that are registered under a name; none where that is open."""
+    names = {cls: registered_name(cls) for cls in classes}
+    if not isinstance(named, Const) or None in names.values():
+        return []
+    return [cls for cls, name in names.items() if name == named.value]
 
 
-def registered_name(cls: Class) -> str:
-    """The name under which `@MODELS.register_module()` keeps the class; empty for one that is not registered."""
+def registered_name(cls: Class) -> str | None:
+    """The name under which `@MODELS.register_module()` keeps the class.
+
+    Returns:
+        An empty text for a class that is not registered; None for one whose name is computed, or that has several.
+    """
     for decorator in cls.node.decorator_list:
         match decorator:
-            case ast.Call(func=ast.Attribute(attr="register_module"), args=[], keywords=[]):
-                return cls.name
-            case ast.Call(func=ast.Attribute(attr="register_module"), args=[ast.Constant(value=str(name))]):
-                return name
-            case ast.Call(
-                func=ast.Attribute(attr="register_module"),
-                keywords=[*_, ast.keyword(arg="name", value=ast.Constant(value=str(name)))],
-            ):
-                return name
+            case ast.Call(func=ast.Attribute(attr="register_module"), args=args, keywords=keywords):
+                named = [*args, *(keyword.value for keyword in keywords if keyword.arg in ("name", None))]
+                match named:
+                    case []:
+                        return cls.name
+                    case [ast.Constant(value=str(name))]:
+                        return name
+                return None
     return ""

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.registered import norm_of
 from ...facts.objects.settled import settled
-from ...facts.values import Attr, Const, Dict, Ref, Result, Value, is_absent, options
+from ...facts.values import Attr, Const, Dict, Ref, Result, Value, equals, is_absent, options
+from ..events import Checkpoint
 from ..names import canonical
 from ..types import unwrapped
 from .batch_norms import TORCHVISION, TRANSFORMERS
 from .timm_models import has_batch_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call, Guard
+    from ..events import Checkpointing
 
 #: Blocks that build a BatchNorm unless they are given another norm: the position and name of that argument.
 _BLOCKS: dict[tuple[str, str], tuple[int, str]] = {
@@ -58,8 +60,25 @@ def configured_with_batch_norm(part: Value) -> Iterator[tuple[Result, tuple[Guar
         return
     for configuration, under in settled(built.call.argument(position, "norm_cfg")):
         is_batch_norm = "BatchNorm" in norm_of(configuration)
-        if isinstance(configuration, Dict) and is_batch_norm and _moves(configuration.get("momentum")):
+        if isinstance(configuration, Dict) and is_batch_norm and _is_tracking(configuration):
             yield built, under
+
+
+def may_skip_norm(event: Checkpointing, calls: Iterable[Call]) -> bool:
+    """Whether ``event`` or one of ``calls`` may tell a block of mmcv to leave its norm out: `conv(x, norm=False)`."""
+    if isinstance(event, Checkpoint) and ("norm" in event.function_kwargs or len(event.inputs) > 2):
+        return True
+    return any(
+        "norm" in call.kwargs or call.open_kwargs or call.open_args or len(call.args) > 2
+        for call in calls
+        if not call.name and not call.method
+    )
+
+
+def _is_tracking(configuration: Dict) -> bool:
+    """Whether the norm of ``configuration`` keeps statistics, which depend on how often they are updated."""
+    tracks = configuration.get("track_running_stats")
+    return _moves(configuration.get("momentum")) and (is_absent(tracks) is True or equals(tracks, True) is True)
 
 
 def _moves(momentum: Value) -> bool:
