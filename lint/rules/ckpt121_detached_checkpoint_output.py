@@ -142,7 +142,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Instance, Param, Result, options
+from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration
@@ -159,6 +159,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
 NEEDS = together(Detach, TorchCheckpoint)
+_HOOKS = ("register_forward_hook", "register_module_forward_hook")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -184,9 +185,14 @@ def check(run: Run) -> Iterator[Report]:
 def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
     """The checkpoint that gets what is cut off of its own result in the iteration before."""
     name = receiver_name(cut.call)
+    if any(run.method_calls(*_HOOKS)):
+        return  # A hook may take a loss from each of the results.
     for event in events:
         if event.place.function is not cut.place.function or event.place.loops != cut.place.loops:
             continue
+        varies = bool(event.node.args) and changes_by_iteration(event.node.args[0], event.place)
+        if not varies or not all(isinstance(option, Element) for option in options(event.function)):
+            continue  # The same module each time: a recurrent cell, whose gradients may be cut on purpose.
         if event.order > cut.order and name and cuts_own_result(run, cut.call, event.call, name):
             yield event
 

@@ -24,7 +24,8 @@ def receiver_name(call: Call) -> str:
 def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
     """Whether each iteration of a loop cuts off ``name``, gives that to ``event`` and keeps the result under ``name``.
 
-    Nothing else of the loop reads the variable: a loss of each iteration would give gradients all the same.
+    Nothing else of the loop reads the variable, or calls something: a loss of each iteration would give gradients all
+    the same.
     """
     loop = event.place.loops[-1] if event.place.loops else None
     if not isinstance(loop, ast.For | ast.While) or stored_under(run, event) != {name}:
@@ -34,5 +35,13 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
     is_inside = any(part is cut.node for part in all_nodes(event.node))
     is_kept = stored_under(run, cut) == {name} and any(name in names_in(given) for given in event.node.args[1:])
     parts = [part for statement in loop.body for part in all_nodes(statement)]
+    if not all(_is_own(part, cut, event) for part in parts if isinstance(part, ast.Call)):
+        return False
     named = [part for part in parts if isinstance(part, ast.Name) and part.id == name]
     return (is_inside and len(named) == 2) or (is_kept and len(named) == 4)
+
+
+def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
+    """Whether ``part`` is ``cut`` or ``event``, or marks what was cut off: `x.detach().requires_grad_()`."""
+    marks = isinstance(part.func, ast.Attribute) and part.func.attr == "requires_grad_"
+    return marks or part is cut.node or part is event.node
