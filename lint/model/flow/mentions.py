@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
+from typing import NamedTuple
 
 from ...facts.nodes import all_nodes
 
@@ -17,3 +19,37 @@ def _names(node: ast.AST) -> tuple[object, ...]:
         case ast.keyword(arg=name) | ast.Attribute(attr=name) | ast.Constant(value=name) | ast.Name(id=name):
             return (name,)
     return ()
+
+
+class Attributes(NamedTuple):
+    """The attributes of a program."""
+
+    #: Those that statements assign or delete.
+    written: frozenset[str]
+    #: Texts without spaces, which `setattr` and `mock.patch` may take, by their parts; "" where `setattr` computes one.
+    texts: frozenset[str]
+    #: Names that the program reads or imports, attributes or not.
+    read: frozenset[str]
+
+    def may_set(self, name: str) -> bool:
+        """Whether the program may set the attribute ``name`` of something."""
+        return name in self.written or not self.texts.isdisjoint((name, ""))
+
+
+@lru_cache(maxsize=4)
+def attributes_in(tree: ast.AST) -> Attributes:
+    """The attributes that the program ``tree`` sets, names and reads."""
+    written, texts, read = set[str](), set[str](), set[str]()
+    for node in all_nodes(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                written.add(name)
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                read.add(name)
+            case ast.alias(name=name):
+                read.add(name.rpartition(".")[2])
+            case ast.Constant(value=str(text)) if not any(map(str.isspace, text)):
+                texts.update(filter(None, text.split(".")))
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, key, *_]) if not isinstance(key, ast.Constant):
+                texts.add("")
+    return Attributes(frozenset(written), frozenset(texts), frozenset(read))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..events import Checkpoint
+from ..flow.mentions import attributes_in
 from ..names import canonical
 from .call_targets import CallTarget, call_targets
 
@@ -98,34 +97,13 @@ def _only_raises(function: Function) -> bool:
 
 def _may_be_replaced(run: Run, method: str) -> bool:
     """Whether the program may set the attribute ``method`` of a module, or change what its `forward` gets."""
-    stored, named = _attributes(run.program.tree)
-    return method in stored or "" in stored or not named.isdisjoint(_HOOKS)
-
-
-@lru_cache(maxsize=1)
-def _attributes(tree: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
-    """The attributes that a program may set, with "" for one that it computes, and the names that it reads."""
-    stored, named = set[str](), set[str]()
-    for node in all_nodes(tree):
-        match node:
-            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
-                stored.add(name)
-            case ast.Attribute(attr=name) | ast.Name(id=name):
-                named.add(name)
-            case ast.alias(name=name):
-                named.add(name.rpartition(".")[2])
-            case ast.Constant(value=str(text)) if not any(map(str.isspace, text)):
-                stored.update(filter(None, text.split(".")))
-        match node:
-            case ast.Call(func=ast.Name(id="setattr"), args=[_, key, *_]) if not isinstance(key, ast.Constant):
-                stored.add("")
-    return frozenset(stored), frozenset(named)
+    attributes = attributes_in(run.program.tree)
+    return attributes.may_set(method) or not attributes.read.isdisjoint(_HOOKS)
 
 
 def _may_expect_error(run: Run, place: Place) -> bool:
     """Whether a context around ``place``, or one that the program has somewhere, may be there for the error."""
-    _, named = _attributes(run.program.tree)
     torchs = (
         isinstance(context, Result) and canonical(context.call.name).startswith("torch.") for context in place.contexts
     )
-    return not all(torchs) or not named.isdisjoint(_EXPECTING)
+    return not all(torchs) or not attributes_in(run.program.tree).read.isdisjoint(_EXPECTING)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.values import Class, Instance, Result, options
 from ..conditions.guards import own_guards, own_loops, tests_training
 from ..events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
+from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..state.gradient_free import is_gradient_free
 from .call_targets import call_targets
@@ -27,7 +28,7 @@ _DEPTH = 3
 def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     """The checkpoint that certainly runs inside ``outer`` and makes its own region run a third time; None for none."""
     targets = [part.function for value in _checkpointed(run, outer) for part in call_targets(value)]
-    if not targets:
+    if not targets or attributes_in(run.program.tree).may_set("forward"):
         return None
     events = {id(event.node): event for event in run.of(Checkpointing)}
     search = _Search(run, outer, events)
@@ -63,17 +64,21 @@ class _Search(NamedTuple):
     def inside(self, function: Function, is_followed: bool, depth: int) -> ast.AST | None:
         """The inner checkpoint in the body of ``function``, or of what that surely calls.
 
+        Several of them make a stage, which a checkpoint may be around on purpose: then None.
+
         Args:
             function: What runs inside ``outer``.
             is_followed: Whether work that keeps tensors surely follows it there.
             depth: How many calls further down are looked at.
         """
         calls = self.run.bodies.calls_in(function)
+        if len({id(call.node) for call in calls if self._checkpoints(call, calls, depth)}) > 1:
+            return None
         for call in calls:
             inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
             is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and inner is not self.outer
             called = _called(call, calls) if inner is None and depth else None
-            if (not is_inner and called is None) or not _is_taken_once(call):
+            if (not is_inner and called is None) or not self._is_taken_once(call):
                 continue
             keeps = is_followed or any(_keeps(other, call, self.events) for other in calls)
             if called is not None and (found := self.inside(called, keeps, depth - 1)) is not None:
@@ -81,6 +86,24 @@ class _Search(NamedTuple):
             if inner is not None and is_inner and self._runs_thrice(inner, keeps):
                 return inner.node
         return None
+
+    def _checkpoints(self, call: Call, beside: list[Call], depth: int) -> bool:
+        """Whether ``call`` is a checkpoint, or leads to one."""
+        if id(call.node) in self.events or _wrapped_here(self.run, call) is not None:
+            return True
+        called = _called(call, beside) if depth else None
+        return called is not None and any(
+            self._checkpoints(inner, inside, depth - 1)
+            for inside in (self.run.bodies.calls_in(called),)
+            for inner in inside
+        )
+
+    def _is_taken_once(self, call: Call) -> bool:
+        """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
+        guards = [*own_guards(call.place)]
+        # A part may be in eval mode while what is around it trains.
+        is_in_train = not guards or "eval" not in attributes_in(self.run.program.tree).read
+        return is_in_train and not any(own_loops(call.place)) and all(map(tests_training, guards))
 
     def _runs_thrice(self, inner: Checkpointing, is_followed: bool) -> bool:
         variants = self.outer.reentrant, inner.reentrant
@@ -105,11 +128,6 @@ def _targets(call: Call) -> list[Function | None]:
     for option in options(call.func):
         found += [target.function for target in call_targets(option)] or [None]
     return found
-
-
-def _is_taken_once(call: Call) -> bool:
-    """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
-    return not any(own_loops(call.place)) and all(map(tests_training, own_guards(call.place)))
 
 
 def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:

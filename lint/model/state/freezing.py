@@ -37,7 +37,7 @@ def is_frozen(run: History, module: Value) -> bool:
 
     It may do so as a whole, or by each of its parameters: an embedding has its `weight` only.
     """
-    if any(not switch.freezes and _may_switch_on(switch, module) for switch in run.of(GradientSwitch)):
+    if may_be_switched_on(run, module):
         return False
     given = [write for name in _PARAMETERS for write in _given_as(run, module, name)]
     if _is_switched_off(run, module, max((write.order for write in given), default=0)):
@@ -65,6 +65,11 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
         if is_named_in(loop) and all(name_passes(guards[0], loop, name) is True for name in names):
             return True
     return False
+
+
+def may_be_switched_on(run: History, value: Value) -> bool:
+    """Whether the program may switch the gradients of a module, a parameter or a buffer on."""
+    return any(not switch.freezes and _may_switch_on(switch, value) for switch in run.of(GradientSwitch))
 
 
 def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:

@@ -19,10 +19,11 @@ from ...facts.values import (
     is_absent,
     options,
 )
+from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step
-from .freezing import EMBEDDING, is_frozen, is_frozen_parameter
+from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from .gradient_free import is_always_gradient_free
 from .tensor_changes import changes_of
 from .tensor_parts import ENTRIES, VIEWS, part_of
@@ -156,6 +157,10 @@ def _is_data(run: History, value: Value) -> bool:
 
 def _is_buffer(run: History, owner: Value, name: str) -> bool:
     """Whether the object ``owner`` registers what it has under ``name`` as a buffer, made of nothing that trains."""
+    if name in attributes_in(run.program.tree).written or any(write.field == name for write in run.writes):
+        return False
+    if may_be_switched_on(run, Attr(owner, name, None)):
+        return False
     calls = [call for call in run.method_calls("register_buffer") if equals(call.argument(0, "name"), name) is True]
     return bool(calls) and all(
         isinstance(owner, Instance)
@@ -175,7 +180,7 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         return True
     name = canonical(call.name)
     if is_frozen_parameter(Result(call)):
-        return True
+        return not may_be_switched_on(run, Result(call))
     if name in _FUNCTIONS:
         first = call.argument(0)
         parts = first.items if isinstance(first, Seq) and not first.open else [first]
