@@ -62,7 +62,10 @@ def test_a_small_host_bounds_what_plans_move(hosted: Any) -> None:
     assert hosted["small_host"]["pinned"] <= 4 * GIB
 
 
-def test_a_refusal_of_the_driver_is_no_error_of_the_next_kernel(simulate: Callable[..., Any]) -> None:
+def test_a_refusal_of_the_driver_is_no_error_of_the_next_kernel_and_ctrl_c_leaves_nothing_pinned(
+    simulate: Callable[..., Any],
+) -> None:
     found = simulate("h100", "refused")
     assert found["pinned"] == [True, False]
     assert found["kernel after pin"] == found["kernel after unpin"] == "runs"
+    assert found["left by Ctrl-C"] == 0

@@ -38,7 +38,7 @@ _REMEMBERED = 32
 
 
 class Segment(Extents):
-    """Pages of the host, pinned for ``device``; only host memory where it is None."""
+    """Pages of the host, to be pinned for ``device``; only host memory where it is None."""
 
     def __init__(self, nbytes: int, device: torch.device | None) -> None:
         super().__init__(nbytes)
@@ -46,7 +46,10 @@ class Segment(Extents):
         self.memory = host_memory(nbytes)
         #: The round in which something of it was last handed out.
         self.used = 0
-        if device is not None and not pin(self.memory, device):
+
+    def pin(self) -> None:
+        """Pin it. Raises MemoryError when the driver refuses."""
+        if self._device is not None and not pin(self.memory, self._device):
             raise MemoryError
 
     def release(self) -> None:
@@ -202,12 +205,22 @@ class HostMemory:
         if room is not None and nbytes > room:
             raise BudgetError(f"{_needs(self.pinned, nbytes)}, and {_free(room)}; {_REMEDY}")
         try:
-            segment = Segment(nbytes, self._device)
+            self._add(Segment(nbytes, self._device))
         except (MemoryError, OSError):
             raise BudgetError(f"{_needs(self.pinned, nbytes)}, which the system does not give; {_REMEDY}") from None
-        self._segments.append(segment)
+
+    def _add(self, segment: Segment) -> None:
+        try:
+            segment.pin()
+            self._segments.append(segment)
+        except MemoryError:
+            raise
+        except BaseException:  # Ctrl-C: it is raised when the driver has pinned, and pages must not go before it unpins
+            self._segments = [other for other in self._segments if other is not segment]
+            segment.release()
+            raise
         self.segments += 1
-        self.pinned += nbytes
+        self.pinned += segment.nbytes
 
 
 def _nbytes(place: Place) -> int:

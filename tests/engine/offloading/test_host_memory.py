@@ -146,3 +146,34 @@ def test_a_driver_that_pins_nothing_is_the_same_sentence(monkeypatch: pytest.Mon
     with pytest.raises(BudgetError, match=r"needs 1\.0 MB more, which the system does not give; raise the budget"):
         memory.take(MIB)
     assert memory.pinned == 0
+
+
+@pytest.mark.parametrize("where", ["pin", "append"])
+def test_an_interrupt_while_the_driver_pins_leaves_nothing_pinned(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned, interrupts = [], {where}
+
+    def interrupted(place: str) -> None:
+        if place in interrupts:
+            interrupts.remove(place)
+            raise KeyboardInterrupt
+
+    def pin(memory: torch.Tensor, device: torch.device) -> bool:
+        pinned.append(memory.data_ptr())
+        interrupted("pin")
+        return True
+
+    class Segments(list[host_memory.Segment]):
+        def append(self, segment: host_memory.Segment) -> None:
+            super().append(segment)
+            interrupted("append")
+
+    monkeypatch.setattr(host_memory, "pin", pin)
+    monkeypatch.setattr(host_memory, "unpin", lambda memory, device: pinned.remove(memory.data_ptr()))
+    memory = HostMemory(torch.device("cuda", 0))
+    memory._segments = Segments()
+    with pytest.raises(KeyboardInterrupt):
+        memory.take(MIB)
+    assert memory.pinned == len(pinned) == len(memory._segments) == 0
+    memory.give(memory.take(MIB))
+    memory.end()
+    assert memory.pinned == len(pinned) == 0
