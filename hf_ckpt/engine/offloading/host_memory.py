@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -101,7 +102,7 @@ class HostMemory:
     def take(self, nbytes: int) -> Block:
         """Host memory for ``nbytes`` bytes. Raises BudgetError where this rank's part of the host's has no room."""
         size = -(-nbytes // _ALIGNED) * _ALIGNED
-        with self._lock:
+        with self._locked():
             self._ends = False
             self._collect()
             if self._most and not self.out:
@@ -114,12 +115,11 @@ class HostMemory:
     def give(self, block: Block) -> None:
         """Take a block back. Copies that still read it come before later ones on their stream."""
         self._given.append(block)
-        if self._ends:
-            self.end()
+        self._end_if_wanted()
 
     def forward_begins(self) -> None:
         """Give back what the latest forwards did not use. Waits for the copies where there is something."""
-        with self._lock:
+        with self._locked():
             self._collect()
             if self.pinned and not self.out:
                 self._end_round()
@@ -127,7 +127,22 @@ class HostMemory:
     def end(self) -> None:
         """Give everything back, now or when nothing is out any more."""
         self._ends = True
-        if self._lock.acquire(blocking=False):  # a block may come back while this very thread holds it
+        self._end_if_wanted()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._end_if_wanted()
+
+    def _end_if_wanted(self) -> None:
+        """Give everything back after :meth:`end` once nothing is out; where the lock is held, its holder does it next.
+
+        That may be this very thread: a block comes back at any moment.
+        """
+        while self._ends and self.pinned and (self._given or not self.out) and self._lock.acquire(blocking=False):
             try:
                 self._collect()
                 if not self.out:

@@ -54,6 +54,8 @@ class Transfers:
     def hold(self, tensor: torch.Tensor) -> None:
         """``tensor`` is on its way: its memory must not be used again before it has left."""
         if self.stream is not None:
+            if not self._leaving:  # a model was restored while this layer sent
+                self._leaving.append(Leaving())
             self._leaving[-1].sent(tensor, self.stream.record_event())
 
     def let_go(self, layers: int = 0) -> None:
@@ -93,15 +95,19 @@ def forward_begins() -> None:
 
 
 def give_back() -> None:
-    """A model that was offloaded from is no more: host memory goes back, now or when nothing is out any more."""
+    """A model that was offloaded from is no more: host memory goes back, now or when nothing is out any more.
+
+    So does what an interrupted forward sent: no backward lets it go.
+    """
     for transfers in list(_TRANSFERS.values()):
+        transfers.let_go()
         transfers.host.end()
 
 
 def plannable_bytes() -> int | None:
     """Bytes of host memory that the plans of this rank may use; None where the system does not say."""
     free = rank_bytes()
-    return None if free is None else int(SHARE * (free + sum(t.host.pinned for t in _TRANSFERS.values())))
+    return None if free is None else int(SHARE * (free + sum(t.host.pinned for t in list(_TRANSFERS.values()))))
 
 
 class Leaving:

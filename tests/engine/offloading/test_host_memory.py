@@ -127,6 +127,17 @@ def test_the_end_gives_everything_back_once_nothing_is_out() -> None:
     assert memory.pinned, "it can be used again"
 
 
+def test_an_end_while_the_memory_is_in_use_comes_after_that() -> None:
+    memory = HostMemory(CPU, lambda: memory.end())
+    step(memory, [8 * MIB] * 4)
+    for _ in range(40):
+        memory.forward_begins()
+        if not memory.pinned:
+            break
+        step(memory, [8 * MIB])
+    assert memory.pinned == 0, "the wait before some of it is given back ended it"
+
+
 def test_more_than_the_host_has_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = HostMemory(CPU)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
