@@ -5,12 +5,12 @@ Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(
 arguments than the other, the same ones to other parameters, or a tuple where the other passes its parts; where one
 takes an element of the result and the other all of it; where one runs a block twice instead of the next one; where one
 gives None for what the other gives; and where one goes on with the result (`x + block(x)`, `self.scale * block(x)`, a
-layer behind it) and the other leaves it as it is. A function or method that only passes on
-(`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two loops over the same blocks are
-compared like the branches of one loop, what follows an early `return` or `continue` is the other branch, and a branch
-for other versions of torch is passed over. Caches and switches
-for extra outputs, which a checkpointed branch leaves out on purpose, may differ, and so may the number of the layer and
-arguments that the block does not look at or that are what it takes without them.
+layer behind it) and the other leaves it as it is, where the switch is asked once and no layer has a number. A function
+or method that only passes on (`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two
+loops over the same blocks are compared like the branches of one loop, what follows an early `return` or `continue` is
+the other branch, and a branch for other versions of torch is passed over. Caches and switches for extra outputs, which
+a checkpointed branch leaves out on purpose, may differ, and so may the number of the layer and arguments that the block
+does not look at or that are what it takes without them.
 
 Only branches that a switch of checkpointing (named `checkpoint`, `ckpt`, `recompute`, `cp` and the like) or the mode
 decides are compared. What the data decides, `if mask is None`, may differ, and so may arguments that only training has.
@@ -128,13 +128,20 @@ class Layer(nn.Module):
 
     def forward(self, x):
         recompute = self.grad_ckpt and self.training
-        x = checkpoint(self.head, x, use_reentrant=False) if recompute else self.head(x).relu()  # error
+        x = checkpoint(self.head, x, use_reentrant=False) if recompute else self.head(x).tanh()  # error
+        return self.encode(x)
+
+    def encode(self, x):
+        recompute = self.grad_ckpt and self.training
         for block in self.blocks:
             if recompute:
                 x = checkpoint(block, x, None, use_reentrant=False)  # error
                 continue
             x = block(x, torch.ones(4, 4).tril())
-        if recompute:
+        return x
+
+    def mixed(self, x):
+        if self.grad_ckpt:
             return checkpoint(self.mlp, x, use_reentrant=False)  # error
         return x + self.mlp(x)
 

@@ -96,6 +96,19 @@ def behind_another(batch, optimizer, encoder: Part, save):
     loss = checkpoint(decoder, encoder(batch), save, use_reentrant=False).mean()
     loss.backward()
     optimizer.step()
+
+def before_another(batch, optimizer, decoder, save):
+    encoder = Block()
+    loss = decoder(checkpoint(encoder, batch, save, use_reentrant=False)).mean()
+    loss.backward()
+    optimizer.step()
+
+def twice(first, second, optimizer, save):
+    model = Block()
+    seen = model(first, save)
+    loss = (seen - checkpoint(model, second, save, use_reentrant=False)).square().mean()
+    loss.backward()
+    optimizer.step()
 ```
 
 ## Evidence
@@ -131,9 +144,11 @@ Measured on torch 2.13: 24 blocks hold 6.31 MB without, 6.29 to 6.31 MB with suc
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Class, Result, same
+from ..facts.values import Absent, Class, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
 from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
@@ -151,6 +166,8 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
 NEEDS = (TorchCheckpoint,)
+#: How what only compares is called: no model.
+_LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
 
 
@@ -194,7 +211,7 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
     )
-    if any(others) or any(_runs_before(event, call) for call in run.calls_beside(event.call)):
+    if any(others) or any(_runs_another(run, event, call) for call in run.calls_beside(event.call)):
         return False
     if _is_trained_at(run, here):
         return True
@@ -238,9 +255,14 @@ def _is_layer(value: Value) -> bool:
     return _is_model(value) or (isinstance(cls, str) and cls.startswith("torch.nn.") and not cls.endswith("Loss"))
 
 
-def _runs_before(event: Checkpoint, call: Call) -> bool:
-    """Whether ``call`` runs another module first, which trains too: an encoder, or the first layers."""
-    called = class_of(call.func)
-    is_module = isinstance(called, Class) or (isinstance(called, str) and called.startswith("torch.nn."))
-    trains = is_module and call.order < event.order and not is_gradient_free(call)
-    return trains and call.place.loops == event.place.loops and not same(call.func, event.function)
+def _runs_another(run: Run, event: Checkpoint, call: Call) -> bool:
+    """Whether ``call`` runs something in the same step that trains too: an encoder before, a decoder behind."""
+    if call.place.loops != event.place.loops or is_gradient_free(call):
+        return False
+    if call.order < event.order:
+        called = class_of(call.func)
+        return isinstance(called, Class) or (isinstance(called, str) and called.startswith("torch.nn."))
+    is_open = isinstance(call.func, Param | Unknown) and not _LOSS.search(ast.unparse(call.node.func))
+    passes = (other.order for other in run.of(Backward) if other.place.function is event.place.function)
+    end = min((order for order in passes if order > event.order), default=0)
+    return call.order < end and not call.method and (is_open or _is_layer(call.func))

@@ -47,6 +47,7 @@ class Encoder(nn.Module):
 ## Good
 ```python
 import math
+import torch.nn as nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 def every_other(layers, x, every=2):
@@ -59,6 +60,15 @@ def all_but_every_kth(layers, x):
     for i, layer in enumerate(layers):
         x = layer(x) if i % every == 0 else checkpoint(layer, x, use_reentrant=False)
     return x
+
+def gathered(layers, x):
+    every, run = int(math.sqrt(len(layers))), []
+    for i, layer in enumerate(layers, 1):
+        run.append(layer)
+        if i % every == 0:
+            x = checkpoint(nn.Sequential(*run), x, use_reentrant=False)
+            run = []
+    return nn.Sequential(*run)(x)
 
 def segments(layers, x):
     return checkpoint_sequential(layers, int(math.sqrt(len(layers))), x, use_reentrant=False)
@@ -103,8 +113,10 @@ T. Chen et al., Training Deep Nets with Sublinear Memory Cost (segments of sqrt(
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import names_in
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.flow.square_roots import square_root
@@ -123,8 +135,8 @@ NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
 def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
     for event in run.of(Checkpoint):
-        for guard in event.place.guards if event.place.loops else ():
-            assigned = square_root(run.program.tree, guard)
+        for guard in event.place.guards if _is_one_layer(event) else ():
+            assigned = square_root(run.program.tree, event.place, guard)
             if assigned is not None:
                 yield Report(
                     event.node,
@@ -133,3 +145,12 @@ def check(run: Run) -> Iterator[Report]:
                     notes=(Remark(assigned, "k is a square root"),),
                 )
                 break
+
+
+def _is_one_layer(event: Checkpoint) -> bool:
+    """Whether it runs the layer of this iteration: `layer`, `layers[i]`; no segment that begins here."""
+    names = {name for loop in event.place.loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
+    match event.call.node.args:
+        case [ast.Name(id=name), *_] | [ast.Subscript(slice=ast.Name(id=name)), *_]:
+            return name in names
+    return False

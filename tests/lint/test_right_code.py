@@ -431,6 +431,137 @@ BRANCHES_THAT_DO_THE_SAME = Kind(
                             x = block(x, None, label)
                     return x
         """,
+        "the mean of one number": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.head = nn.Linear(8, 8)
+                    self.grad_ckpt = True
+                def loss(self, x, y):
+                    return F.mse_loss(self.head(x), y)
+                def forward(self, x, y):
+                    if self.grad_ckpt:
+                        return checkpoint(self.loss, x, y, use_reentrant=False)
+                    return self.loss(x, y).mean()
+        """,
+        "an activation of what is positive": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.mlp = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+                    self.relu = nn.ReLU()
+                    self.grad_ckpt = True
+                def forward(self, x):
+                    if self.grad_ckpt and self.training:
+                        return checkpoint(self.mlp, x, use_reentrant=False)
+                    return self.relu(self.mlp(x))
+        """,
+        "what one branch leaves out follows behind both": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.mlp = nn.Sequential(nn.Linear(8, 8), nn.GELU())
+                    self.norm = nn.LayerNorm(8)
+                    self.grad_ckpt = True
+                def forward(self, x):
+                    if self.grad_ckpt:
+                        x = checkpoint(self.mlp, x, use_reentrant=False)
+                    else:
+                        x = self.norm(self.mlp(x))
+                    if self.grad_ckpt:
+                        x = self.norm(x)
+                    return x
+        """,
+        "layers chosen by their number": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(8, 2) for _ in range(4))
+                    self.norm = nn.LayerNorm(8)
+                    self.ckpt_layers = (0, 1, 2)
+                def forward(self, x):
+                    for i, block in enumerate(self.blocks):
+                        if i in self.ckpt_layers:
+                            x = checkpoint(block, x, use_reentrant=False)
+                            continue
+                        x = block(x)
+                        x = self.norm(x)
+                    return x
+        """,
+        "a switch between two ways to compute the same": """
+            class Attn(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.grad_ckpt = True
+                def attend(self, q, k, v, fused=True):
+                    if fused:
+                        return F.scaled_dot_product_attention(q, k, v)
+                    return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
+                def forward(self, q, k, v):
+                    if self.grad_ckpt:
+                        return checkpoint(self.attend, q, k, v, False, use_reentrant=False)
+                    return self.attend(q, k, v)
+        """,
+        "the number of chunks": """
+            class Ffn(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.lin = nn.Linear(8, 8)
+                    self.grad_ckpt = True
+                def run(self, x, chunks=1):
+                    return torch.cat([self.lin(p) for p in x.chunk(chunks)])
+                def forward(self, x):
+                    if self.grad_ckpt:
+                        return checkpoint(self.run, x, use_reentrant=False)
+                    return self.run(x, chunks=4)
+        """,
+        "None that asks for the causal mask": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.lin = nn.Linear(8, 8)
+                    self.grad_ckpt = True
+                def attn(self, x, mask=None):
+                    q = self.lin(x)
+                    return F.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=mask is None)
+                def forward(self, x):
+                    n = x.shape[-2]
+                    mask = torch.ones(n, n, dtype=torch.bool).tril()
+                    if self.grad_ckpt:
+                        return checkpoint(self.attn, x, None, use_reentrant=False)
+                    return self.attn(x, mask)
+        """,
+        "zeros where the other gives none": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.lin = nn.Linear(8, 8)
+                    self.grad_ckpt = True
+                def attn(self, x, bias=None):
+                    y = self.lin(x)
+                    return y if bias is None else y + bias
+                def forward(self, x):
+                    if self.grad_ckpt:
+                        return checkpoint(self.attn, x, None, use_reentrant=False)
+                    return self.attn(x, torch.zeros(8))
+        """,
+        "a norm under two names": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.attn, self.mlp = (nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(2))
+                    self.norm1 = nn.LayerNorm(8)
+                    self.norm2 = self.norm1
+                    self.grad_ckpt = True
+                def forward(self, x):
+                    if self.grad_ckpt:
+                        x = x + checkpoint(self.attn, self.norm1(x), use_reentrant=False)
+                        x = x + checkpoint(self.mlp, self.norm1(x), use_reentrant=False)
+                    else:
+                        x = x + self.attn(self.norm1(x))
+                        x = x + self.mlp(self.norm2(x))
+                    return x
+        """,
         "what a switch that is off would read": """
             class Block(nn.Module):
                 def forward(self, x, chunked=False, size=None):

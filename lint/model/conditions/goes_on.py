@@ -13,19 +13,19 @@ from ..names import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Functions of torch, tensor methods and modules that change what they are given.
+#: Functions of torch, tensor methods and modules that change what they are given. What may leave it as it is has no
+#: place here: `relu` of what is positive, `mean` of one number, `normalize` of what is normalized.
 _FUNCTIONS = frozenset(
     (
-        *("relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "log_softmax", "elu", "leaky_relu", "softplus", "mish"),
-        *("layer_norm", "rms_norm", "group_norm", "normalize", "linear", "matmul", "bmm", "exp", "log", "sqrt", "norm"),
-        *("square", "abs", "neg", "sin", "cos", "mean", "sum", "cumsum", "logsumexp", "var", "std"),
+        *("gelu", "silu", "tanh", "sigmoid", "softplus", "mish", "linear", "matmul", "bmm"),
+        *("exp", "log", "sqrt", "square", "neg", "sin", "cos", "cumsum", "var", "std"),
     )
 )
 _MODULES = frozenset(
     f"torch.nn.{name}"
     for name in (
         *("Linear", "Bilinear", "LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
-        *("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Softmax", "LeakyReLU", "ELU", "Mish", "Softplus", "LogSoftmax"),
+        *("GELU", "SiLU", "Tanh", "Sigmoid", "Mish", "Softplus"),
         *("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "MultiheadAttention"),
     )
 )
@@ -73,7 +73,7 @@ def _changes(step: ast.expr, inner: ast.expr, part: ast.expr, function: Function
         case ast.Call(func=ast.Attribute(value=receiver, attr=name)) if receiver is inner:
             return name in _FUNCTIONS
         case ast.Call(func=called):
-            return all(map(_is_changing, options(_value_of(called, function))))
+            return all(map(_is_changing, options(value_of(called, function))))
     return False
 
 
@@ -85,7 +85,7 @@ def _is_other_than(operand: ast.expr, neutral: int | None, part: ast.expr, funct
         case ast.Name(id=name) if isinstance(part, ast.Call):
             # What the block gets, too: `x + block(x)`.
             return any(isinstance(given, ast.Name) and given.id == name for given in part.args)
-    match _value_of(operand, function) if is_own_attribute(operand) else None:
+    match value_of(operand, function) if is_own_attribute(operand) else None:
         case Const(int() | float() as number):
             return number != neutral
         case Result(call):
@@ -106,13 +106,13 @@ def _is_changing(called: Value) -> bool:
     return False
 
 
-def _value_of(node: ast.expr, function: Function) -> Value:
+def value_of(node: ast.expr, function: Function) -> Value:
     """What a name or an attribute in ``function`` means."""
     match node:
         case ast.Attribute(value=ast.Name("self"), attr=name) if function.owner is not None:
             return get_attribute(Instance(function.owner, None), name, node)
         case ast.Attribute(value=base, attr=name):
-            return get_attribute(_value_of(base, function), name, node)
+            return get_attribute(value_of(base, function), name, node)
         case ast.Name(id=name):
             return function.scope.look_up(name)
     return Attr(Const(None), "", node)

@@ -8,7 +8,7 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.identifiers import attributes_in, is_own_attribute, names_in
+from ...facts.identifiers import attributes_in, is_own_attribute, names_in, own_attributes
 from ...facts.nodes import all_nodes, source_text
 from ...facts.objects.containers import is_none
 from ...facts.values import Attr, Const, Element, Function, Method, Param, Result, Unknown, may_be_none, same
@@ -17,8 +17,8 @@ from ..regions.call_targets import call_targets
 from .arguments import Argument, effect_of_lack
 from .branches import effects
 from .chosen_branches import choice_between
-from .goes_on import goes_on_from
-from .guards import own_loops
+from .goes_on import goes_on_from, value_of
+from .guards import own_guards, own_loops
 from .loop_counters import counters
 from .parting import Parting, asks_for_mode, parting, sources
 from .passed_on import Passed, only_call, passed_on
@@ -43,6 +43,8 @@ class Difference(NamedTuple):
     advice: str = "pass the same arguments in both"
 
 
+#: What makes tensors of one number.
+_FILLED = frozenset(f"torch.{name}{like}" for name in ("zeros", "ones", "full", "empty") for like in ("", "_like"))
 #: A function that calls one block very often is generated code; its twin stands near.
 _NEAREST = 8
 
@@ -114,8 +116,7 @@ def _passed_by(call: Call, helper: Function, calls: Iterable[Call]) -> Passed | 
 def paired(mine: Side, run: History) -> Pair | None:
     """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
     by_mode = None
-    sides = (_plain_side(call, mine.block, run) for call in run.calls_beside(mine.call))
-    for side in islice((side for side in sides if side is not None), _NEAREST):
+    for side in islice(_plain_sides(mine, run), _NEAREST):
         parts = parting(mine.place, side.place)
         if parts is None:
             continue
@@ -126,16 +127,21 @@ def paired(mine: Side, run: History) -> Pair | None:
     return by_mode
 
 
-def _plain_side(call: Call, block: Value, run: History) -> Side | None:
-    """The call of ``block`` that ``call`` is, or that is all that the function does which it calls."""
-    if _is_one_block(call.func, block):
-        given = None if call.via else _written_arguments(call, 0)
-        return None if given is None else Side(call, call.func, given)
-    helper = call.func.function if isinstance(call.func, Method) else call.func
-    if not isinstance(helper, Function) or only_call(helper.node) is None:
-        return None
-    passed = _passed_by(call, helper, run.bodies.calls_in(helper))
-    return None if passed is None or not _is_one_block(passed.block, block) else Side(call, *passed)
+def _plain_sides(mine: Side, run: History) -> Iterator[Side]:
+    """The plain calls of the block, the nearest first: by themselves, or as all that a function does."""
+    looked_through = 0
+    for call in run.calls_beside(mine.call):
+        if _is_one_block(call.func, mine.block):
+            given = None if call.via else _written_arguments(call, 0)
+            if given is not None:
+                yield Side(call, call.func, given)
+            continue
+        helper = call.func.function if isinstance(call.func, Method) else call.func
+        if looked_through < _NEAREST and isinstance(helper, Function) and only_call(helper.node) is not None:
+            looked_through += 1
+            passed = _passed_by(call, helper, run.bodies.calls_in(helper))
+            if passed is not None and _is_one_block(passed.block, mine.block):
+                yield Side(call, *passed)
 
 
 def _is_one_block(left: Value, right: Value) -> bool:
@@ -242,7 +248,9 @@ def _emptied(pair: Pair) -> Difference | None:
             lacking = mine if side == "checkpointed" else plain
             if not is_none(empty.value) or may_be_none(argument.value) or not _counts(argument.node, lacking.place):
                 continue
-            if isinstance(place, str) and _MAY_DIFFER.search(place):
+            if isinstance(place, str) and (_MAY_DIFFER.search(place) or _asks_for_none(lacking.block, place)):
+                continue
+            if _is_filled(argument.value):
                 continue
             left = [part for part in lacking.arguments if part is not empty]
             effect = effect_of_lack(argument, lacking.block, left, lacking.place)
@@ -251,6 +259,25 @@ def _emptied(pair: Pair) -> Difference | None:
                 assumes = None if _is_tensor(argument.value) else f"{text} is not None"
                 return Difference(f"the {side} one gives None for {text}", assumes)
     return None
+
+
+def _is_filled(value: Value) -> bool:
+    """Whether it is a tensor of one number, which may well do nothing: `torch.zeros(8)`."""
+    return isinstance(value, Result) and value.call.name in _FILLED
+
+
+def _asks_for_none(block: Value, parameter: str) -> bool:
+    """Whether the block computes with the answer to `mask is None`, other than to leave something out."""
+    for part in call_targets(block):
+        nodes = list(all_nodes(part.function.node))
+        tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp | ast.Assert)]
+        left_out = {inner for test in tests for inner in all_nodes(test)}
+        for node in nodes:
+            match node:
+                case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()]) if name == parameter:
+                    if node not in left_out:
+                        return True
+    return False
 
 
 def _is_tensor(value: Value) -> bool:
@@ -313,12 +340,13 @@ def _of_branches(pair: Pair) -> Difference | None:
     here, there = effects([copy.deepcopy(part, dict(instead)) for part in choice.checkpointed]), effects(choice.plain)
     by_mode = _may_return_by_mode(mine.block, choice.test)
     asked = _asked_for_kind(mine.place.function)
+    means_more = parts.by_mode or _chooses_layers(mine.place) or _is_asked_again(choice.test, mine.place.function)
     for place in here.keys() & there.keys():
         found = None if by_mode or place in asked else _of_results(here[place], there[place])
         found = found or _of_blocks(here[place], there[place])
         if found is None and not parts.by_mode:
-            found = _of_another_block(here[place], there[place])
-        if found is None and not parts.by_mode and not any(key.startswith("<") for key in (*here, *there)):
+            found = _of_another_block(here[place], there[place], mine.place.function)
+        if found is None and not means_more and not any(key.startswith("<") for key in (*here, *there)):
             found = _of_more(here[place], there[place], pair)
         if found is not None:
             return found
@@ -336,6 +364,24 @@ def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
             text = f"the checkpointed one gives {given[0]}, the plain one {given[1]}"
             return Difference(text, advice="do the same in both")
     return None
+
+
+def _chooses_layers(place: Place) -> bool:
+    """Whether a condition around ``place`` asks for the number of the layer: other layers may be other ones."""
+    numbers = frozenset[str]().union(*(counters(loop) for loop in own_loops(place)))
+    return any(not numbers.isdisjoint(names_in(guard.test)) for guard in own_guards(place))
+
+
+def _is_asked_again(test: ast.expr, function: Function | None) -> bool:
+    """Whether ``function`` asks for the same switch elsewhere: there it may do what one branch leaves out."""
+    if function is None:
+        return False
+    asked = names_in(test) - {"self"} | own_attributes(test, ast.Load)
+    tests = (node.test for node in all_nodes(function.node) if isinstance(node, ast.If | ast.IfExp))
+    same_switch = [
+        its for its in tests if not asked.isdisjoint(names_in(its) - {"self"} | own_attributes(its, ast.Load))
+    ]
+    return len(same_switch) > 1
 
 
 def _asked_for_kind(function: Function | None) -> frozenset[str]:
@@ -380,12 +426,14 @@ def _of_blocks(mine: ast.expr, other: ast.expr) -> Difference | None:
     return Difference(f"the checkpointed one runs `{again[0]}` twice and `{missed[0]}` never")
 
 
-def _of_another_block(mine: ast.expr, other: ast.expr) -> Difference | None:
+def _of_another_block(mine: ast.expr, other: ast.expr, function: Function | None) -> Difference | None:
     """Where all is the same but that the checkpointed branch runs a block again where the plain one runs another."""
     apart = _apart(mine, other)
     match apart:
         case [(ast.Attribute(value=ast.Name("self")) as again, ast.Attribute(value=ast.Name("self")) as missed)]:
             here, there = _called(mine), _called(other)
+            if function is not None and same(value_of(again, function), value_of(missed, function)):
+                return None
             if (
                 there.count(again.attr) >= 1
                 and here.count(again.attr) > there.count(again.attr)
@@ -438,11 +486,16 @@ def _counts(argument: ast.expr, place: Place) -> bool:
 
 
 def _is_set(argument: Argument, pair: Pair, lacking: Side) -> bool:
-    """Whether a constant is another one than the known default of the parameter that it goes to."""
+    """Whether a number is another one than the known default of the parameter that it goes to.
+
+    Switches, counts and words often choose between ways to compute the same (`fused=False`, `chunks=4`).
+    """
     given, bodies = argument.value, list(call_targets(lacking.block))
     names = {argument.parameter(part) for part in bodies}
     name = names.pop() if len(names) == 1 else None
-    if pair.parting.by_mode or not isinstance(given, Const) or name is None or _MAY_DIFFER.search(name):
+    if pair.parting.by_mode or name is None or _MAY_DIFFER.search(name):
+        return False
+    if not (isinstance(given, Const) and isinstance(given.value, float)):
         return False
     return effect_of_lack(argument, lacking.block, lacking.arguments, lacking.place) is True
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.exclusion import parts_that_hold
-from ...facts.nodes import all_nodes, is_inside
+from ...facts.nodes import all_nodes
 from ...facts.origin import origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ...facts.values import Guard
+    from ...facts.values import Class, Function, Guard, Place
 
 
-def square_root(tree: ast.Module, guard: Guard) -> ast.Assign | None:
+def square_root(tree: ast.Module, place: Place, guard: Guard) -> ast.Assign | None:
     """Where the `k` of ``guard`` is computed from a square root, when one `i` in `k` is taken; None for others.
 
     Args:
         tree: The file.
-        guard: A condition in it: `i % k == 0`, alone or beside others.
+        place: What stands under the condition.
+        guard: A condition around it: `i % k == 0`, alone or beside others.
     """
     for part, holds in parts_that_hold(guard.test, guard.taken):
         rest, is_one_in_k = part, not holds
@@ -28,20 +28,34 @@ def square_root(tree: ast.Module, guard: Guard) -> ast.Assign | None:
             rest, is_one_in_k = part.left, holds == isinstance(part.ops[0], ast.Eq)
         match rest:
             case ast.BinOp(op=ast.Mod(), right=ast.Name() | ast.Attribute() as k) if is_one_in_k:
-                found = [node for node in _assigned(tree, k) if origin(k) is None]
-                if len(found) == 1 and any(_is_root(inner) for inner in all_nodes(found[0].value)):
+                found = _assigned(tree, place.function, k) if origin(k) is None else []
+                if len(found) == 1 and _is_of_root(found[0].value):
                     return found[0]
     return None
 
 
-def _assigned(tree: ast.Module, k: ast.Name | ast.Attribute) -> Iterator[ast.Assign]:
-    """The assignments to ``k`` in the function around it, in the class for an attribute; elsewhere in the file."""
-    kinds = (ast.ClassDef,) if isinstance(k, ast.Attribute) else (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [node for node in ast.walk(tree) if isinstance(node, kinds) and is_inside(k, node)]
-    wanted = ast.unparse(k)
-    for node in ast.walk(around[-1] if around else tree):
-        if isinstance(node, ast.Assign) and any(ast.unparse(target) == wanted for target in node.targets):
-            yield node
+def _assigned(tree: ast.Module, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
+    """The assignments to ``k`` in ``function``, in its class for an attribute; elsewhere in the file."""
+    around: Function | Class | None = function
+    if function is not None and isinstance(k, ast.Attribute):
+        around = function.owner
+    return _assignments(around.node if around is not None else tree).get(ast.unparse(k), [])
+
+
+@lru_cache(maxsize=16)
+def _assignments(scope: ast.AST) -> dict[str, list[ast.Assign]]:
+    """The assignments in ``scope``, by what each is to."""
+    found: dict[str, list[ast.Assign]] = {}
+    for node in (part for part in ast.walk(scope) if isinstance(part, ast.Assign)):
+        for target in node.targets:
+            found.setdefault(ast.unparse(target), []).append(node)
+    return found
+
+
+def _is_of_root(value: ast.expr) -> bool:
+    """Whether a square root is in it, whatever a flag says."""
+    parts = list(all_nodes(value))
+    return any(map(_is_root, parts)) and not any(isinstance(part, ast.IfExp) for part in parts)
 
 
 def _is_root(node: ast.AST) -> bool:
