@@ -3,7 +3,7 @@
 ## What it does
 Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in
 whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`), or appends it to a list from
-outside of the region, that other code then adds up.
+outside of the region, that other code then adds up, or stacks for a `backward()`.
 What is detached, computed under `no_grad` or only looked at is fine.
 
 ## Why is this bad?
@@ -66,8 +66,95 @@ class Net(nn.Module):
             x = checkpoint(run, index, x, use_reentrant=True)  # error
         return x.sum() + torch.stack(losses).sum()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+        self.balance, self.entropy = None, None
+
+    def forward(self, x):
+        scores = self.gate(x).softmax(-1)
+        self.balance = scores.mean(0).square().sum()
+        self.entropy = (scores * scores.log()).sum(-1)
+        return self.linear(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.experts = nn.ModuleList(Expert() for _ in range(4))
+        self.last = Expert()
+
+    def forward(self, x):
+        x = self.embed(x)
+        for expert in self.experts:
+            x = checkpoint(expert, x, use_reentrant=True)  # error
+        return checkpoint(self.last, x, use_reentrant=True)  # error
+
+    def balance_loss(self):
+        return torch.stack([expert.balance for expert in self.experts]).sum()
+
+def train(batches):
+    net = Net()
+    for batch in batches:
+        loss = net(batch).square().mean() + 0.01 * net.balance_loss() - net.last.entropy.mean()
+        loss.backward()
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.linear = nn.Linear(8, 4), nn.Linear(8, 8)
+        self.balance, self.load = None, None
+
+    def forward(self, x):
+        scores = self.gate(x).softmax(-1)
+        self.balance = scores.mean(0).square().sum()
+        self.load = scores.mean(0)
+        return self.linear(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.experts = nn.ModuleList(Expert() for _ in range(4))
+
+    def forward(self, x):
+        x = self.embed(x)
+        for expert in self.experts:
+            x = checkpoint(expert, x, use_reentrant=True)
+        return x
+
+    def report(self):
+        return torch.stack([expert.balance for expert in self.experts]).mean()
+
+    @torch.no_grad()
+    def target(self):
+        return torch.stack([expert.load for expert in self.experts]).mean(0)
+
+def train(batches):
+    net = Net()
+    for batch in batches:
+        loss = net(batch).square().mean()
+        loads = torch.stack([expert.load for expert in net.experts])
+        weight = loads.detach().max() + net.target().max()
+        chosen = torch.cat([expert.load for expert in net.experts]).argmax()
+        spread = net.experts[0].load.mean().item()
+        loss = loss * weight * spread + chosen
+        print(net.report())
+        loss.backward()
+```
 ```python
 import torch
 import torch.nn as nn

@@ -9,7 +9,10 @@ from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
+from ..events import Backward
+from ..flow.loss import Losses
 from ..flow.recorded import recorded_nodes
+from ..state.gradient_free import may_lack_graph
 from ..state.gradless import carries_gradient
 
 if TYPE_CHECKING:
@@ -60,8 +63,46 @@ def _added_up(run: Run, region: Region) -> Iterator[Write]:
         is_own = isinstance(owner, Instance) and all(_same_class(owner, other) for other in others)
         if not is_own or not carries_gradient(write.value):
             continue
-        if any(_adds(node, write.field) for node in _used_outside(run.program, inside)):
+        used = _used_outside(run.program, inside)
+        if any(_adds(node, write.field) for node in used) or _is_gathered_for_loss(run, write.field, used):
             yield write
+
+
+def _is_gathered_for_loss(run: Run, field: str, used: list[ast.AST]) -> bool:
+    """Whether attributes ``field`` are put together, or made one number, by a call that feeds a backward pass."""
+    names = frozenset(name for node in used for name in _gathered_under(node, field))
+    nodes = {node for node in used if _gathers(node, field, names)}
+    calls = [call for call in run.program.calls if call.node in nodes] if nodes else []
+    backwards = [event.call for event in run.of(Backward)] if calls else []
+    losses = Losses(run, backwards) if backwards else None
+    return losses is not None and any(not may_lack_graph(call, sink) for call in calls for sink in losses.fed_by(call))
+
+
+def _gathered_under(node: ast.AST, field: str) -> Iterator[str]:
+    """The name that ``node`` gives to a list of attributes ``field``."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=held) if _is_list_of(held, field):
+            yield name
+
+
+def _gathers(node: ast.AST, field: str, names: AbstractSet[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=term, attr="sum" | "mean")) if _is_term(term, field):
+            return True
+        case ast.Call(func=ast.Attribute(attr="stack" | "cat" | "concat" | "hstack"), args=[held, *_]):
+            return _is_list_of(held, field) or (isinstance(held, ast.Name) and held.id in names)
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name), *_]):
+            return name in names
+    return False
+
+
+def _is_list_of(node: ast.expr, field: str) -> bool:
+    match node:
+        case ast.ListComp(elt=term) | ast.GeneratorExp(elt=term):
+            return _is_term(term, field)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return bool(parts) and all(_is_term(part, field) for part in parts)
+    return False
 
 
 def _appended(run: Run, region: Region) -> Iterator[Call]:
