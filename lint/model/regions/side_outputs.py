@@ -198,10 +198,7 @@ def _adds(node: ast.AST, field: str) -> bool:
             return _is_term(left, field) or _is_term(right, field)
         case ast.AugAssign(op=ast.Add(), value=value):
             return _is_term(value, field)
-        case ast.Call(
-            func=ast.Name(id="sum") | ast.Attribute(attr="stack" | "cat" | "fsum"),
-            args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_],
-        ):
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_]):
             return _is_term(term, field)
     return False
 
