@@ -144,10 +144,10 @@ Measured on torch 2.13: 24 blocks hold 6.31 MB without, 6.29 to 6.31 MB with suc
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import TYPE_CHECKING
 
+from ..facts.nodes import source_text
 from ..facts.values import Absent, Class, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
@@ -262,7 +262,7 @@ def _runs_another(run: Run, event: Checkpoint, call: Call) -> bool:
     if call.order < event.order:
         called = class_of(call.func)
         return isinstance(called, Class) or (isinstance(called, str) and called.startswith("torch.nn."))
-    is_open = isinstance(call.func, Param | Unknown) and not _LOSS.search(ast.unparse(call.node.func))
+    is_open = isinstance(call.func, Param | Unknown) and not _LOSS.search(source_text(call.node.func))
     passes = (other.order for other in run.of(Backward) if other.place.function is event.place.function)
     end = min((order for order in passes if order > event.order), default=0)
     return call.order < end and not call.method and (is_open or _is_layer(call.func))

@@ -113,13 +113,11 @@ T. Chen et al., Training Deep Nets with Sublinear Memory Cost (segments of sqrt(
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.identifiers import names_in
 from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.flow.square_roots import square_root
+from ..model.flow.square_roots import runs_one_layer, square_root
 from ..model.needs import together
 from ..model.report import Remark, Report
 
@@ -135,7 +133,7 @@ NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
 def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
     for event in run.of(Checkpoint):
-        for guard in event.place.guards if _is_one_layer(event) else ():
+        for guard in event.place.guards if runs_one_layer(event.call) else ():
             assigned = square_root(run.program.tree, event.place, guard)
             if assigned is not None:
                 yield Report(
@@ -145,12 +143,3 @@ def check(run: Run) -> Iterator[Report]:
                     notes=(Remark(assigned, "k is a square root"),),
                 )
                 break
-
-
-def _is_one_layer(event: Checkpoint) -> bool:
-    """Whether it runs the layer of this iteration: `layer`, `layers[i]`; no segment that begins here."""
-    names = {name for loop in event.place.loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
-    match event.call.node.args:
-        case [ast.Name(id=name), *_] | [ast.Subscript(slice=ast.Name(id=name)), *_]:
-            return name in names
-    return False

@@ -7,11 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.exclusion import parts_that_hold
+from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 from ...facts.origin import origin
 
 if TYPE_CHECKING:
-    from ...facts.values import Class, Function, Guard, Place
+    from ...facts.values import Call, Class, Function, Guard, Place
 
 
 def square_root(tree: ast.Module, place: Place, guard: Guard) -> ast.Assign | None:
@@ -32,6 +33,15 @@ def square_root(tree: ast.Module, place: Place, guard: Guard) -> ast.Assign | No
                 if len(found) == 1 and _is_of_root(found[0].value):
                     return found[0]
     return None
+
+
+def runs_one_layer(checkpoint: Call) -> bool:
+    """Whether a checkpoint runs the layer of this iteration, `layer` or `layers[i]`: no segment that begins here."""
+    names = {name for loop in checkpoint.place.loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
+    match checkpoint.node.args:
+        case [ast.Name(id=name), *_] | [ast.Subscript(slice=ast.Name(id=name)), *_]:
+            return name in names
+    return False
 
 
 def _assigned(tree: ast.Module, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
