@@ -15,7 +15,7 @@ from .pieces import LAYER
 from .saved_counter import PieceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from .saved_counter import SavedCounter
 
@@ -35,7 +35,7 @@ _least_seconds: dict[tuple[object, ...], float] = {}
 def counted_ledger(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -> LayerLedger:
     """The ledger of the forward that ``counter`` saw, of a layer of class ``class_name``.
 
-    ``around`` has the name of the piece around each one.
+    ``around`` has the pieces that may be replayed alone, each with the name of the one around it.
     """
     buffers, ops = _inputs(counter), list[Op]()
     pieces = _pieces(class_name, counter, around)
@@ -72,8 +72,8 @@ class _Piece:
 def _pieces(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -> list[_Piece]:
     """All pieces in the order in which they ran, each behind those in it; the layer itself is the last one."""
     counts = {name: PieceCount() for name in around} | counter.pieces | {LAYER: counter.whole}
-    ran = [*counter.pieces, *(name for name in around if name not in counter.pieces)]
-    saved = {name: _net(name, count, counter) for name, count in counts.items() if name != LAYER}
+    ran = sorted(around, key=[*counter.pieces, *around].index)
+    saved = {name: _net(name, around, counter) for name in ran}
     saved[LAYER] = sum(counter.bytes_of[key] for key in counter.savers if key not in _all(counter.inputs))
     seconds = {name: _seconds_of(class_name, name, count, counter) for name, count in counts.items()}
 
@@ -97,9 +97,11 @@ def _seconds_of(class_name: str, name: str, count: PieceCount, counter: SavedCou
     return CHECKPOINT_SECONDS + (count.seconds() if known is None else known)
 
 
-def _net(name: str, count: PieceCount, counter: SavedCounter) -> int:
+def _net(name: str, pieces: Container[str], counter: SavedCounter) -> int:
     """Bytes that replaying this piece alone frees: what only it saves, less inputs that nobody else holds."""
-    others = (other.inputs for piece, other in counter.pieces.items() if not piece.startswith(f"{name}."))
+    count = counter.pieces.get(name, PieceCount())
+    ran = ((piece, other) for piece, other in counter.pieces.items() if piece in pieces)
+    others = (other.inputs for piece, other in ran if not piece.startswith(f"{name}."))
     layers, given = _all(counter.inputs), _all(others)
     own = (k for k, savers in counter.savers.items() if all(name in ran for ran in savers))
     held = (k for k in count.inputs if k not in counter.savers and k not in layers)

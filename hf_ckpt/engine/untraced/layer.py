@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
@@ -46,14 +47,15 @@ class UntracedLayer:
         self.mode = Mode.UNUSED
         self._class_name = ""
         self._pieces: dict[str, str] = {}
+        #: Names of pieces that must not be replayed alone, by layer, of all that were counted so far.
+        self._unfit: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
         self._counter: SavedCounter | None = None
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], plan: Plan) -> Any:
         """Run ``call(*args)``, the layer's forward, under ``plan``."""
         layer = _layer_of(call, args)
-        by_piece = self.counts or isinstance(plan, Assignment)
-        self._pieces = pieces_of(layer, self.sublayers) if by_piece and layer is not None else {}
-        again = None if layer is None else names_to_replay(plan, self.sublayers, self._pieces)
+        self._pieces = {} if layer is None else self._pieces_of(layer, plan)
+        again = None if layer is None else self._again(layer, plan)
         self.mode = Mode.WHOLE if again is None else Mode.SUBLAYERS if again else Mode.KEEP
         self._counter = counter = self._new_counter(layer, call, args) if self.counts else None
         if layer is None:
@@ -62,6 +64,8 @@ class UntracedLayer:
         output = self._checkpointed(call, args, once, layer) if again is None else once(*args)
         if counter is not None:
             counter.settle()
+            self._unfit[layer] |= counter.watch.unfit
+            self._pieces = {n: outer for n, outer in self._pieces.items() if n not in counter.watch.unfit}
             note_seconds(self._class_name, counter)
         return output
 
@@ -73,6 +77,20 @@ class UntracedLayer:
         """The storages, by key, of the tensors that the latest forward was given; none when it was not counted."""
         return () if self._counter is None else tuple(keys[0] if keys else -1 for keys in self._counter.inputs)
 
+    def _pieces_of(self, layer: nn.Module, plan: Plan) -> dict[str, str]:
+        """The pieces that may be replayed alone, as far as is known."""
+        if self.counts:
+            self._unfit.setdefault(layer, set())
+        if layer not in self._unfit or not (self.counts or isinstance(plan, Assignment)):
+            return {}
+        unfit = self._unfit[layer]
+        return {n: outer for n, outer in pieces_of(layer, self.sublayers).items() if n not in unfit}
+
+    def _again(self, layer: nn.Module, plan: Plan) -> frozenset[str] | None:
+        if isinstance(plan, Assignment) and layer not in self._unfit:
+            return None  # nobody knows which pieces may be replayed alone
+        return names_to_replay(plan, self.sublayers, self._pieces)
+
     def _new_counter(
         self, layer: nn.Module | None, call: Callable[..., Any], args: tuple[Any, ...]
     ) -> SavedCounter | None:
@@ -81,7 +99,7 @@ class UntracedLayer:
         resolved = resolve_call(call, args)
         tensors = [v for v in tree_iter((resolved.args, resolved.kwargs)) if isinstance(v, torch.Tensor)]
         self._class_name = type(layer).__name__
-        return SavedCounter(layer, tensors) if tensors else None
+        return SavedCounter(layer, tensors, self._pieces) if tensors else None
 
     def _once(
         self,
@@ -95,16 +113,19 @@ class UntracedLayer:
         if counter is None and not again:
             return call(*args)
         with ExitStack() as stack:
-            for name in self._pieces if counter is not None else again:
-                stack.enter_context(self._caught(layer, name, counter, replay=name in again))
+            replayed: set[str] = set()
+            for name in again.union(self._pieces if counter is not None else ()):
+                stack.enter_context(self._caught(layer, name, counter, replayed, replay=name in again))
             if counter is not None:
                 stack.enter_context(counter.watching())
                 stack.enter_context(counter.running(LAYER, args, {}))
             return call(*args)
 
     @contextmanager
-    def _caught(self, layer: nn.Module, name: str, counter: SavedCounter | None, *, replay: bool) -> Iterator[None]:
-        """Stand in for a piece's ``forward`` while the layer runs."""
+    def _caught(
+        self, layer: nn.Module, name: str, counter: SavedCounter | None, replayed: set[str], *, replay: bool
+    ) -> Iterator[None]:
+        """Stand in for a piece's ``forward`` while the layer runs; ``replayed`` has the one under a checkpoint then."""
         module = layer.get_submodule(name)
         attributes = vars(module)
         before = attributes.get("forward")
@@ -117,9 +138,15 @@ class UntracedLayer:
                 return forward(*args, **kwargs)
 
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
+            if replayed:  # a replay of that piece runs what is in it plainly, so its forward must, too
+                return counted(*args, **kwargs)
             tensors, spread = _tensors_apart(args, kwargs)
             replay = replay_of(forward, (*args, *kwargs.values()))
-            return self._checkpointed(spread(replay), tensors, spread(counted), module)
+            replayed.add(name)
+            try:
+                return self._checkpointed(spread(replay), tensors, spread(counted), module)
+            finally:
+                replayed.clear()
 
         attributes["forward"] = checkpointed if replay else counted
         try:

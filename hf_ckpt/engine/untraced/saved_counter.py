@@ -21,9 +21,10 @@ from torch.utils._pytree import tree_iter
 from ...compat.wrappers import local_shard
 from ..written_arguments import hooks_in_force
 from .pieces import LAYER
+from .watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 #: Who saved a storage: the pieces that ran then, the outermost first. The layer itself is not among them.
 Savers = tuple[str, ...]
@@ -49,12 +50,16 @@ class PieceCount:
 class SavedCounter:
     """One forward of ``layer`` with the tensors in ``inputs``: which storages autograd saves, and where.
 
+    ``around`` has the name of the piece around each piece, ``watch`` says which of them must not be replayed alone.
     ``bytes_of`` and ``savers`` are by storage key, ``pieces`` by name. Storages of parameters and module buffers are
     left out. What only a graph saved that is gone when the forward ends
     (``x.max().item()``) is left out by :meth:`settle`.
     """
 
-    def __init__(self, layer: torch.nn.Module, inputs: list[torch.Tensor]) -> None:
+    def __init__(
+        self, layer: torch.nn.Module, inputs: list[torch.Tensor], around: Mapping[str, str] | None = None
+    ) -> None:
+        self.watch = Watch(layer, around or {})
         self.bytes_of: dict[int, int] = {}
         self.savers: dict[int, set[Savers]] = {}
         self.pieces: dict[str, PieceCount] = {}
@@ -101,10 +106,11 @@ class SavedCounter:
         """The piece called ``name`` (:data:`LAYER`: the layer itself) runs inside."""
         entered = time.perf_counter()
         count = self.whole if name == LAYER else self.pieces.setdefault(name, PieceCount())
-        for value in tree_iter((args, kwargs)):
-            if isinstance(value, torch.Tensor):
-                count.inputs.update(self.keys(value))
+        tensors = [value for value in tree_iter((args, kwargs)) if isinstance(value, torch.Tensor)]
+        for tensor in tensors:
+            count.inputs.update(self.keys(tensor))
         around = self._running
+        over = self.watch.entered(name, around, tensors)
         self._running = () if name == LAYER else (*around, name)
         self._counting += time.perf_counter() - entered
         before, start = self._counting, _now(self.device)
@@ -115,10 +121,12 @@ class SavedCounter:
             left = time.perf_counter()
             count.counting += self._counting - before
             self._running = around
+            over()
             self._counting += time.perf_counter() - left
 
     def settle(self) -> None:
         """The forward is over: forget what was saved by graphs that nobody can call backward on."""
+        self.watch.settle()
         self.savers = {}
         for key, saver, handle in self._saved:
             if handle() is not None:
