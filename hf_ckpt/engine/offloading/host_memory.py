@@ -172,11 +172,18 @@ class HostMemory:
         Nothing is out. What they used, the next one needs again.
         """
         idle = [s for s in self._segments if not needed or s.used < self._round - _REMEMBERED]
-        if idle:
+        idle.sort(key=lambda s: s.nbytes)
+        gone, left = list[Segment](), self.pinned
+        while idle and (not needed or left > _SLACK * needed + _SMALL):
+            gone.append(idle.pop())
+            left -= gone[-1].nbytes
+        self._drop(gone)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Give these back to the host. Nothing of them is out."""
+        if segments:
             self._wait()
-        while idle and (not needed or self.pinned > _SLACK * needed + _SMALL):
-            gone = max(idle, key=lambda s: s.nbytes)
-            idle.remove(gone)
+        for gone in segments:
             self._segments.remove(gone)
             self.pinned -= gone.nbytes
             gone.release()
@@ -207,18 +214,29 @@ class HostMemory:
         return max(((end - start, start, s) for s in self._segments for start, end in s.parts), key=_nbytes)
 
     def _make_room(self, size: int) -> None:
-        """Pin what free parts that are large enough lack of ``size`` bytes."""
-        free = (end - start for s in self._segments for start, end in s.parts)
-        usable = sum(nbytes for nbytes in free if nbytes >= size * _LEAST_PART)
-        if usable < size:
-            self._grow(size - usable)
+        """Pin what free parts that are large enough lack of ``size`` bytes.
 
-    def _grow(self, missing: int) -> None:
+        Where that is refused, free segments go back to the host, and only what all free parts lack is pinned.
+        """
+        try:
+            self._grow(size - self._free(size * _LEAST_PART), max(_LEAST, int(self.pinned * _GROWTH)))
+        except BudgetError:
+            self._drop([s for s in self._segments if s.free == s.nbytes])
+            self._grow(size - self._free(1), 0)
+
+    def _free(self, least: float) -> int:
+        """Bytes in free parts of at least so many."""
+        return sum(end - start for s in self._segments for start, end in s.parts if end - start >= least)
+
+    def _grow(self, missing: int, least: int) -> None:
+        """Pin ``missing`` bytes, and up to ``least`` where there is room."""
+        if missing <= 0:
+            return
         room = rank_bytes()
-        wanted = _in_pages(max(missing, _LEAST, int(self.pinned * _GROWTH)))
+        wanted = _in_pages(max(missing, least))
         nbytes = wanted if room is None or wanted <= room else _in_pages(missing)
         if room is not None and nbytes > room:
-            raise BudgetError(f"{_needs(self.pinned, nbytes)}, and {_free(room)}; {_REMEDY}")
+            raise BudgetError(f"{_needs(self.pinned, nbytes)}, and {_free(room)}; {_REMEDY}") from None
         try:
             self._add(Segment(nbytes, self._device))
         except (MemoryError, OSError):

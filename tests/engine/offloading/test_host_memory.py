@@ -151,6 +151,23 @@ def test_more_than_the_host_has_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
     memory.give(block)
 
 
+def test_free_memory_goes_back_to_a_host_that_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    memory = HostMemory(CPU, lambda: waited.append(memory.pinned))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr(free_memory, "free_bytes", lambda: 320 * MIB - memory.pinned)
+    step(memory, [MIB] * 66)
+    memory.forward_begins()
+    step(memory, [32 * MIB] * 8)
+    assert 256 * MIB <= memory.pinned <= 320 * MIB
+    assert len(waited) == 1, "copies end before their memory goes"
+    kept = [memory.take(31 * MIB) for _ in range(8)]
+    assert len(memory.take(4 * MIB).pieces) > 1, "what is free between blocks is used"
+    with pytest.raises(BudgetError, match="and needs"):
+        memory.take(128 * MIB)
+    assert len(kept) == 8
+
+
 def test_a_driver_that_pins_nothing_is_the_same_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_memory, "pin", lambda memory, device: False)
     memory = HostMemory(torch.device("cuda", 0))
