@@ -9,7 +9,10 @@ into it comes after the last one out of it.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
+import weakref
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +101,7 @@ class HostMemory:
         self._recent: deque[int] = deque(maxlen=_REMEMBERED)
         self._ends = False
         self._lock = threading.Lock()
+        _ALL.add(self)
 
     def take(self, nbytes: int) -> Block:
         """Host memory for ``nbytes`` bytes. Raises BudgetError where this rank's part of the host's has no room."""
@@ -151,6 +155,12 @@ class HostMemory:
                     self._release(0)
             finally:
                 self._lock.release()
+
+    def forked(self) -> None:
+        """Forget all memory, without unmapping: this is a child process, and where its parent's was, its own may be."""
+        for segment in self._segments:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(segment.memory))
+        self._segments, self.pinned, self._lock = [], 0, threading.Lock()
 
     def _collect(self) -> None:
         while self._given:
@@ -257,6 +267,18 @@ class HostMemory:
 
 
 def _nbytes(place: Place) -> int:
+_ALL: weakref.WeakSet[HostMemory] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for memory in list(_ALL):
+        memory.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
     return place[0]
 
 

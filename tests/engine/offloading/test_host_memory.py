@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import os
 import random
 from pathlib import Path
 
@@ -85,6 +87,31 @@ def test_a_fork_does_not_copy_it() -> None:
     (mine,) = (place for place, (start, end) in spans.items() if start <= host.data_ptr() < end)
     flags = next(line for line in lines[mine + 1 :] if line.startswith("VmFlags:"))
     assert "dc" in flags.split()
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTFORK"), reason="only Linux leaves memory out of a fork")
+def test_a_forked_child_does_not_unmap_it() -> None:
+    memory = HostMemory(CPU)
+    block = memory.take(MIB)
+    address, nbytes = block.parts[0].segment.memory.data_ptr(), memory.pinned
+    child = os.fork()
+    if not child:
+        try:
+            libc = ctypes.CDLL(None)
+            libc.mmap.restype = ctypes.c_void_p
+            libc.mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_long] * 5]
+            map_fixed = 0x10  # the mmap module lacks its name
+            fixed = libc.mmap(address, nbytes, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | map_fixed, -1, 0)
+            memory.give(block)
+            del block
+            memory.end()
+            os._exit(ctypes.string_at(fixed, 1)[0])  # the child's own memory is still there
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    memory.give(block)
+    memory.end()
+    assert memory.pinned == 0
 
 
 def test_what_plans_use_no_more_is_given_back() -> None:
