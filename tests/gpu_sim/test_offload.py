@@ -59,7 +59,7 @@ def test_pinned_memory_that_is_no_longer_used_is_given_back(hosted: Any) -> None
 
 def test_a_small_host_bounds_what_plans_move(hosted: Any) -> None:
     assert GIB < hosted["small_host"]["moved"] <= 0.8 * 4 * GIB
-    assert hosted["small_host"]["pinned"] <= 4 * GIB
+    assert hosted["small_host"]["pinned"] <= 0.8 * 4 * GIB
 
 
 def test_a_refusal_of_the_driver_is_no_error_of_the_next_kernel_and_ctrl_c_leaves_nothing_pinned(

@@ -22,7 +22,7 @@ from rich.filesize import decimal
 
 from ...errors import BudgetError
 from .extents import Extents
-from .free_memory import local_ranks, rank_bytes
+from .free_memory import SHARE, local_ranks, rank_bytes
 from .pinned import PAGE, host_memory, pin, unpin
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _LEAST_PART = 1 / 8
 #: A new segment has at least this share of what is pinned, and these bytes: fewer segments, for little memory.
 _GROWTH, _LEAST = 1 / 16, 1 << 20
 #: What may be pinned beyond the most that was out at once, in the latest :data:`_REMEMBERED` forwards.
-_SLACK, _SMALL = 1.1, 2 << 20
+SLACK, _SMALL = 1.1, 2 << 20
 _REMEMBERED = 32
 
 
@@ -173,7 +173,7 @@ class HostMemory:
         self._most = 0
         self._round += 1
         needed = max(self._recent)
-        if self.pinned > _SLACK * needed + _SMALL:
+        if self.pinned > SLACK * needed + _SMALL:
             self._release(needed)
 
     def _release(self, needed: int) -> None:
@@ -184,7 +184,7 @@ class HostMemory:
         idle = [s for s in self._segments if not needed or s.used < self._round - _REMEMBERED]
         idle.sort(key=lambda s: s.nbytes)
         gone, left = list[Segment](), self.pinned
-        while idle and (not needed or left > _SLACK * needed + _SMALL):
+        while idle and (not needed or left > SLACK * needed + _SMALL):
             gone.append(idle.pop())
             left -= gone[-1].nbytes
         self._drop(gone)
@@ -242,7 +242,8 @@ class HostMemory:
         """Pin ``missing`` bytes, and up to ``least`` where there is room."""
         if missing <= 0:
             return
-        room = rank_bytes()
+        most = rank_bytes(self.pinned)
+        room = None if most is None else max(0, most - self.pinned)
         wanted = _in_pages(max(missing, least))
         nbytes = wanted if room is None or wanted <= room else _in_pages(missing)
         if room is not None and nbytes > room:
@@ -266,7 +267,6 @@ class HostMemory:
         self.pinned += segment.nbytes
 
 
-def _nbytes(place: Place) -> int:
 _ALL: weakref.WeakSet[HostMemory] = weakref.WeakSet()
 
 
@@ -279,6 +279,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def _nbytes(place: Place) -> int:
     return place[0]
 
 
@@ -303,4 +304,5 @@ def _needs(pinned: int, missing: int) -> str:
 
 def _free(room: int) -> str:
     ranks = local_ranks()
-    return f"{decimal(room)} are free" if ranks == 1 else f"{decimal(room)} are free for each of its {ranks} ranks"
+    each = "" if ranks == 1 else f" for each of its {ranks} ranks"
+    return f"may take {decimal(room)} ({SHARE:.0%} of what is free{each})"

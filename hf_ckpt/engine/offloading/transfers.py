@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .free_memory import rank_bytes
-from .host_memory import HostMemory
+from .host_memory import SLACK, HostMemory
 
 if TYPE_CHECKING:
     import weakref
 
 _TRANSFERS: dict[torch.device, Transfers] = {}
 _LOCK = threading.Lock()
-#: The share of this rank's part of the host's free memory that plans may use: other programs grow too.
-SHARE = 0.8
 
 
 class Transfers:
@@ -105,9 +103,12 @@ def give_back() -> None:
 
 
 def plannable_bytes() -> int | None:
-    """Bytes of host memory that the plans of this rank may use; None where the system does not say."""
-    free = rank_bytes()
-    return None if free is None else int(SHARE * (free + sum(t.host.pinned for t in list(_TRANSFERS.values()))))
+    """Bytes of host memory that the plans of this rank may use; None where the system does not say.
+
+    They leave room for what is pinned beyond what is out.
+    """
+    most = rank_bytes(sum(t.host.pinned for t in list(_TRANSFERS.values())))
+    return None if most is None else int(most / SLACK)
 
 
 class Leaving:
