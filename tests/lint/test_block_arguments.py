@@ -170,6 +170,22 @@ class Net(nn.Module):
     def forward(self, x):
         return checkpoint(self.block, x, use_reentrant=False)
 """,
+    "a class of this file that puts another block in the place": BLOCK
+    + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+class Sub(Net):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Identity()
+""",
+    "hooks that are written": BLOCK + "block._forward_pre_hooks[0] = lambda module, args: (*args, args[0])\n" + SHORT,
     "a block that says what others do": BLOCK.replace("return x * mask", "raise NotImplementedError") + SHORT,
     "a test of the error": BLOCK
     + """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..events import Checkpoint
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..run import Run
 
 #: What changes the arguments of a module on their way to its `forward`.
-_HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "add_hook_to_module")
+_HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "_forward_pre_hooks", "add_hook_to_module")
 #: What expects the error: contexts of pytest, unittest and contextlib.
 _EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
 #: What a class may give a say in how its objects are made, looked into or called.
@@ -64,7 +65,7 @@ def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
             return targets[0] if isinstance(written, ast.Name | ast.Lambda) else None
         case Instance() | Method(receiver=Instance()):
             module = event.function if isinstance(event.function, Instance) else event.function.receiver
-            is_kept = not _may_be_replaced(run, targets[0].function.name)
+            is_kept = not _may_be_replaced(run, targets[0].function.name) and not _is_derived_from(run, event)
             return targets[0] if is_kept and _is_plain_module(module) else None
     return None
 
@@ -99,6 +100,12 @@ def _may_be_replaced(run: Run, method: str) -> bool:
     """Whether the program may set the attribute ``method`` of a module, or change what its `forward` gets."""
     attributes = attributes_in(run.program.tree)
     return attributes.may_set(method) or not attributes.read.isdisjoint(_HOOKS)
+
+
+def _is_derived_from(run: Run, event: Checkpoint) -> bool:
+    """Whether a class of the program derives from the one around ``event``: it may put another module in the place."""
+    around = [cls for cls in run.program.classes if is_inside(event.node, cls.node)]
+    return any(cls in around for other in run.program.classes for cls in ancestors(other))
 
 
 def _may_expect_error(run: Run, place: Place) -> bool:
