@@ -11,6 +11,7 @@ from ..untraceable import in_words
 from ..verb import packing_verb
 from ..verbs.keep import keep
 from .bits import same_bits
+from .ending import Ending
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ class CheckedFrame(Frame):
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Run the layer and check its rebuild."""
-        with torch.autograd.graph.saved_tensors_hooks(self.hook(self.pack), self.unpack):
+        ending = Ending(self.prepared) if self.prepared.endings else None
+        packing = self.pack if ending is None else ending.watching(self.pack)
+        with torch.autograd.graph.saved_tensors_hooks(self.hook(packing), self.unpack):
             output = self.called(call, args)
-        if not self.problem and not 0 <= self.position - self.prepared.count <= self.prepared.more:
+        if not self.problem and ending is not None:
+            self.problem = ending.problem(first=True)
+        elif not self.problem and self.position != self.prepared.count:
             self.problem = f"it saved {self.position} tensors, and {self.prepared.count} when traced"
         if not self.problem:
             self._compare()

@@ -18,6 +18,7 @@ import torch
 from ..random_state import random_state_kept
 from ..verb import packing_verbs
 from .casts import uncached_casts
+from .ending import Ending
 from .graph import graph_is_retained
 from .prepared import ParameterView, after_a_check, one_too_many
 from .watched_hooks import HookWatch
@@ -69,10 +70,14 @@ class Frame:
         def pack(tensor: torch.Tensor) -> Any:
             return next_packer()(self, tensor)
 
-        with torch.autograd.graph.saved_tensors_hooks(self.hook(pack), self.unpack):
+        ending = Ending(self.prepared) if self.prepared.endings else None
+        packing = pack if ending is None else ending.watching(pack)
+        with torch.autograd.graph.saved_tensors_hooks(self.hook(packing), self.unpack):
             output = self.called(call, args)
         if next_packer() not in _AT_THE_END:
             raise RuntimeError(self.differs("it saved fewer tensors"))
+        if ending is not None and (problem := ending.problem()):
+            raise RuntimeError(self.differs(problem))
         return output
 
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...assignment import KEEP
-from ..tracing.checks import MOST_AFTER_A_CHECK
+from ..tracing.symbols import evaluate
 from ..verb import Place, packing_verb, verbs
 
 if TYPE_CHECKING:
@@ -65,13 +65,14 @@ class Prepared:
     views of parameters by position; ``packers`` pack the tensor at each position, and ``around`` is what the recipe's
     verbs need around that. ``verified`` says whether this layer's rebuild was seen to be equal; ``replayed`` is called
     after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is taken
-    for which runs of draws, ``generators`` which devices draw at all. ``count`` tensors are saved, and up to ``more``
-    after them, which no trace knows. ``known`` is where it is found again.
+    for which runs of draws, ``generators`` which devices draw at all. ``count`` tensors are saved, and after them one
+    of ``endings`` or nothing; ``shares`` says which share memory with the one before. ``known`` is where it is found
+    again.
     """
 
     __slots__ = (
-        "around", "count", "device_type", "generators", "known", "layer", "more", "packers", "parameters", "recipe",
-        "referred", "replayed", "runs_at", "shapes", "signature", "sizes", "symbols", "verified", "views",
+        "around", "count", "device_type", "endings", "generators", "known", "layer", "packers", "parameters", "recipe",
+        "referred", "replayed", "runs_at", "shapes", "shares", "signature", "sizes", "symbols", "verified", "views",
     )  # fmt: skip
 
     def __init__(
@@ -98,9 +99,14 @@ class Prepared:
         self.runs_at = {run.anchor: self._runs_at(run.anchor) for run in recipe.runs}
         self.generators = tuple(dict.fromkeys(run.device for run in recipe.runs))
         self.views = {p: ParameterView(slots[slot], view, self.symbols) for p, (slot, view) in recipe.views.items()}
-        self.more = MOST_AFTER_A_CHECK if trace.more_after else 0
+        self.endings = {
+            tuple((tuple(evaluate(size, sizes) for size in each.shape), each.dtype, each.shares) for each in ending)
+            for ending in trace.endings
+        }
+        self.shares = trace.shares if self.endings else ()
+        more = max(map(len, self.endings), default=0)
         packers = map(self._packer, range(len(trace.packs)))
-        self.packers: list[Pack] = [*packers, *[after_a_check] * self.more, one_too_many]
+        self.packers: list[Pack] = [*packers, *[after_a_check] * more, one_too_many]
         around = (verb.around(recipe) for verb in verbs().values())
         self.around = tuple(wrap for wrap in around if wrap is not None)
         self.count = len(trace.packs)

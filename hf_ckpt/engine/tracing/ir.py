@@ -139,6 +139,15 @@ class Pack:
     buffer: int
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a layer saves after its check, and whether it shares memory with what was saved just before."""
+
+    shape: tuple[Size, ...]
+    dtype: torch.dtype
+    shares: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Trace:
     """Everything recorded of one call of one layer class, valid wherever ``guards`` hold."""
@@ -152,12 +161,24 @@ class Trace:
     packs: tuple[Pack, ...]
     constants: tuple[torch.Tensor, ...]
     slots: tuple[str, ...]
-    #: Whether the layer may save up to ``MOST_AFTER_A_CHECK`` tensors more after these packs (see checks.py).
-    more_after: bool = False
+    #: What the layer may save after these packs: nothing, or one of these (see checks.py).
+    endings: tuple[tuple[Saved, ...], ...] = ()
     #: What was compiled from this trace, by plan and sublayers (see recipe.py).
     recipes: dict[Any, Any] = field(default_factory=dict)
     #: The ledgers that were asked for, by the values of the symbols (see ledgers.py).
     ledgers: dict[tuple[int, ...], LayerLedger] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> tuple[bool | None, ...]:
+        """Whether a pack shares memory with the pack before; None where that is not for the trace to say.
+
+        A trace takes inputs and parameters to be apart, but FSDP's parameters may be views of one tensor.
+        """
+        buffers = [self.buffers[pack.buffer] for pack in self.packs]
+        made = [buffer.origin.kind == "op" for buffer in buffers]
+        pairs = zip(range(len(buffers)), range(1, len(buffers)), strict=False)
+        later = (buffers[a].storage == buffers[b].storage if made[a] and made[b] else None for a, b in pairs)
+        return (None, *later)[: len(buffers)]
 
     def nbytes(self, buffer: int, values: Mapping[str, int]) -> int:
         """Bytes of a buffer at these symbol values."""

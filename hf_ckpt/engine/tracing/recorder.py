@@ -114,8 +114,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
         self._answers.op()
+        try:
+            return self._run(func, args, kwargs or {})
+        except BaseException as error:
+            self._answers.failed(error)
+            raise
+
+    def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an op on fake tensors, and record it."""
         if not isinstance(func, OpOverload):
             raise UntraceableError(f"{func} is a higher-order operator")
         if func.namespace == "prim":

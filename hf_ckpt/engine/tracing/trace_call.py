@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..layer.calls import LayerCall
     from ..layer.slots import Slot
     from .checks import Answers
+    from .ir import Saved
     from .opaque import FunctionClass
     from .symbols import Guards
 
@@ -65,7 +66,7 @@ def trace_call(
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
         with _without_torchs_log(), interrupts_after(), collections_after():
-            recorder, more_after, guards, slots = _recorded(call, symbolic, device, free, in_python)
+            recorder, endings, guards, slots = _recorded(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
     except _DATA_DEPENDENT as error:
@@ -85,13 +86,13 @@ def trace_call(
         packs=tuple(recorder.packs),
         constants=tuple(recorder.constants),
         slots=slots,
-        more_after=more_after,
+        endings=endings,
     )
 
 
 def _recorded(
     call: LayerCall, symbolic: bool, device: torch.device | None, free: frozenset[int], in_python: bool
-) -> tuple[Recorder, bool, Guards, tuple[str, ...]]:
+) -> tuple[Recorder, tuple[tuple[Saved, ...], ...], Guards, tuple[str, ...]]:
     """The record; autograd Functions that cannot run on fake tensors are found one by one, and are one op each."""
     opaque: tuple[FunctionClass, ...] = ()
     while True:
@@ -112,7 +113,7 @@ def _record(
     free: frozenset[int],
     in_python: bool,
     opaque: tuple[FunctionClass, ...],
-) -> tuple[Recorder, bool, Guards, tuple[str, ...]]:
+) -> tuple[Recorder, tuple[tuple[Saved, ...], ...], Guards, tuple[str, ...]]:
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
     slots = slots_of(call.layer)
@@ -127,8 +128,8 @@ def _record(
         with python_composites() if in_python else nullcontext():
             return _run(call, given, mode, opaque, answers)
 
-    recorder, more_after = recorded_with_every_answer(run)
-    return recorder, more_after, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
+    recorder, endings = recorded_with_every_answer(run)
+    return recorder, endings, inputs.guards(leaves, values), tuple(slot.path for slot in slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _run(
     finally:
         torch.set_autocast_cache_enabled(cached)
         forget_fake_results(call.layer)
+    answers.check()
     recorder.check()
     check_not_shared(recorder.written_slots, given.slots)
     return recorder

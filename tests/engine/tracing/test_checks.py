@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -204,6 +205,73 @@ def _on_plain_tensors_only(hidden: torch.Tensor) -> torch.Tensor:
     return hidden * 0.5
 
 
+class RaisesWhereASizeIsASymbol(PlainLayer):
+    """Or where a tensor is fake: a real run never comes to this raise."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        widened = self.up(hidden)
+        if is_huge(widened):
+            if not isinstance(hidden.shape[1], int) or type(hidden) is not torch.Tensor:
+                raise TypeError("length must be an int")
+            return hidden + self.down(torch.sigmoid(widened))
+        return hidden + self.down(torch.tanh(widened))
+
+
+class CatchesWhatATraceSays(PlainLayer):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        widened = self.up(hidden)
+        try:
+            huge = bool((widened.abs().amax() > 50) & (int(widened.argmax()) >= 0))
+        except Exception:
+            huge = False
+        return hidden + self.down(torch.sigmoid(widened) if huge else torch.tanh(widened))
+
+
+class CatchesWhatItAsks(PlainLayer):
+    """So often that a trace does not answer any more."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = super().forward(hidden)
+        for bound in range(6):
+            try:
+                if bool((hidden > 1e5 + bound).any()):
+                    raise ValueError("too large")
+            except Exception:
+                return hidden.sin()
+        return hidden
+
+
+class EndsTheProcess(PlainLayer):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = super().forward(hidden)
+        if torch.isnan(hidden).any():
+            sys.exit("not a number")
+        return hidden
+
+
+class _HandsOver(Exception):
+    def __init__(self, hidden: torch.Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+
+class LeavesEarly(PlainLayer):
+    """Its error hands a tensor over, so there is a backward."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        try:
+            return self._inner(hidden + torch.tanh(hidden))
+        except _HandsOver as error:
+            return error.hidden
+
+    def _inner(self, hidden: torch.Tensor) -> torch.Tensor:
+        widened = torch.tanh(self.up(hidden))
+        early = _HandsOver(widened[..., : hidden.shape[-1]])
+        if (hidden.abs() > 50).any():
+            raise early
+        return hidden + self.down(torch.sigmoid(widened))
+
+
 class ReadsAnInteger(PlainLayer):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         hidden = super().forward(hidden)
@@ -213,6 +281,7 @@ class ReadsAnInteger(PlainLayer):
 REPLAYED_WHOLE = [
     ChecksBetween, AsksInALoop, AsksForEver, SavesMuchAfterItsCheck, SavesAWeightAfterItsCheck, WritesAfterItsCheck,
     WritesWhatItMadeBeforeItsCheck, CountsAfterItsCheck, CatchesItsError, RaisesElsewhere, ReadsAnInteger,
+    RaisesWhereASizeIsASymbol, CatchesWhatATraceSays, CatchesWhatItAsks, EndsTheProcess, LeavesEarly,
 ]  # fmt: skip
 
 
@@ -283,6 +352,66 @@ def test_a_function_that_asks_is_named() -> None:
         assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
         assert engines[0].report().mode is Mode.WHOLE
         assert "_Asks cannot run again" in engines[0].report().reason
+
+
+def test_an_error_that_hands_a_tensor_over() -> None:
+    class Catches(Stack):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                try:
+                    hidden = layer(hidden)
+                except _HandsOver as error:
+                    return error.hidden
+            return hidden
+
+    class HandsOver(LeavesEarly):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return self._inner(hidden + torch.tanh(hidden))
+
+    stack, reference = Catches(HandsOver), Catches(HandsOver)
+    stack.checkpoint()
+    for scale in ORDERS[0]:
+        assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
+
+
+class SwitchedByNobodyKnowsWhat(PlainLayer):
+    """Where it is switched, it saves one tensor more before its check, like the one that it may save after it."""
+
+    switched = False
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = super().forward(hidden).tanh()
+        if SwitchedByNobodyKnowsWhat.switched:
+            hidden = hidden.sin()
+        hidden = hidden.sigmoid().tanh()
+        return hidden.clamp(-40.0, 40.0) if is_huge(hidden) else hidden
+
+
+def test_a_tensor_more_before_the_check_is_not_taken_for_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Stack(SwitchedByNobodyKnowsWhat)
+    engines = stack.checkpoint()
+    gradients(stack, (ORDINARY, 5))
+    assert engines[0].report().mode is Mode.SYMBOLIC
+    monkeypatch.setattr(SwitchedByNobodyKnowsWhat, "switched", True)
+    with pytest.raises(RuntimeError, match="other tensors before its check"):
+        gradients(stack, (ORDINARY, 5))
+
+
+class SwitchedInNumber(SwitchedByNobodyKnowsWhat):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = PlainLayer.forward(self, hidden)
+        if SwitchedByNobodyKnowsWhat.switched:
+            hidden = hidden.sin().cos()
+        return hidden.clamp(-40.0, 40.0) if is_huge(hidden) else hidden
+
+
+def test_no_more_is_saved_than_one_answer_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Stack(SwitchedInNumber)
+    stack.checkpoint()
+    gradients(stack, (ORDINARY, 5))
+    monkeypatch.setattr(SwitchedByNobodyKnowsWhat, "switched", True)
+    with pytest.raises(RuntimeError, match="did something else than when it was traced"):
+        gradients(stack, (ORDINARY, 5))
 
 
 @pytest.mark.parametrize("kind", TRACED)
