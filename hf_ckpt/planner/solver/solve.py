@@ -15,8 +15,8 @@ Two facts keep the program small, and exact:
 Which moments can peak says :mod:`.peak_candidates`.
 
 The times of a layer that cannot be traced are those of a forward or two. They err by some
-:data:`SHARE_OF_ERROR` and :data:`SECONDS_OF_ERROR`, so of the plans that these cannot tell apart the one is taken that
-makes the fewest bytes again.
+:data:`SHARE_OF_ERROR` and :data:`SECONDS_OF_ERROR`, so of the plans that these cannot tell apart the one is taken of
+which share of time and share of bytes made again are the least in sum.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..costs.problem import Kind, Problem
-    from .program import Group, Optimum, Program
+    from .program import Group, Optimum, Program, Row
 
 
 #: By how much the times of two plans over counted ledgers may differ by chance: a share, and seconds a layer.
 SHARE_OF_ERROR = 0.1
 SECONDS_OF_ERROR = 3e-4
+#: The most that is taken for chance: a share. Where the least time is a millisecond or two, the seconds are much of it.
+LARGEST_ERROR = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +96,23 @@ def solve(problem: Problem, limits: Limits) -> Solution:
 
 
 def _fullest(program: Program, best: Optimum) -> Optimum:
-    """Of the plans that take about the time of ``best``, the one that makes the fewest bytes again."""
-    least = sum(seconds * float(best.values[variable]) for variable, seconds in program.seconds.items())
-    if not least:
+    """Of the plans that take about the time of ``best``, the one that saves a larger share of its bytes made again."""
+    least, freed = _total(program.seconds, best), _total(program.freed, best)
+    if not least or not freed:
         return best
     shares = {variable: seconds / least for variable, seconds in program.seconds.items()}
-    error = SHARE_OF_ERROR + SECONDS_OF_ERROR * len(program.problem.order) / least
+    error = min(LARGEST_ERROR, SHARE_OF_ERROR + SECONDS_OF_ERROR * len(program.problem.order) / least)
     program.at_most(shares, 1.0 + error)
-    bytes_again = {v: program.freed.get(v, 0.0) + shares.get(v, 0.0) for v in program.freed.keys() | shares.keys()}
-    fullest = program.minimise(bytes_again)
+    both = {v: program.freed.get(v, 0.0) / freed + shares.get(v, 0.0) for v in program.freed.keys() | shares.keys()}
+    try:
+        fullest = program.minimise(both)
+    except RuntimeError:  # HiGHS found neither a plan nor that there is none
+        return best
     return best if fullest is None else replace(fullest, gap=best.gap + error)
+
+
+def _total(row: Row, optimum: Optimum) -> float:
+    return sum(coefficient * float(optimum.values[variable]) for variable, coefficient in row.items())
 
 
 def least_peak(problem: Problem) -> int:

@@ -14,6 +14,7 @@ from hf_ckpt.ledger import Source
 from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Kind, Limits, Problem
 from hf_ckpt.planner.solver import program
+from hf_ckpt.planner.solver.program import Program
 from hf_ckpt.planner.solver.refine import solve_refined
 from hf_ckpt.planner.solver.shortfall import readable
 from hf_ckpt.planner.solver.solve import least_held, least_peak, solve
@@ -270,3 +271,33 @@ def test_of_plans_that_counted_times_cannot_tell_apart_the_one_that_makes_the_fe
     solution = solve(problem, Limits(held=130))
     assert solution.predicted.held == 170 - taken
     assert (solution.gap > 0.01) == counted
+
+
+def two_ways(seconds, nbytes, layers=1):
+    b = Builder()
+    x = b.buffer(10, Source.INPUT, saved=True)
+    b.op([x], [(100, True)])
+    b.op([x], [(nbytes, True)])
+    ledger = dataclasses.replace(b.ledger(), workspace=0)
+    return Problem((Kind(ledger, seconds, 0),), (0,) * layers)
+
+
+@pytest.mark.parametrize(("seconds", "nbytes"), [((1e-4, 1.08e-4), 98), ((1e-4, 1.5e-4), 60), ((1.0, 1.05), 98)])
+def test_no_plan_is_taken_that_costs_more_time_than_it_saves_bytes_or_a_third_more(seconds, nbytes) -> None:
+    problem = two_ways(seconds, nbytes, layers=8)
+    fewest = -(-8 * nbytes // 100)  # layers that have to make 100 bytes again, where 8 may make nbytes
+    assert solve(problem, Limits(held=8 * (10 + 100))).predicted.seconds == pytest.approx(fewest * seconds[0])
+
+
+def test_where_the_second_search_ends_without_an_answer_the_first_ones_plan_is_taken(monkeypatch) -> None:
+    real, searches = Program.minimise, []
+
+    def minimise(program, cost):
+        searches.append(cost)
+        if len(searches) == 2:
+            raise RuntimeError("the plan's linear program could not be solved")
+        return real(program, cost)
+
+    monkeypatch.setattr(Program, "minimise", minimise)
+    assert solve(two_ways((1.0, 1.05), 60), Limits(held=130)).predicted.held == 70
+    assert len(searches) == 2
