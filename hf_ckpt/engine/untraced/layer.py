@@ -41,15 +41,29 @@ class UntracedLayer:
     def __init__(self, sublayers: Mapping[Role, tuple[str, ...]], replayed: Callable[[], None]) -> None:
         self.sublayers = sublayers
         self.replayed = replayed
-        #: Whether to count what the pieces save, for :meth:`ledger`.
-        self.counts = False
         #: How the latest forward ran.
         self.mode = Mode.UNUSED
         self._class_name = ""
         self._pieces: dict[str, str] = {}
         #: Names of pieces that must not be replayed alone, by layer, of all that were counted so far.
         self._unfit: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+        #: By layer the pieces that are left, and the latest plan with what it replays: finding either takes long.
+        self._known: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
+        self._chosen: WeakKeyDictionary[nn.Module, tuple[Plan, frozenset[str] | None]] = WeakKeyDictionary()
+        self._counts = False
         self._counter: SavedCounter | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether to count what the pieces save, for :meth:`ledger`."""
+        return self._counts
+
+    @counts.setter
+    def counts(self, value: bool) -> None:
+        self._counts = value
+        if value:  # the modules in a layer may be others since
+            self._known.clear()
+            self._chosen.clear()
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], plan: Plan) -> Any:
         """Run ``call(*args)``, the layer's forward, under ``plan``."""
@@ -64,8 +78,7 @@ class UntracedLayer:
         output = self._checkpointed(call, args, once, layer) if again is None else once(*args)
         if counter is not None:
             counter.settle()
-            self._unfit[layer] |= counter.watch.unfit
-            self._pieces = {n: outer for n, outer in self._pieces.items() if n not in counter.watch.unfit}
+            self._forget(layer, counter.watch.unfit)
             note_seconds(self._class_name, counter)
         return output
 
@@ -83,13 +96,25 @@ class UntracedLayer:
             self._unfit.setdefault(layer, set())
         if layer not in self._unfit or not (self.counts or isinstance(plan, Assignment)):
             return {}
-        unfit = self._unfit[layer]
-        return {n: outer for n, outer in pieces_of(layer, self.sublayers).items() if n not in unfit}
+        if layer not in self._known:
+            found, unfit = pieces_of(layer, self.sublayers), self._unfit[layer]
+            self._known[layer] = {name: outer for name, outer in found.items() if name not in unfit}
+        return self._known[layer]
+
+    def _forget(self, layer: nn.Module, unfit: set[str]) -> None:
+        """Pieces that turned out not to be replayable alone are none from now on."""
+        if unfit:
+            self._unfit[layer] |= unfit
+            self._pieces = self._known[layer] = {n: outer for n, outer in self._pieces.items() if n not in unfit}
+            self._chosen.pop(layer, None)
 
     def _again(self, layer: nn.Module, plan: Plan) -> frozenset[str] | None:
-        if isinstance(plan, Assignment) and layer not in self._unfit:
-            return None  # nobody knows which pieces may be replayed alone
-        return names_to_replay(plan, self.sublayers, self._pieces)
+        if layer not in self._chosen or self._chosen[layer][0] is not plan:
+            # Where nobody counted, nobody knows which pieces may be replayed alone.
+            unknown = isinstance(plan, Assignment) and layer not in self._unfit
+            again = None if unknown else names_to_replay(plan, self.sublayers, self._pieces)
+            self._chosen[layer] = plan, again
+        return self._chosen[layer][1]
 
     def _new_counter(
         self, layer: nn.Module | None, call: Callable[..., Any], args: tuple[Any, ...]

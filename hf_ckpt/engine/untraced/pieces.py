@@ -68,5 +68,5 @@ def _inside(module: nn.Module, name: str) -> Iterator[str]:
             classes = [type(member) for member in child.children()]
             if len(classes) == len(set(classes)):  # several of one class may be experts
                 yield from _inside(child, path)
-        elif inspect.isfunction(getattr(type(child), "forward", None)):
+        elif inspect.isfunction(forward := type(child).forward) and forward is not nn.Module.forward:
             yield path

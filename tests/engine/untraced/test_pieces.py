@@ -10,7 +10,9 @@ from hf_ckpt import apply
 from hf_ckpt.anatomy.roles import sublayers_by_role
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import buffer_keys
+from hf_ckpt.engine.untraced import layer as untraced
 from hf_ckpt.engine.untraced.counted_ledger import CHECKPOINT_SECONDS, SUBLAYER_OP
+from hf_ckpt.engine.untraced.layer import names_to_replay
 from hf_ckpt.engine.untraced.pieces import MOST_PIECES, pieces_of
 from hf_ckpt.engine.written_arguments import checkpointed
 from hf_ckpt.planner.costs.assess import layer_held
@@ -88,6 +90,39 @@ def test_no_level_is_offered_that_makes_too_many_no_experts_no_parametrizations_
     normed = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
     assert inside(normed) == {"mlp.0"}
     assert {*pieces_of(Block(wide), {Role.EXPERTS: ("mlp",)})} == {"mlp"}
+    holds_weights = nn.Sequential(nn.Linear(2, 2))
+    holds_weights.register_module("scales", nn.ParameterDict())
+    assert inside(holds_weights) == {"mlp.0"}
+
+
+def test_pieces_are_looked_for_again_when_counting_begins_and_not_in_every_forward(monkeypatch) -> None:
+    looked, chose = [], []
+    monkeypatch.setattr(untraced, "pieces_of", lambda *args: looked.append(args) or pieces_of(*args))
+    monkeypatch.setattr(untraced, "names_to_replay", lambda *args: chose.append(args) or names_to_replay(*args))
+    model = build()
+    handle = apply(model, "full")
+    replays = [region.replay for region in handle.installation.regions]
+
+    def forwards(expected_looked: int, expected_chosen: int) -> None:
+        looked.clear()
+        chose.clear()
+        for _ in range(3):
+            model(input_ids=IDS, labels=IDS).loss.backward()
+        assert (len(looked), len(chose)) == (expected_looked, expected_chosen)
+
+    for replay in replays:
+        replay.counts = True
+    forwards(2, 2)
+    for replay in replays:
+        replay.counts = False
+        replay.plan = Assignment.where(keep=[f"/{SUBLAYER_OP}/0/0"])
+    forwards(0, 2)
+    for layer, replay in zip(model.model.layers, replays, strict=True):
+        layer.mlp.down_proj = layer.mlp.down_proj.base
+        replay.counts = True
+    forwards(2, 2)
+    assert not any(op.module == "mlp.down_proj.dropout" for op in replays[0].ledger().ops)
+    handle.restore()
 
 
 def test_replaying_a_piece_frees_what_was_counted_and_changes_no_bit() -> None:
