@@ -92,6 +92,11 @@ class CheckedFrame(Frame):
         """A trace knows nothing of it."""
         self.problem = self.hook_problem = how
 
+    def hook_not_called(self) -> None:
+        """Nobody knows yet what that hook changes."""
+        if not self.problem:
+            self.hook_changed("not every module with a hook is called, whatever it reads off its tensors")
+
     def _store(self, position: int, tensor: torch.Tensor, kept: Any) -> Any:
         handle = self.prepared.packers[position](self, tensor)
         if self.prepared.recipe.actions[position].is_source:

@@ -85,7 +85,10 @@ class Frame:
         binding = self.prepared.known.binding
         with uncached_casts():
             if binding.hooked:
-                output = HookWatch(binding.hooked, binding.slots, self.hook_changed).run(call, args)
+                watch = HookWatch(binding.hooked, binding.slots, self.hook_changed)
+                output = watch.run(call, args)
+                if self.prepared.endings and watch.called < len(binding.hooked):
+                    self.hook_not_called()
             else:
                 output = call(*args)
         self.parameters = [(slot, _mark(slot)) for slot in self.prepared.referred]
@@ -94,6 +97,9 @@ class Frame:
     def hook_changed(self, how: str) -> None:
         """A hook inside the layer did what it had not done when this recipe was first used."""
         raise RuntimeError(self.differs(how))
+
+    def hook_not_called(self) -> None:
+        """A module with a hook was not called, and another answer to the layer's check may call it."""
 
     def hook(self, pack: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
         """``pack`` with what the recipe's verbs and the witness need around it."""

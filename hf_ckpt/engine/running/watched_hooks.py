@@ -33,6 +33,8 @@ class HookWatch:
     modules: Sequence[Hooked]
     slots: Sequence[Slot]
     changed: Callable[[str], None]
+    #: How many of the modules were called.
+    called: int = 0
     _own: list[ExitStack] = field(default_factory=list)
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -53,8 +55,12 @@ class HookWatch:
         """Stand first and last among the hooks before and after a module's forward."""
         module, told = hooked.module, hooked.what
         shown: list[Shown] = []
+        met: list[None] = []
 
         def first(values: Any) -> None:
+            if not met:
+                met.append(None)
+                self.called += 1
             shown.append(_shown(values))
             self._open()
 

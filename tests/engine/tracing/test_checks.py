@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -372,6 +373,46 @@ def test_an_error_that_hands_a_tensor_over() -> None:
     stack.checkpoint()
     for scale in ORDERS[0]:
         assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
+
+
+class CallsAModuleAfterItsCheck(PlainLayer):
+    def __init__(self, width: int = 16) -> None:
+        super().__init__(width)
+        self.clip = nn.Hardtanh(-40.0, 40.0)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = super().forward(hidden)
+        return self.clip(hidden) if is_huge(hidden) else hidden
+
+
+@pytest.mark.parametrize("scales", ORDERS)
+def test_a_hook_on_a_module_that_only_one_answer_calls(scales: tuple[float, ...]) -> None:
+    stack, reference = Stack(CallsAModuleAfterItsCheck), Stack(CallsAModuleAfterItsCheck)
+    engines = stack.checkpoint()
+    for layer in (*stack.layers, *reference.layers):
+        layer.clip.register_forward_hook(lambda module, args, output: output * 2.0)
+    for scale in scales:
+        assert equal(gradients(stack, (scale, 5)), gradients(reference, (scale, 5))), scale
+    assert engines[0].report().mode is Mode.WHOLE
+
+
+class WarnsAfterItsCheck(PlainLayer):
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = super().forward(hidden)
+        if is_huge(hidden):
+            warnings.warn("huge", stacklevel=1)
+            hidden = hidden.clamp(-40.0, 40.0)
+        return hidden
+
+
+def test_no_warning_about_an_answer_that_nobody_gave() -> None:
+    stack = Stack(WarnsAfterItsCheck)
+    stack.checkpoint()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradients(stack, (ORDINARY, 5))
+    with pytest.warns(UserWarning, match="huge"):
+        gradients(stack, (HUGE, 5))
 
 
 class SwitchedByNobodyKnowsWhat(PlainLayer):
