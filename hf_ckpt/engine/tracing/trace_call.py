@@ -22,7 +22,7 @@ from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
 from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
 from ..untraceable import UntraceableError, in_words
-from .cached_results import forget_fake_results
+from .cached_results import caches_of_its_own
 from .checks import recorded_with_every_answer
 from .choices import with_single_choices
 from .composites import python_composites
@@ -163,6 +163,7 @@ def _run(
         with (
             # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
             torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),
+            caches_of_its_own(call.layer, recorder.ops),
             mode,
             recorder,
             torch.enable_grad(),
@@ -172,7 +173,6 @@ def _run(
             call.on(fake_layer, args, kwargs)
     finally:
         torch.set_autocast_cache_enabled(cached)
-        forget_fake_results(call.layer)
     answers.check()
     recorder.check()
     check_not_shared(recorder.written_slots, given.slots)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -57,6 +59,53 @@ class LooksUpAndFails(LooksUp):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         output = super().forward(hidden)
         return output * output.abs().max().item()
+
+
+@functools.cache
+def noise(length: int) -> torch.Tensor:
+    return torch.randn(length)
+
+
+class LooksUpNoise(PlainLayer):
+    """What it drew once stays, whatever is traced later."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden + self.down(torch.tanh(self.up(hidden))) * noise(int(hidden.shape[1]))[:, None]
+
+
+def test_what_a_real_run_drew_stays_in_the_cache() -> None:
+    found = []
+    for checkpointed in (False, True):
+        noise.cache_clear()
+        clear_traces()
+        stack = Stack(LooksUpNoise)
+        engines = stack.checkpoint() if checkpointed else []
+        torch.manual_seed(3)
+        found.append([each.clone() for length in (5, 5, 7, 5, 7) for each in gradients(stack, length)])
+    assert equal(*found)
+    assert "random numbers in a cache" in engines[0].report().reason
+
+
+def test_a_function_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = ModuleType("elsewhere")
+    monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
+    table = "@functools.cache\ndef table(n): return torch.arange(n) * 0.5"
+    source = f"import functools, torch\n{table}\ndef built(n): return table(n)"
+    exec(source, elsewhere.__dict__)
+    monkeypatch.setitem(globals(), "built", elsewhere.built)
+
+    class LooksUpElsewhere(PlainLayer):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return hidden + self.down(torch.tanh(self.up(hidden))) * built(int(hidden.shape[1]))[:, None]  # noqa: F821
+
+    clear_traces()
+    stack, reference = Stack(LooksUpElsewhere), Stack(LooksUpElsewhere)
+    stack.checkpoint()
+    for length in (5, 7, 5):
+        ours = gradients(stack, length)
+        assert type(elsewhere.table(length)) is torch.Tensor
+        assert equal(ours, gradients(reference, length))
+    clear_traces()
 
 
 def _forget() -> None:
