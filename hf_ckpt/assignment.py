@@ -65,6 +65,11 @@ class Assignment(Generic[B]):
         """The verb that stores ``buffer``; None for one that is made again."""
         return next((name for name, buffers in self.stored if buffer in buffers), None)
 
+    def among(self, buffers: Iterable[B]) -> Assignment[B]:
+        """The same without what is not among ``buffers``."""
+        those = frozenset(buffers)
+        return Assignment.where(**{name: had & those for name, had in self.stored})
+
     def keeping(self, buffers: Iterable[B]) -> Assignment[B]:
         """The same with ``buffers`` kept too."""
         kept = frozenset(buffers)

@@ -84,6 +84,17 @@ class LayerLedger:
     #: Bytes that the backward takes beside what is saved, where the ops are too coarse to say; None where they do.
     workspace: int | None = None
 
+    @property
+    def own_input(self) -> Buffer | None:
+        """The hidden states that come in: what the layer before made, and this one is the last to need."""
+        return next((b for b in self.buffers if b.source is Source.INPUT), None)
+
+    @property
+    def movable_input(self) -> Buffer | None:
+        """The own input, where a verb may store it: a layer that is not traced has it held by torch's checkpoint."""
+        is_traced = self.ops and self.workspace is None
+        return self.own_input if is_traced else None
+
     def saved_activations(self) -> Iterator[Buffer]:
         """The buffers a plan decides about: saved by autograd and not held by somebody else anyway."""
         return (b for b in self.buffers if b.saved and b.source.is_made)

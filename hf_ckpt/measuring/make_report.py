@@ -86,8 +86,8 @@ def describe(decision: Decision) -> str:
             return KEEP
         case Planned():
             return PLANNED
-        case RecomputeLayer():
-            return "recompute layer"
+        case RecomputeLayer(offload):
+            return "recompute layer, offload its input" if offload else "recompute layer"
         case RecomputeSublayers(roles):
             return "recompute " + "+".join(sorted(roles))
         case RecomputeExcept(saveable):

@@ -26,6 +26,8 @@ class Verb(ABC):
     """The costs of one verb; each is nothing unless the verb says so. The exact costs and the program's must agree."""
 
     name: ClassVar[str]
+    #: Of how many layers there is at the loss what :meth:`ready_bytes` counts of one.
+    layers_at_loss: ClassVar[int] = 1
 
     def layer_held(self, kind: Kind, plan: Assignment[int]) -> int:
         """Bytes that one layer holds on the device between its forward and its backward because of this verb."""
@@ -45,7 +47,12 @@ class Verb(ABC):
 
 
 class StoringVerb(Verb):
-    """A verb under which backward needs no op to run again."""
+    """A verb under which backward needs no op to run again.
+
+    With ``takes_inputs`` it may store a layer's own input too, which is held for nothing but this layer's backward.
+    """
+
+    takes_inputs: ClassVar[bool] = False
 
     def is_open(self, problem: Problem) -> bool:
         """Whether plans of this problem may use it."""
@@ -74,6 +81,11 @@ class ReplayingVerb(Verb):
     def makes(self, buffer: Buffer) -> bool:
         """Whether this is the verb of ``buffer`` when no other verb stores it."""
         raise NotImplementedError
+
+
+def loss_bytes(problem: Problem, plans: Sequence[Assignment[int]]) -> int:
+    """Bytes alive at the loss beside :meth:`Verb.ready_bytes` of all verbs."""
+    return sum((verb.layers_at_loss - 1) * verb.ready_bytes(problem, plans) for verb in verbs())
 
 
 @cache

@@ -71,21 +71,22 @@ class BudgetPolicy(Policy):
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy(Policy):
-    """Let a budget also move saved tensors to pinned host memory and back, on a GPU.
+    """Move saved tensors to pinned host memory and back, on a GPU.
 
-    Written beside the budget: ``budget=40GiB+offload``. The copies run on a stream of their own, one layer ahead of
-    backward. On a CPU there is nowhere to offload to.
+    Beside a budget (``budget=40GiB+offload``) the planner decides which ones, the inputs of layers among them. Beside
+    policies that recompute whole layers (``full+offload``) the input of each of these is moved. The copies run on a
+    stream of their own, one layer ahead of backward. On a CPU there is nowhere to offload to.
     """
 
     name: ClassVar[str] = "offload"
     usage: ClassVar[str] = "budget=40GiB+offload"
 
     def about_layers(self) -> bool:
-        """It widens what a budget may choose from."""
+        """It says where tensors wait, not which are recomputed."""
         return False
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """Nothing about any layer: it widens what a budget may choose from."""
+        """Nothing about any layer: it says where tensors wait."""
         return {}
 
     def requests(self) -> Requests:
@@ -93,9 +94,12 @@ class OffloadPolicy(Policy):
         return Requests(offload=True)
 
     def check(self, requests: Requests, platform: Platform) -> None:
-        """Refuse a policy without a budget, and a device whose memory is the host's already."""
-        if requests.budget is None:
-            raise PolicyError("`offload` lets a budget move saved tensors to host memory: write `budget=40GiB+offload`")
+        """Refuse an engine that does not hold the tensors itself, and a device whose memory is the host's already."""
+        if platform.engine is not Engine.TRACED or platform.compiled:
+            raise PolicyError(
+                '`offload` moves tensors that the engine `traced` holds: pass engine="traced" to SelectiveCkpt or '
+                "apply, without torch_compile=True, or leave `offload` out"
+            )
         if platform.device != "cuda":
             raise PolicyError(
                 "`offload` moves saved tensors from a GPU to host memory, and they are in host memory already (device "

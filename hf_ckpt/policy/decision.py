@@ -67,7 +67,12 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeLayer:
-    """Keep only the layer's inputs; rebuild everything else (full activation checkpointing of this layer)."""
+    """Keep only the layer's inputs; rebuild everything else (full activation checkpointing of this layer).
+
+    With ``offload`` its own input, the hidden states, waits in host memory.
+    """
+
+    offload: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PolicyError
 from .base import Requests
 from .compose import Scoped, Sum, decide, parts_of
-from .decision import Keep, Planned, RecomputeExcept, RecomputeSegment, RecomputeSublayers, RecomputeUnion
+from .decision import (
+    Keep,
+    Planned,
+    RecomputeExcept,
+    RecomputeLayer,
+    RecomputeSegment,
+    RecomputeSublayers,
+    RecomputeUnion,
+)
 from .platform import Engine
 
 if TYPE_CHECKING:
@@ -63,7 +71,8 @@ def resolve(policy: Policy, stacks: Sequence[Stack], platform: Platform) -> Reso
         ModelStructureError: it needs a part that the model does not have.
     """
     terms = tuple(_terms(policy))
-    resolved = ResolvedPolicy(policy, decide(policy, stacks), _requests(policy))
+    requests = _requests(policy)
+    resolved = ResolvedPolicy(policy, _decided(policy, stacks, requests), requests)
     for term in terms:
         _check_exists(term, stacks)
         _check_names_layers(term, stacks)
@@ -73,7 +82,27 @@ def resolve(policy: Policy, stacks: Sequence[Stack], platform: Platform) -> Reso
     for part in parts_of(policy):
         part.check(resolved.requests, platform)
     _check_layers(resolved, stacks, platform)
+    _check_offload(resolved)
     return resolved
+
+
+def _decided(policy: Policy, stacks: Sequence[Stack], requests: Requests) -> dict[str, Decision]:
+    """The decision of every layer. Without a budget to choose, offload means the input of layers recomputed whole."""
+    decisions = decide(policy, stacks)
+    if not requests.offload or requests.budget is not None:
+        return decisions
+    sent = RecomputeLayer(offload=True)
+    return {name: sent if isinstance(d, RecomputeLayer) else d for name, d in decisions.items()}
+
+
+def _check_offload(resolved: ResolvedPolicy) -> None:
+    if not resolved.requests.offload or resolved.requests.budget is not None:
+        return
+    if not any(isinstance(decision, RecomputeLayer) for decision in resolved.layers.values()):
+        raise PolicyError(
+            f"`{resolved.policy}` leaves `offload` nothing to move: write `budget=40GiB+offload`, or `full+offload` "
+            "for the inputs of layers that are recomputed whole"
+        )
 
 
 def _terms(policy: Policy) -> Iterator[Policy]:

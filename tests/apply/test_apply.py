@@ -251,12 +251,10 @@ def test_models_without_transformers_switch(policy: str) -> None:
     handle.restore()
 
 
-def test_offload_needs_a_budget_and_a_device_to_come_from() -> None:
-    model = build("llama")
-    with pytest.raises(PolicyError, match="lets a budget move saved tensors"):
-        apply(model, "full+offload")
+@pytest.mark.parametrize("policy", ["full+offload", "budget=0.5+offload"])
+def test_offload_needs_a_device_to_come_from(policy: str) -> None:
     with pytest.raises(PolicyError, match="they are in host memory already"):
-        apply(model, "budget=0.5+offload")
+        apply(build("llama"), policy)
 
 
 @pytest.mark.cuda

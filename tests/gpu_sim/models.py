@@ -23,6 +23,14 @@ LLAMA_7B = {
     "num_key_value_heads": 32,
     "vocab_size": 32000,
 }
+LLAMA_8B = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
 
 
 def causal_lm(

@@ -7,7 +7,7 @@ import pytest
 from hf_ckpt.errors import CkptError, ModelStructureError, PolicyError
 from hf_ckpt.planner.budget import ShareBudget
 from hf_ckpt.policy import parse_policy
-from hf_ckpt.policy.decision import Layer, Role, Stack, Tower
+from hf_ckpt.policy.decision import Layer, RecomputeLayer, Role, Stack, Tower
 from hf_ckpt.policy.platform import Engine, Platform
 from hf_ckpt.policy.resolve import resolve
 
@@ -30,8 +30,7 @@ def test_everything_a_policy_asks_for_is_in_the_value() -> None:
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        ("offload", "write `budget=40GiB+offload`"),
-        ("full+offload", "write `budget=40GiB+offload`"),
+        ("full+offload", "they are in host memory already"),
         ("budget=0.5+offload", "they are in host memory already"),
         ("full+head(2)+head(4)", "names `head` 2 times: name it once"),
         ("budget=0.5@first(2)+budget=0.7@layers(2-)", "names `budget` 2 times"),
@@ -87,3 +86,23 @@ def test_what_engine_and_model_cannot_do() -> None:
         resolve(parse_policy("save_only_these_names(mn)"), [stack()], Platform(has_op=lambda name: name == "mm"))
     with pytest.raises(PolicyError, match="on the meta device"):
         resolve(parse_policy("budget=0.5"), [stack()], Platform(device="meta"))
+
+
+@pytest.mark.parametrize("policy", ["offload", "attention+offload", "segments(2)+offload", "none+offload"])
+def test_offload_without_anything_to_move_is_refused(policy: str) -> None:
+    with pytest.raises(PolicyError, match="leaves `offload` nothing to move"):
+        resolve(parse_policy(policy), [stack()], Platform(device="cuda"))
+
+
+@pytest.mark.parametrize("platform", [Platform(Engine.TORCH, device="cuda"), Platform(compiled=True, device="cuda")])
+def test_offload_needs_the_traced_engine(platform: Platform) -> None:
+    with pytest.raises(PolicyError, match="`offload` moves tensors that the engine `traced` holds"):
+        resolve(parse_policy("full+offload"), [stack()], platform)
+
+
+def test_offload_without_a_budget_is_about_layers_recomputed_whole() -> None:
+    resolved = resolve(parse_policy("full@first(2)+attention@last(1)+offload"), [stack()], Platform(device="cuda"))
+    sent = [isinstance(decision, RecomputeLayer) and decision.offload for decision in resolved.layers.values()]
+    assert sent == [True, True, False, False]
+    planned = resolve(parse_policy("full@first(2)+budget=0.5@last(2)+offload"), [stack()], Platform(device="cuda"))
+    assert [d for d in planned.layers.values() if isinstance(d, RecomputeLayer)] == [RecomputeLayer()] * 2

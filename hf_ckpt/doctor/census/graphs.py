@@ -81,7 +81,7 @@ def _add_to(held: Held, node: Any) -> None:
         held.saved += _tensors_in(getattr(saved, "data", None))
         frame = getattr(getattr(saved, "unpack_hook", None), "__self__", None)
         if isinstance(frame, Frame):
-            held.inputs += frame.inputs
+            held.inputs += frame.held_inputs()
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         held.saved += [value for value in vars(node).values() if isinstance(value, torch.Tensor)]
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ...policy.decision import SaveableOps
 
 
+#: The key of the layer's own input, which no op of the layer makes.
+INPUT_KEY = "input"
+
 #: What a policy decided about a layer, or the keys of its buffers by verb (see :func:`buffer_keys`).
 Plan = Decision | Assignment[str]
 
@@ -59,7 +62,7 @@ def plan_of(ledger: LayerLedger, assignment: Assignment[int]) -> Assignment[str]
     Returns:
         Their keys by verb.
     """
-    keys = buffer_keys(ledger)
+    keys = buffer_keys(ledger) | dict.fromkeys(_own_input(ledger), INPUT_KEY)
     return Assignment.where(**{verb: {keys[b] for b in buffers} for verb, buffers in assignment.stored})
 
 
@@ -84,8 +87,9 @@ def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, 
             return _by_index(plan, ledger)
         case Keep():
             return Assignment.where(keep=(b.index for b in ledger.saved_activations()))
-        case RecomputeLayer():
-            return Assignment.where(keep=keep_all_but(ledger, _activations(ledger)))
+        case RecomputeLayer(offload):
+            sent = _own_input(ledger) if offload else ()
+            return Assignment.where(keep=keep_all_but(ledger, _activations(ledger)), offload=sent)
         case RecomputeSublayers(roles):
             return Assignment.where(keep=keep_all_but(ledger, made_inside(ledger, _names(roles, sublayers))))
         case RecomputeExcept(saveable):
@@ -100,7 +104,8 @@ def select(plan: Plan, ledger: LayerLedger, sublayers: Mapping[Role, tuple[str, 
 def _by_index(plan: Assignment[str], ledger: LayerLedger) -> Assignment[int]:
     """The buffers of ``ledger`` that the keys mean, with whatever the rest cannot be made again without kept too."""
     keys = buffer_keys(ledger)
-    named = {verb: {b for b, key in keys.items() if key in wanted} for verb, wanted in plan.stored}
+    every = keys | dict.fromkeys(_own_input(ledger), INPUT_KEY)
+    named = {verb: {b for b, key in every.items() if key in wanted} for verb, wanted in plan.stored}
     assignment = Assignment.where(**named)
     again = frozenset(keys) - assignment.held
     return assignment.keeping(keep_all_but(ledger, again, assignment))
@@ -156,6 +161,12 @@ def _ops_behind(ledger: LayerLedger, buffer: int, held: frozenset[int]) -> froze
         return ledger.ops_behind([buffer], held)
     except ValueError:
         return None
+
+
+def _own_input(ledger: LayerLedger) -> tuple[int, ...]:
+    """The layer's own input, where a verb may store it."""
+    own = ledger.movable_input
+    return () if own is None else (own.index,)
 
 
 def _activations(ledger: LayerLedger) -> frozenset[int]:

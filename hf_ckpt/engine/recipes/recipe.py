@@ -46,6 +46,7 @@ class Action:
 class Recipe:
     """A trace under one assignment.
 
+    ``stored_inputs`` are the places in ``inputs`` of those that a verb stores until backward: place -> buffer.
     ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
     of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``assignment``
     has the buffers that are stored, by verb; ``dropped`` are the others. ``runs`` are the draws that the rebuild
@@ -62,6 +63,7 @@ class Recipe:
     assignment: Assignment[int]
     dropped: frozenset[int]
     runs: tuple[DrawRun, ...]
+    stored_inputs: Mapping[int, int]
     proven: set[tuple[int, ...]] = field(default_factory=set)
     _shapes: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict)
 
@@ -107,10 +109,15 @@ def make_recipe(trace: Trace, assignment: Assignment[int]) -> Recipe:
     first = {pack.buffer: pack.position for pack in reversed(trace.packs)}
     made = [pack for pack in trace.packs if trace.buffers[pack.buffer].origin.kind == "op"]
     rebuilt = tuple(pack.position for pack in made if pack.buffer not in assignment.held)
-    piece = slice_for(trace, rebuilt, readable_buffers(assignment))
+    movable = (b for b in assignment.held if trace.buffers[b].origin.kind in ("op", "input"))
+    assignment = assignment.among(movable)
+    own = {b: trace.buffers[b].origin.index for b in assignment.held if trace.buffers[b].origin.kind == "input"}
+    piece = slice_for(trace, rebuilt, readable_buffers(assignment) - own.keys())
     sources = {first[buffer] for buffer in piece.sources}
     rebuild = Writer(trace, piece, first).compile()
     actions = tuple(_action(trace, position, assignment, position in sources) for position in range(len(trace.packs)))
+    stored_inputs = {piece.inputs.index(origin): b for b, origin in own.items() if origin in piece.inputs}
+    needed = frozenset(first).union(stored_inputs.values())
     return Recipe(
         trace=trace,
         actions=actions,
@@ -119,9 +126,10 @@ def make_recipe(trace: Trace, assignment: Assignment[int]) -> Recipe:
         inputs=piece.inputs,
         parameters=piece.parameters,
         views={p: _view(trace, p) for p, action in enumerate(actions) if action.verb is None},
-        assignment=assignment,
+        assignment=assignment.among(needed),
         dropped=frozenset(trace.packs[position].buffer for position in rebuilt),
         runs=draw_runs(trace, set(piece.ops)),
+        stored_inputs=stored_inputs,
     )
 
 
@@ -147,4 +155,4 @@ def _action(trace: Trace, position: int, assignment: Assignment[int], is_source:
             return Action(None)
         case "op":
             return Action(assignment.verb_of(buffer) or REBUILD, is_source)
-    return Action(KEEP, is_source)
+    return Action(assignment.verb_of(buffer) or KEEP, is_source)

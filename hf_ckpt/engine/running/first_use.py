@@ -60,6 +60,7 @@ class CheckedFrame(Frame):
                 handle[0] = None
             for index, handle in self.later.items():
                 self.sources[index] = handle
+            self.store_inputs()
         else:
             self.release()
             viewed = {id(view.slot) for view in self.prepared.views.values()}

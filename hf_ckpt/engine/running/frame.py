@@ -51,7 +51,8 @@ class Frame:
 
     def __init__(self, prepared: Prepared, leaves: Sequence[torch.Tensor]) -> None:
         self.prepared = prepared
-        self.inputs = [leaves[i] for i in prepared.recipe.inputs]
+        #: The tensors, or the handles of those that a verb stores: both tell their version.
+        self.inputs: list[Any] = [leaves[i] for i in prepared.recipe.inputs]
         self.versions = [tensor._version for tensor in self.inputs]
         #: What stood behind each slot when the forward ended: PEFT's LoRA on experts touches its weights on the way.
         self.parameters: list[tuple[Slot, tuple[int, int]]] = []
@@ -70,6 +71,7 @@ class Frame:
         def pack(tensor: torch.Tensor) -> Any:
             return next_packer()(self, tensor)
 
+        self.store_inputs()
         ending = Ending(self.prepared) if self.prepared.endings else None
         packing = pack if ending is None else ending.watching(pack)
         with torch.autograd.graph.saved_tensors_hooks(self.hook(packing), self.unpack):
@@ -79,6 +81,15 @@ class Frame:
         if ending is not None and (problem := ending.problem()):
             raise RuntimeError(self.differs(problem))
         return output
+
+    def store_inputs(self) -> None:
+        """Hand the verbs the inputs that they store.
+
+        A part of a larger storage stays: somebody else has the rest of it, and as much would travel.
+        """
+        for place, pack in self.prepared.input_packers:
+            if _is_whole(self.inputs[place]):
+                self.inputs[place] = pack(self, self.inputs[place])
 
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, its hooks watched."""
@@ -120,7 +131,7 @@ class Frame:
             self.check_parameters()
         arguments = (
             [slot.fetch() for slot in prepared.parameters],
-            self.inputs,
+            self.read_inputs(),
             [_UNPACK[type(source)](self, source) for source in self.sources],
             prepared.recipe.trace.constants,
             prepared.symbols,
@@ -131,6 +142,16 @@ class Frame:
                 return prepared.recipe.rebuild(*arguments)
             with random_state_kept(prepared.generators), torch.autocast(prepared.device_type, enabled=False):
                 return prepared.recipe.rebuild(*arguments)
+
+    def read_inputs(self) -> list[torch.Tensor]:
+        """What the rebuild reads of the layer's inputs."""
+        if not self.prepared.input_packers:
+            return self.inputs
+        return [x if isinstance(x, torch.Tensor) else _UNPACK[type(x)](self, x) for x in self.inputs]
+
+    def held_inputs(self) -> list[torch.Tensor]:
+        """The inputs that stay where they are until backward."""
+        return [x for x in self.inputs if isinstance(x, torch.Tensor)]
 
     def release(self) -> None:
         """Let go of what only a rebuild needs."""
@@ -183,9 +204,16 @@ class Frame:
                 witness(held)
             return handle
 
-        for tensor in self.inputs:
-            witness(tensor)
+        stored = {place for place, _ in self.prepared.input_packers if _is_whole(self.inputs[place])}
+        for place, tensor in enumerate(self.inputs):
+            if place not in stored and isinstance(tensor, torch.Tensor):
+                witness(tensor)
         return pack_and_tell
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a plain tensor has its storage to itself."""
+    return type(tensor) is torch.Tensor and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def _unpack_view(frame: Frame, view: ParameterView) -> torch.Tensor:

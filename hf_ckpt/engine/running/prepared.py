@@ -62,7 +62,8 @@ class Prepared:
     """A recipe bound to one layer and one set of shapes.
 
     ``parameters`` are those the rebuild reads, ``referred`` also those that autograd saved. ``views`` has the saved
-    views of parameters by position; ``packers`` pack the tensor at each position, and ``around`` is what the recipe's
+    views of parameters by position; ``packers`` pack the tensor at each position, ``input_packers`` the inputs at their
+    places among those of the rebuild, and ``around`` is what the recipe's
     verbs need around that. ``verified`` says whether this layer's rebuild was seen to be equal; ``replayed`` is called
     after every rebuild. ``runs_at`` says at which places (packs, or the layer's beginning) the random state is taken
     for which runs of draws, ``generators`` which devices draw at all. ``count`` tensors are saved, and after them one
@@ -71,8 +72,9 @@ class Prepared:
     """
 
     __slots__ = (
-        "around", "count", "device_type", "endings", "generators", "known", "layer", "packers", "parameters", "recipe",
-        "referred", "replayed", "runs_at", "shapes", "shares", "signature", "sizes", "symbols", "verified", "views",
+        "around", "count", "device_type", "endings", "generators", "input_packers", "known", "layer", "packers",
+        "parameters", "recipe", "referred", "replayed", "runs_at", "shapes", "shares", "signature", "sizes", "symbols",
+        "verified", "views",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +109,7 @@ class Prepared:
         more = max(map(len, self.endings), default=0)
         packers = map(self._packer, range(len(trace.packs)))
         self.packers: list[Pack] = [*packers, *[after_a_check] * more, one_too_many]
+        self.input_packers = tuple((k, self._input_packer(b)) for k, b in recipe.stored_inputs.items())
         around = (verb.around(recipe) for verb in verbs().values())
         self.around = tuple(wrap for wrap in around if wrap is not None)
         self.count = len(trace.packs)
@@ -128,6 +131,11 @@ class Prepared:
             return self.views[position].pack
         buffer = self.recipe.trace.packs[position].buffer
         return packing_verb(action.verb).packer(Place(buffer, self.shapes[position], action.is_source))
+
+    def _input_packer(self, buffer: int) -> Pack:
+        verb = self.recipe.assignment.verb_of(buffer)
+        assert verb is not None
+        return packing_verb(verb).packer(Place(buffer, (), is_source=False))
 
 
 class KnownCalls:

@@ -3,6 +3,10 @@
 Copies run on a side stream. A layer's tensors leave as soon as autograd saves them; they come back while the layer
 after it is in backward. Host memory is kept from step to step, device memory comes from the caching allocator of the
 compute stream, so after the first steps nothing is allocated.
+
+What is still on the card when backward asks for it is taken as it is: the latest two layers send for nothing, which
+nobody knows while they run forward. A tensor that is written in place after it was sent is an error in backward, as for
+kept ones: the copy may have either of its values.
 """
 
 from __future__ import annotations
@@ -35,13 +39,17 @@ class OffloadedStorage:
         self._back: torch.Tensor | None = None
         self._arrived: torch.cuda.Event | None = None
         self._asked: torch.cuda.Stream | None = None
+        #: What leaves, for as long as it is held until it has left.
+        self._leaving = weakref.ref(whole)
         with transfers.after_compute():
             for begin, end, host in self._host.pieces:
                 host.copy_(whole[begin:end], non_blocking=True)
         transfers.hold(whole)
 
     def bring(self) -> None:
-        """Start the way back, unless it is under way."""
+        """Start the way back, unless it is under way or has not left."""
+        if self._back is None:
+            self._back = self._leaving()
         if self._back is None:
             self._back = torch.empty(self._nbytes, dtype=torch.uint8, device=self._transfers.device)
             with self._transfers.after_compute():
@@ -98,17 +106,17 @@ class FrameOffloads:
 
     def bring_before(self) -> None:
         """This frame is in backward: the one before it is next, and nothing leaves any more."""
-        self._transfers.let_go()
         before, self._before = self._before, None
         offloads = before() if before is not None else None
         if offloads is not None:
             offloads.bring()
+        self._transfers.let_go()
 
 
 class OffloadedTensor:
-    """A saved tensor whose storage is offloaded: calling it gives the tensor."""
+    """A tensor whose storage is offloaded: calling it gives the tensor."""
 
-    __slots__ = ("_offloads", "_offset", "_shape", "_stride", "dtype", "offloaded")
+    __slots__ = ("_counter", "_offloads", "_offset", "_shape", "_stride", "dtype", "offloaded", "version")
 
     def __init__(self, offloads: FrameOffloads, offloaded: OffloadedStorage, tensor: torch.Tensor) -> None:
         self.offloaded = offloaded
@@ -117,6 +125,16 @@ class OffloadedTensor:
         self._shape: Sequence[int] = tensor.shape
         self._stride: Sequence[int] = tensor.stride()
         self._offset = tensor.storage_offset()
+        self.version = tensor._version
+        # It counts the writes to the tensor and has none of its memory: `data =` leaves a tensor's counter alone
+        # (``VariableHooks::set_data`` in torch/csrc/autograd/variable.cpp).
+        self._counter = tensor.detach()
+        self._counter.data = tensor.new_empty(0)
+
+    @property
+    def _version(self) -> int:
+        """The writes in place that the tensor has seen."""
+        return self._counter._version
 
     def __call__(self) -> torch.Tensor:
         """The tensor, on the device."""
@@ -136,10 +154,7 @@ class Offload(PackingVerb):
         """Start its way to the host."""
 
         def send(frame: Frame, tensor: torch.Tensor) -> OffloadedTensor:
-            offloads = frame.of_verb.get("offload")
-            if offloads is None:
-                offloads = frame.of_verb["offload"] = FrameOffloads(tensor.device)
-            handle: OffloadedTensor = offloads.send(place.buffer, tensor)
+            handle = _offloads(frame, tensor.device).send(place.buffer, tensor)
             if place.is_source:
                 frame.sources.append(handle)
             return handle
@@ -148,7 +163,12 @@ class Offload(PackingVerb):
 
     @staticmethod
     def unpack(frame: Frame, handle: Any) -> torch.Tensor:
-        """The tensor, on the device; a graph that is retained sends it back again."""
+        """The tensor, on the device; a graph that is retained sends it back again.
+
+        Raises RuntimeError when it was written in place since.
+        """
+        if handle._version != handle.version:
+            raise RuntimeError(frame.modified("a saved tensor"))
         tensor: torch.Tensor = handle()
         if frame.retained:
             handle.offloaded.evict()
@@ -161,3 +181,12 @@ class Offload(PackingVerb):
                 f"{layer}: offload moves activations from a GPU to host memory, and they are in host memory already "
                 f"(device {device}); choose a policy without offload"
             )
+
+
+def _offloads(frame: Frame, device: torch.device) -> FrameOffloads:
+    """The storages that this call offloads from ``device``."""
+    name = f"offload {device}"
+    found: FrameOffloads | None = frame.of_verb.get(name)
+    if found is None:
+        found = frame.of_verb[name] = FrameOffloads(device)
+    return found

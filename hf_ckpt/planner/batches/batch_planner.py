@@ -332,7 +332,7 @@ class BatchPlanner:
         for index, layer in enumerate(self.layers):
             layer.engine.counts = not settled
             if plan is None:
-                layer.engine.plan = RecomputeLayer()
+                layer.engine.plan = RecomputeLayer(offload=self.surroundings.offload)
             else:
                 layer.engine.plan = Keep() if settled and index in plan.whole else plan.writes[index]
         if plan is not None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ..verb import verbs
+from ..verb import loss_bytes, verbs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,4 +68,5 @@ def assess(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption)
         seconds += seconds_of[key]
     # Rounded first: 1.1 forwards less one are a little more than a tenth in floating point.
     others = ceil(round((problem.forwards - 1) * (held + head.nbytes), 3))
-    return Assessment(held, room + others + max(peak, held + head.nbytes), seconds)
+    at_loss = held + head.nbytes + loss_bytes(problem, plans)
+    return Assessment(held, room + others + max(peak, at_loss), seconds)

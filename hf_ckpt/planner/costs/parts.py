@@ -8,7 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ...assignment import REBUILD
-from ..verb import verbs
+from ..verb import loss_bytes, verbs
 from .assess import layer_held
 from .timeline import Moment, Phase
 
@@ -55,7 +55,7 @@ def parts_over_step(problem: Problem, plans: Sequence[Assignment[int]], head: He
     count = len(plans)
     return (
         *(taken(Phase.FORWARD, layer, layer + 1, {}) for layer in range(count)),
-        taken(Phase.LOSS, None, count, {Part.HEAD: head.nbytes}),
+        taken(Phase.LOSS, None, count, {Part.HEAD: head.nbytes, Part.SHARED: shared + loss_bytes(problem, plans)}),
         *(taken(Phase.BACKWARD, layer, layer, _backward(problem, layer)) for layer in reversed(range(count))),
         taken(Phase.END, None, 0, {Part.GRADIENTS: problem.all_gradients}),
     )

@@ -7,8 +7,6 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ...ledger import Source
-
 if TYPE_CHECKING:
     from ...ledger import Buffer, LayerLedger
 
@@ -33,7 +31,7 @@ class Kind:
     @cached_property
     def own_input(self) -> Buffer | None:
         """The hidden states that come in."""
-        return next((b for b in self.ledger.buffers if b.source is Source.INPUT), None)
+        return self.ledger.own_input
 
     @cached_property
     def further_inputs(self) -> int:

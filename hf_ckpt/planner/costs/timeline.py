@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ..verb import verbs
+from ..verb import loss_bytes, verbs
 from .assess import layer_held
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def timeline(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOptio
     backward = problem.backward_bytes
     return (
         *(Moment(Phase.FORWARD, layer, room + sums[layer + 1]) for layer in range(len(held))),
-        Moment(Phase.LOSS, None, room + sums[-1] + head.nbytes),
+        Moment(Phase.LOSS, None, room + sums[-1] + head.nbytes + loss_bytes(problem, plans)),
         *(Moment(Phase.BACKWARD, layer, room + sums[layer] + backward[layer]) for layer in reversed(range(len(held)))),
         Moment(Phase.END, None, room + problem.all_gradients),
     )

@@ -13,6 +13,7 @@ from ..costs.problem import Limits
 from ..solver.refine import refined, solve_refined
 from ..solver.solve import Solution, least_held, solve
 from ..verb import verb_of
+from ..verbs.rebuild import needs_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ class LedgerRow:
     """One saved tensor of a layer.
 
     ``tensor`` is its shape and dtype, ``seconds`` what rebuilding it takes when everything else is kept (None: it
-    cannot be rebuilt, because a side effect is in it).
+    cannot be rebuilt, because a side effect is in it, or no op of the layer makes it).
     """
 
     tensor: str
@@ -44,9 +45,15 @@ class LedgerRow:
         return None if self.seconds is None or not self.nbytes else self.seconds * GIB / self.nbytes
 
 
-def ledger_rows(kind: Kind, plan: Assignment[int]) -> tuple[LedgerRow, ...]:
-    """The saved tensors of a layer of this kind under ``plan``, in the order they are made."""
-    return tuple(_row(kind, plan, index) for index in sorted(kind.everything))
+def ledger_rows(kind: Kind, plan: Assignment[int], *, own_input: bool = False) -> tuple[LedgerRow, ...]:
+    """The saved tensors of a layer of this kind under ``plan``, in the order they are made.
+
+    With ``own_input`` the layer's input is among them where the layer holds it, or a verb stores it.
+    """
+    own, held = kind.own_input, set(kind.everything)
+    if own_input and own is not None and (own.index in plan.held or needs_input(kind, plan)):
+        held.add(own.index)
+    return tuple(_row(kind, plan, index) for index in sorted(held))
 
 
 def _row(kind: Kind, plan: Assignment[int], index: int) -> LedgerRow:
@@ -57,14 +64,14 @@ def _row(kind: Kind, plan: Assignment[int], index: int) -> LedgerRow:
         module=op.module if op is not None else "",
         op=op.name if op is not None else "",
         nbytes=buffer.nbytes,
-        verb=verb_of(plan, buffer),
+        verb=verb_of(plan, buffer) if op is not None else plan.verb_of(index) or KEEP,
         seconds=_alone(kind, index),
     )
 
 
 def _alone(kind: Kind, index: int) -> float | None:
     """Seconds to rebuild one buffer with every other one kept."""
-    if kind.ledger.buffers[index].source is Source.ONCE:
+    if kind.ledger.buffers[index].source in (Source.ONCE, Source.INPUT):
         return None
     try:
         ops = kind.ledger.rebuild_ops(kind.everything - {index})
@@ -92,11 +99,17 @@ class TensorRow:
 
 
 def tensor_rows(problem: Problem, solution: Solution) -> tuple[TensorRow, ...]:
-    """The saved tensors of all layers, equal ones together, the largest sum first."""
+    """The saved tensors of all layers, equal ones together, the largest sum first.
+
+    Where the plan stores inputs of layers elsewhere, they are among them.
+    """
+    used = kinds_in_use(problem, solution)
+    inputs = ((problem.kinds[kind].own_input, plan) for _, kind, plan in used)
+    moved = any(own is not None and own.index in plan.held for own, plan in inputs)
     rows: dict[LedgerRow, LedgerRow] = {}
     verbs: dict[LedgerRow, Counter[str]] = {}
-    for numbers, kind, plan in kinds_in_use(problem, solution):
-        for row in ledger_rows(problem.kinds[kind], plan):
+    for numbers, kind, plan in used:
+        for row in ledger_rows(problem.kinds[kind], plan, own_input=moved):
             alike = replace(row, verb=KEEP)
             rows.setdefault(alike, row)
             verbs.setdefault(alike, Counter())[row.verb] += len(numbers)

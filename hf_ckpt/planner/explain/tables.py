@@ -31,7 +31,7 @@ def tensors_table(rows: Sequence[TensorRow], title: str) -> Table:
         price = _milliseconds(row.seconds_per_gib, "never")
         table.add_row(_short(row.tensor), _maker(row), decimal(row.nbytes), _verbs(found), price)
     table.add_section()
-    table.add_row("all layers", "", decimal(sum(found.total for found in rows)))
+    table.add_row("all layers", "", decimal(sum(found.total for found in rows if found.row.op)))
     return table
 
 

@@ -49,7 +49,9 @@ def build(problem: Problem, limits: Limits) -> Program:
             program.at_most(room | held, -constant - alive)
     program.at_most(room, -(problem.always + problem.all_gradients) / program.unit)
     heads = {head: room.get(head, 0.0) + size for head, size in sizes.items()}
-    program.at_most(room | held | heads, -constant - problem.always / program.unit)
+    waiting = (verb for verb in between_verbs(problem) if verb.name in program.room)
+    at_loss = {program.room[verb.name]: float(verb.layers_at_loss) for verb in waiting}
+    program.at_most(room | at_loss | held | heads, -constant - problem.always / program.unit)
     program.at_most(held | {program.held: -1.0}, -constant)
     program.freed = {variable: -units for variable, units in held.items() if units < 0}
     for verb in between_verbs(problem):
@@ -74,7 +76,7 @@ def _add_kinds(program: Program, spans: Sequence[range]) -> list[Row]:
     for index in dict.fromkeys(problem.order):
         layers = tuple(i for i, k in enumerate(problem.order) if k == index)
         work = replayable(problem.kinds[index])
-        group = Group(index, layers, {}, {verb.name: {} for verb in between_verbs(problem)})
+        group = Group(index, layers, {}, {verb.name: {} for verb in between_verbs(problem)}, {})
         program.groups.append(group)
         _add_group(program, group, work)
         parts = [(row, sum(problem.order[i] == index for i in span)) for row, span in zip(rows, spans, strict=True)]
@@ -106,6 +108,11 @@ def _add_group(program: Program, group: Group, work: Replayable) -> None:
         producer = kind.ledger.buffers[b].producer
         others = {group.again[producer]: 1.0} if producer in group.again else {}
         program.at_most({variables[b]: 1.0 for variables in group.stored.values()} | others, count)
+    if kind.ledger.movable_input is not None and (kind.ledger.movable_input.saved or work.input_readers):
+        for verb in between_verbs(problem):
+            if verb.takes_inputs:
+                group.inputs[verb.name] = program.variable(count)
+        program.at_most(dict.fromkeys(group.inputs.values(), 1.0), count)
 
 
 def _add_freed(program: Program, group: Group, work: Replayable, parts: Sequence[tuple[Row, int]]) -> None:
@@ -119,6 +126,11 @@ def _add_freed(program: Program, group: Group, work: Replayable, parts: Sequence
         (verb, {b: _shared_out(program, variable, parts) for b, variable in group.stored[verb.name].items()})
         for verb in between_verbs(program.problem)
     ]
+    inputs = [
+        (_shared_out(program, group.inputs[verb.name], parts), work.input_bytes - verb.held_bytes(own))
+        for verb in between_verbs(program.problem)
+        if verb.name in group.inputs and (own := program.problem.kinds[group.kind].own_input) is not None
+    ]
     for place, (row, count) in enumerate(parts):
         for op, freed in work.frees.items():
             row[again[op][place]] = row.get(again[op][place], 0.0) - freed / unit
@@ -128,11 +140,15 @@ def _add_freed(program: Program, group: Group, work: Replayable, parts: Sequence
             if len(parts) > 1 and (producer in again or len(stored) > 1):
                 others = {again[producer][place]: 1.0} if producer in again else {}
                 program.at_most({shared[b][place]: 1.0 for _, shared in stored} | others, count)
+        row |= {shared[place]: -freed / unit for shared, freed in inputs}
+        gone = dict.fromkeys((shared[place] for shared, _ in inputs), 1.0)
         if work.input_readers:
             holding = program.variable(count, integral=False)
             for op in work.input_readers:
                 program.at_most({again[op][place]: 1.0, holding: -1.0}, 0.0)
             row[holding] = work.input_bytes / unit
+            if gone:
+                program.at_most(gone | {holding: -1.0}, 0.0)
 
 
 def _shared_out(program: Program, total: int, parts: Sequence[tuple[Row, int]]) -> list[int]:

@@ -33,13 +33,15 @@ class Group:
     """All layers (positions, ascending) of one kind: they share variables.
 
     ``again`` maps an op to the variable that counts the layers running it again; ``stored`` has, for every verb that
-    stores besides keeping, the variable that counts the layers in which it stores a buffer, by buffer.
+    stores besides keeping, the variable that counts the layers in which it stores a buffer, by buffer; ``inputs`` the
+    variable that counts those in which it stores the layer's own input, where it may.
     """
 
     kind: int
     layers: tuple[int, ...]
     again: dict[int, int]
     stored: dict[str, dict[int, int]]
+    inputs: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,15 @@ class Program:
         weights = np.zeros(len(self.upper))
         weights[list(cost)] = np.array(list(cost.values())) / (max(cost.values(), default=0.0) or 1.0)
         # HiGHS's presolve writes to stdout now and then, and these programs are small. Without it a search now and then
-        # ends in "solve error", or out of time on a busy machine: then everything is allowed.
-        for options in ({"time_limit": TIME_LIMIT, "presolve": False}, {"presolve": True}):
+        # ends in "solve error", or out of time on a busy machine: then everything is allowed. Where that fails
+        # too, another scale of the cost does not.
+        for scale, options in (
+            (1.0, {"time_limit": TIME_LIMIT, "presolve": False}),
+            (1.0, {"presolve": True}),
+            (3.0, {"presolve": True}),
+        ):
             result = milp(
-                weights,
+                scale * weights,
                 integrality=self.integral,
                 bounds=Bounds(0, self.upper),
                 constraints=LinearConstraint(matrix, -np.inf, [bound for _, bound in self.rows]),

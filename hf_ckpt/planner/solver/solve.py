@@ -28,6 +28,7 @@ from ...assignment import KEEP, Assignment
 from ...errors import BudgetError
 from ..costs.assess import Assessment, assess, layer_held
 from ..costs.problem import HeadOption, Limits
+from ..verbs.rebuild import needs_input
 from .formulation import build
 from .replayable import replayable
 from .shortfall import held_shortfall, peak_shortfall
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ...ledger import Buffer
     from ..costs.problem import Kind, Problem
     from .program import Group, Optimum, Program, Row
 
@@ -182,6 +184,20 @@ def _layer_plan(kind: Kind, group: Group, values: NDArray[np.float64], position:
             verb = KEEP
         if verb is not None:
             stored[verb].add(b)
+    plan = Assignment.where(**stored)
+    return plan if kind.own_input is None else _with_input(kind.own_input, kind, plan, group, values, position)
+
+
+def _with_input(
+    own: Buffer, kind: Kind, plan: Assignment[int], group: Group, values: NDArray[np.float64], position: int
+) -> Assignment[int]:
+    """``plan`` with the layer's own input stored in the first layers that hold it, as many as the values say."""
+    counts = {verb: round(float(values[variable])) for verb, variable in group.inputs.items()}
+    verb = _verb_at(position, 0, counts)
+    if verb is None or verb == KEEP or not needs_input(kind, plan):
+        return plan
+    stored = dict(plan.stored)
+    stored[verb] = plan.of(verb) | {own.index}
     return Assignment.where(**stored)
 
 
@@ -200,5 +216,8 @@ def _verb_at(position: int, rebuilt: int, counts: Mapping[str, int]) -> str | No
 def _without_loss(kind: Kind, plan: Assignment[int], readers: tuple[int, ...]) -> Assignment[int]:
     """``plan``, unless it holds the layer's input for a rebuild that frees less: then what needs the input is kept."""
     rebuilt = kind.everything - plan.held
+    own = kind.own_input
     other = plan.keeping(b for b in rebuilt if kind.ledger.buffers[b].producer in readers)
+    if own is not None and not own.saved:  # nothing reads it then
+        other = other.among(other.held - {own.index})
     return other if layer_held(kind, other) < layer_held(kind, plan) else plan

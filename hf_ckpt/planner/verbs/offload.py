@@ -1,6 +1,7 @@
 """Offload: buffers wait in host memory. What the transfers take beside forward and backward is added to the step.
 
-The offloaded buffers of the next layer come back while a layer is in backward, so there is room for one layer's.
+The offloaded buffers of the next layer come back while a layer is in backward, so there is room for one layer's. In
+forward two layers' are on their way at most, and at the loss they may still be there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Offload(StoringVerb):
     """The buffer is on the host between forward and backward."""
 
     name = "offload"
+    layers_at_loss = 2
+    takes_inputs = True
 
     def is_open(self, problem: Problem) -> bool:
         """Where the policy asks for it and the device has a link that was measured."""
@@ -60,8 +63,12 @@ class Offload(StoringVerb):
         assert problem.link is not None
         for group in program.groups:
             staged: Row = {}
-            for b, variable in group.stored[self.name].items():
-                nbytes = problem.kinds[group.kind].ledger.buffers[b].nbytes
+            kind = problem.kinds[group.kind]
+            variables = dict(group.stored[self.name])
+            if self.name in group.inputs and kind.own_input is not None:
+                variables[kind.own_input.index] = group.inputs[self.name]
+            for b, variable in variables.items():
+                nbytes = kind.ledger.buffers[b].nbytes
                 moved[variable] = nbytes / problem.link.bytes_per_second
                 there[variable] = nbytes / program.unit
                 flag = program.variable(1)

@@ -30,18 +30,26 @@ class Rebuild(ReplayingVerb):
     def layer_held(self, kind: Kind, plan: Assignment[int]) -> int:
         """Bytes of the layer's input, when an op that runs again reads it or autograd saves it anyway.
 
+        One that another verb stores is that verb's.
+
         What else only this layer is given counts under every plan: nearly all of it is saved by some norm.
         """
         own = kind.own_input
         if own is None:
             return 0
-        is_held = own.saved or kind.reads_input(rebuilt_ops(kind, plan))
+        is_held = own.index not in plan.held and needs_input(kind, plan)
         return kind.further_inputs + (own.nbytes if is_held else 0)
 
     def layer_seconds(self, problem: Problem, kind: Kind, plan: Assignment[int]) -> float:
         """Seconds of the ops, and of replaying anything at all."""
         ops = rebuilt_ops(kind, plan)
         return sum(kind.seconds[op] for op in ops) + (problem.overhead if ops else 0.0)
+
+
+def needs_input(kind: Kind, plan: Assignment[int]) -> bool:
+    """Whether backward needs the layer's own input: autograd saves it, or an op that runs again reads it."""
+    own = kind.own_input
+    return own is not None and (bool(own.saved) or kind.reads_input(rebuilt_ops(kind, plan)))
 
 
 def rebuilt_ops(kind: Kind, plan: Assignment[int]) -> frozenset[int]:

@@ -9,11 +9,12 @@ from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import MissingExtraError
 from hf_ckpt.ledger import Source
 from hf_ckpt.planner.budget import held_without_checkpointing
-from hf_ckpt.planner.costs.problem import HeadOption, Kind, Limits, Problem
+from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Kind, Limits, Problem
 from hf_ckpt.planner.explain.findings import TensorRow, frontier, kinds_in_use, ledger_rows, next_gain, tensor_rows
 from hf_ckpt.planner.explain.plot import plot_frontier
 from hf_ckpt.planner.explain.tables import frontier_table, gain_line, tensors_table
-from hf_ckpt.planner.solver.solve import solve
+from hf_ckpt.planner.solver.solve import Solution, solve
 from hf_ckpt.planner.verb import verb_of
 
 from ..planner_ledgers import Builder, llama_kind
@@ -92,3 +93,16 @@ def test_plot_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"hf-ckpt\[plot\]"):
         plot_frontier(frontier(PROBLEM, 2), tmp_path / "frontier.png")
+
+
+def test_inputs_of_layers_are_listed_where_the_plan_stores_some_elsewhere():
+    problem = dataclasses.replace(PROBLEM, link=HostLink(25e9))
+    own = problem.kinds[0].own_input
+    sent, held = Assignment.where(offload=[own.index]), Assignment()
+    for plans, verbs in (((sent,) * 3 + (held,) * 5, {"offload": 3, "keep": 5}), ((held,) * 8, None)):
+        solution = Solution(plans, problem.heads[0], assess(problem, plans, problem.heads[0]))
+        rows = tensor_rows(problem, solution)
+        inputs = [row for row in rows if not row.row.op]
+        assert [row.verbs for row in inputs] == ([verbs] if verbs else [])
+        everything = f"{held_without_checkpointing(problem) / 1e9:.1f} GB"
+        assert everything in shown(tensors_table(rows, "tensors")).splitlines()[-2]

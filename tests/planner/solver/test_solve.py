@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import BudgetError
-from hf_ckpt.ledger import Source
+from hf_ckpt.ledger import Buffer, LayerLedger, Source
 from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.problem import HeadOption, HostLink, Kind, Limits, Problem
 from hf_ckpt.planner.solver import program
@@ -35,10 +35,18 @@ def layer_plans(kind, offload):
     for kept in subsets(sorted(kind.everything)):
         for moved in subsets(sorted(kind.everything - kept)) if offload else [frozenset()]:
             try:
-                kind.ledger.rebuild_ops(kept | moved)
+                ops = kind.ledger.rebuild_ops(kept | moved)
             except ValueError:
                 continue
             yield Assignment.where(keep=kept, offload=moved)
+            if offload and is_held(kind, ops):
+                yield Assignment.where(keep=kept, offload=moved | {kind.own_input.index})
+
+
+def is_held(kind, ops):
+    """Whether a layer that runs ``ops`` again holds its own input."""
+    own = kind.own_input
+    return own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops)
 
 
 def layer_costs(problem, kind, plan):
@@ -46,7 +54,7 @@ def layer_costs(problem, kind, plan):
     buffers, ops = kind.ledger.buffers, kind.ledger.rebuild_ops(plan.held)
     size = sum(buffers[b].nbytes for b in plan.kept)
     own = next(b for b in buffers if b.source is Source.INPUT)
-    if own.saved or any(own.index in kind.ledger.ops[o].inputs for o in ops):
+    if own.index not in plan.of("offload") and is_held(kind, ops):
         size += own.nbytes
     seconds = sum(kind.seconds[o] for o in ops) + (problem.overhead if ops else 0)
     return size, seconds, sum(buffers[b].nbytes for b in plan.of("offload"))
@@ -62,7 +70,7 @@ def walk(problem, costs, room, head):
     """:func:`timeline` with what each layer costs under its plan, and the ``room`` that moved buffers take."""
     held = [size for size, _, _ in costs]
     live, seconds = problem.shared + sum(held), head.seconds + sum(seconds for _, seconds, _ in costs)
-    peak = live + head.nbytes
+    peak = live + head.nbytes + room
     live += problem.head_gradients
     for k, size in zip(reversed(problem.order), reversed(held), strict=True):
         live -= size
@@ -301,3 +309,23 @@ def test_where_the_second_search_ends_without_an_answer_the_first_ones_plan_is_t
     monkeypatch.setattr(Program, "minimise", minimise)
     assert solve(two_ways((1.0, 1.05), 60), Limits(held=130)).predicted.held == 70
     assert len(searches) == 2
+
+
+def test_inputs_of_the_first_layers_are_offloaded_as_far_as_it_takes():
+    problem = full_stack(link=HostLink(55e9))
+    own, floor = problem.kinds[0].own_input, full_stack()
+    held = least_held(floor)
+    for share in (0.75, 0.25):
+        plans = solve(problem, Limits(held=int(share * held))).layers
+        sent = [own.index in plan.of("offload") for plan in plans]
+        assert sum(sent) > 0
+        assert sent == sorted(sent, reverse=True), "the first ones are held longest"
+    with pytest.raises(BudgetError):
+        solve(floor, Limits(held=held - 1))
+    assert least_held(problem) == 0
+
+
+def test_a_layer_that_is_not_traced_holds_its_input():
+    ledger = LayerLedger("Whole", (Buffer(0, 8, Source.INPUT, None, (0,), (8,), "uint8"),), ())
+    problem = Problem((Kind(ledger, (), transient=9),), (0,) * 3, link=HostLink(1.0))
+    assert least_held(problem) == 3 * 8
