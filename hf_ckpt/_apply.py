@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .compat.checkpointing import PolicySwitch, checkpointing_models
 from .compat.kv_cache import disable_kv_cache
+from .engine.offloading.transfers import give_back
 from .handle import Handle
 from .head.install import install as install_head
 from .install import Installation, install
@@ -97,6 +98,8 @@ def put_on(
             handle.head = _chunk_head(model, resolved.requests.head_chunks, installation)
         if resolved.requests.budget is not None:
             _plan(handle, resolved.requests.budget, optimizer, gradients_grow=not accumulates_gradients)
+        elif resolved.requests.offload:
+            installation.changes.append(_HostMemoryTaken())
     except BaseException:  # an interrupt too: planning may run a benchmark
         handle.restore()
         raise
@@ -118,6 +121,13 @@ class _HeadChange:
 
     def undo(self) -> None:
         self.handle.restore()
+
+
+class _HostMemoryTaken:
+    """What offload without a planner takes of the host."""
+
+    def undo(self) -> None:
+        give_back()
 
 
 def _plan(

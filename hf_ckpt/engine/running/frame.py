@@ -21,6 +21,7 @@ from .casts import uncached_casts
 from .ending import Ending
 from .graph import graph_is_retained
 from .prepared import ParameterView, after_a_check, one_too_many
+from .stored_inputs import is_whole
 from .watched_hooks import HookWatch
 
 if TYPE_CHECKING:
@@ -83,12 +84,9 @@ class Frame:
         return output
 
     def store_inputs(self) -> None:
-        """Hand the verbs the inputs that they store.
-
-        A part of a larger storage stays: somebody else has the rest of it, and as much would travel.
-        """
+        """Hand the verbs the inputs that they store."""
         for place, pack in self.prepared.input_packers:
-            if _is_whole(self.inputs[place]):
+            if is_whole(self.inputs[place]):
                 self.inputs[place] = pack(self, self.inputs[place])
 
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -204,16 +202,11 @@ class Frame:
                 witness(held)
             return handle
 
-        stored = {place for place, _ in self.prepared.input_packers if _is_whole(self.inputs[place])}
+        stored = {place for place, _ in self.prepared.input_packers if is_whole(self.inputs[place])}
         for place, tensor in enumerate(self.inputs):
             if place not in stored and isinstance(tensor, torch.Tensor):
                 witness(tensor)
         return pack_and_tell
-
-
-def _is_whole(tensor: Any) -> bool:
-    """Whether a plain tensor has its storage to itself."""
-    return type(tensor) is torch.Tensor and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def _unpack_view(frame: Frame, view: ParameterView) -> torch.Tensor:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...assignment import KEEP
 from ..tracing.symbols import evaluate
 from ..verb import Place, packing_verb, verbs
+from ..verbs.keep import keep
+from .stored_inputs import stay, unless_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -130,12 +132,14 @@ class Prepared:
         if action.verb is None:
             return self.views[position].pack
         buffer = self.recipe.trace.packs[position].buffer
-        return packing_verb(action.verb).packer(Place(buffer, self.shapes[position], action.is_source))
+        pack = packing_verb(action.verb).packer(Place(buffer, self.shapes[position], action.is_source))
+        is_input = self.recipe.trace.buffers[buffer].origin.kind == "input"
+        return unless_full(pack, keep) if is_input and action.verb != KEEP else pack
 
     def _input_packer(self, buffer: int) -> Pack:
         verb = self.recipe.assignment.verb_of(buffer)
         assert verb is not None
-        return packing_verb(verb).packer(Place(buffer, (), is_source=False))
+        return unless_full(packing_verb(verb).packer(Place(buffer, (), is_source=False)), stay)
 
 
 class KnownCalls:

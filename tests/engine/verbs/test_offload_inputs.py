@@ -12,7 +12,10 @@ from torch import nn
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.engine import plan_of
-from hf_ckpt.engine.verbs.offload import Offload, OffloadedStorage, Transfers
+from hf_ckpt.engine.offloading import host_memory, transfers
+from hf_ckpt.engine.offloading.transfers import Transfers
+from hf_ckpt.engine.running import stored_inputs
+from hf_ckpt.engine.verbs.offload import Offload, OffloadedStorage
 from hf_ckpt.policy.decision import Keep, RecomputeLayer, RecomputeSublayers, Role
 
 from .. import stacks
@@ -231,13 +234,31 @@ def test_the_input_is_sent_beside_other_decisions_of_a_plan_and_not_where_nothin
 
 def test_what_has_not_left_is_taken_as_it_is() -> None:
     class Held(Transfers):
+        held: torch.Tensor
+
         def hold(self, tensor: torch.Tensor) -> None:
             self.held = tensor
 
-    transfers = Held(torch.device("cpu"))
+    holding = Held(torch.device("cpu"))
     base = torch.arange(24.0)
-    offloaded = OffloadedStorage(base, transfers)
+    offloaded = OffloadedStorage(base, holding)
     assert offloaded.storage().data_ptr() == base.data_ptr()
     offloaded.evict()
-    del transfers.held
+    del holding.held
     assert offloaded.storage().data_ptr() != base.data_ptr()
+
+
+def test_an_input_that_the_host_has_no_room_for_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = gradients(Stack(PlainLayer))
+    monkeypatch.setattr(transfers, "_TRANSFERS", {})
+    monkeypatch.setattr(host_memory, "rank_bytes", lambda: 0)
+    monkeypatch.setattr(stored_inputs, "_said", set())
+    stack = Stack(PlainLayer)
+    for engine in stack.checkpoint():
+        engine.plan = SENT
+    for _ in range(2):
+        assert equal(gradients(stack), expected)
+    (told,) = (r.getMessage() for r in caplog.records if r.name == stored_inputs.__name__)
+    assert told.startswith("PlainLayer: the layer's input stays on the device, because offload has pinned 0 bytes")
