@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...assignment import KEEP
 from ..tracing.symbols import evaluate
 from ..verb import Place, packing_verb, verbs
-from ..verbs.keep import keep
 from .stored_inputs import stay, unless_full
 
 if TYPE_CHECKING:
@@ -132,9 +131,10 @@ class Prepared:
         if action.verb is None:
             return self.views[position].pack
         buffer = self.recipe.trace.packs[position].buffer
-        pack = packing_verb(action.verb).packer(Place(buffer, self.shapes[position], action.is_source))
+        place = Place(buffer, self.shapes[position], action.is_source)
+        pack = packing_verb(action.verb).packer(place)
         is_input = self.recipe.trace.buffers[buffer].origin.kind == "input"
-        return unless_full(pack, keep) if is_input and action.verb != KEEP else pack
+        return unless_full(pack, packing_verb(KEEP).packer(place)) if is_input and action.verb != KEEP else pack
 
     def _input_packer(self, buffer: int) -> Pack:
         verb = self.recipe.assignment.verb_of(buffer)
