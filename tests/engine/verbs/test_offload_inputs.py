@@ -27,8 +27,9 @@ SENT = RecomputeLayer(offload=True)
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copies are real on a CPU, only the streams are missing."""
+    """The copies are real on a CPU, only the streams are missing. Each test has host memory of its own."""
     monkeypatch.setattr(Offload, "check_possible", lambda self, layer, device: None)
+    monkeypatch.setattr(transfers, "_TRANSFERS", {})
 
 
 def storages_of_inputs(model: nn.Module) -> list[Any]:
@@ -252,7 +253,6 @@ def test_an_input_that_the_host_has_no_room_for_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = gradients(Stack(PlainLayer))
-    monkeypatch.setattr(transfers, "_TRANSFERS", {})
     monkeypatch.setattr(host_memory, "rank_bytes", lambda: 0)
     monkeypatch.setattr(stored_inputs, "_said", set())
     stack = Stack(PlainLayer)
