@@ -84,10 +84,13 @@ class Frame:
         return output
 
     def store_inputs(self) -> None:
-        """Hand the verbs the inputs that they store."""
+        """Hand the verbs the inputs that they store, and tell the witness the others."""
         for place, pack in self.prepared.input_packers:
             if is_whole(self.inputs[place]):
                 self.inputs[place] = pack(self, self.inputs[place])
+        if self.witness is not None:
+            for tensor in self.held_inputs():
+                self.witness(tensor)
 
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, its hooks watched."""
@@ -202,10 +205,6 @@ class Frame:
                 witness(held)
             return handle
 
-        stored = {place for place, _ in self.prepared.input_packers if is_whole(self.inputs[place])}
-        for place, tensor in enumerate(self.inputs):
-            if place not in stored and isinstance(tensor, torch.Tensor):
-                witness(tensor)
         return pack_and_tell
 
 

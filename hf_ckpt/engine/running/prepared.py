@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...assignment import KEEP
 from ..tracing.symbols import evaluate
 from ..verb import Place, packing_verb, verbs
-from .stored_inputs import stay, unless_full
+from .stored_inputs import if_whole, stay, unless_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -133,8 +133,10 @@ class Prepared:
         buffer = self.recipe.trace.packs[position].buffer
         place = Place(buffer, self.shapes[position], action.is_source)
         pack = packing_verb(action.verb).packer(place)
-        is_input = self.recipe.trace.buffers[buffer].origin.kind == "input"
-        return unless_full(pack, packing_verb(KEEP).packer(place)) if is_input and action.verb != KEEP else pack
+        if action.verb == KEEP or self.recipe.trace.buffers[buffer].origin.kind != "input":
+            return pack
+        keep = packing_verb(KEEP).packer(place)
+        return if_whole(unless_full(pack, keep), keep, self.nbytes(frozenset((buffer,))))
 
     def _input_packer(self, buffer: int) -> Pack:
         verb = self.recipe.assignment.verb_of(buffer)

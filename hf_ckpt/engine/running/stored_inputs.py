@@ -22,6 +22,16 @@ def is_whole(tensor: Any) -> bool:
     return type(tensor) is torch.Tensor and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
+def if_whole(pack: Pack, otherwise: Pack, nbytes: int) -> Pack:
+    """``pack`` for what autograd saves of an input of ``nbytes`` that has its storage to itself, else ``otherwise``."""
+
+    def pack_or_keep(frame: Any, tensor: torch.Tensor) -> Any:
+        alone = type(tensor) is torch.Tensor and tensor.untyped_storage().nbytes() == nbytes
+        return (pack if alone else otherwise)(frame, tensor)
+
+    return pack_or_keep
+
+
 def unless_full(pack: Pack, otherwise: Pack) -> Pack:
     """``pack``, and ``otherwise`` where there is no room for the tensor, which a planner's first step cannot know."""
 

@@ -87,16 +87,17 @@ class FrameOffloads:
 
     def __init__(self, device: torch.device) -> None:
         self._transfers = transfers_of(device)
-        self._storages: weakref.WeakValueDictionary[int, OffloadedStorage] = weakref.WeakValueDictionary()
+        self._storages: weakref.WeakValueDictionary[tuple[int, int], OffloadedStorage] = weakref.WeakValueDictionary()
         self._before = self._transfers.latest
         self._transfers.latest = weakref.ref(self)
         self._transfers.begin_layer()
 
     def send(self, buffer: int, tensor: torch.Tensor) -> OffloadedTensor:
-        """Offload the storage of ``tensor``, once for all saved tensors on it."""
-        offloaded = self._storages.get(buffer)
+        """Offload the storage of ``tensor``, once for all that is saved of it between two writes."""
+        key = buffer, tensor._version
+        offloaded = self._storages.get(key)
         if offloaded is None:
-            offloaded = self._storages[buffer] = OffloadedStorage(tensor, self._transfers)
+            offloaded = self._storages[key] = OffloadedStorage(tensor, self._transfers)
         return OffloadedTensor(self, offloaded, tensor)
 
     def bring(self) -> None:

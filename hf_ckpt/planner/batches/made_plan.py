@@ -140,7 +140,11 @@ def _written(measured: Measured, solution: Solution, demand: Demand) -> MadePlan
         RecomputeLayer() if ledger is None else plan_of(ledger, plan)
         for ledger, plan in zip(ledgers, solution.layers, strict=True)
     )
-    whole = (i for i, plan in enumerate(solution.layers) if ledgers[i] and plan.kept == problem.kind(i).everything)
+    whole = (
+        i
+        for i, plan in enumerate(solution.layers)
+        if ledgers[i] and plan.held == plan.kept == problem.kind(i).everything
+    )
     taken = measured.taken
     alive = taken.memory.used + taken.to_come + demand.alive + solution.predicted.peak
     held = solution.predicted.held + under(problem, solution.layers).shared + solution.head.nbytes

@@ -112,7 +112,8 @@ def _add_group(program: Program, group: Group, work: Replayable) -> None:
         for verb in between_verbs(problem):
             if verb.takes_inputs:
                 group.inputs[verb.name] = program.variable(count)
-        program.at_most(dict.fromkeys(group.inputs.values(), 1.0), count)
+        if group.inputs:
+            program.at_most(dict.fromkeys(group.inputs.values(), 1.0), count)
 
 
 def _add_freed(program: Program, group: Group, work: Replayable, parts: Sequence[tuple[Row, int]]) -> None:

@@ -197,7 +197,7 @@ def test_a_forward_that_fails_leaves_the_next_step_right() -> None:
 
 
 def test_a_part_of_a_larger_storage_stays() -> None:
-    stack = Stack(PlainLayer)
+    stack = Stack(PlainLayer, 1)
     whole = torch.cat([hidden_states(), hidden_states()])
 
     def run() -> list[torch.Tensor]:
@@ -208,8 +208,12 @@ def test_a_part_of_a_larger_storage_stays() -> None:
     expected = run()
     for engine in stack.checkpoint():
         engine.plan = SENT
+    host = transfers.transfers_of(torch.device("cpu")).host
     for _ in range(2):
         assert equal(run(), expected)
+    assert host.out == 0
+    gradients(stack)
+    assert host.out > 0
 
 
 def test_the_input_is_sent_beside_other_decisions_of_a_plan_and_not_where_nothing_reads_it() -> None:
@@ -233,6 +237,25 @@ def test_the_input_is_sent_beside_other_decisions_of_a_plan_and_not_where_nothin
     assert equal(step(model, batch()), expected)
 
 
+def test_a_layer_that_keeps_everything_sends_its_saved_input() -> None:
+    model = build("gpt2")
+    uninstall(model)
+    expected = step(model, batch())
+    engines = install(model, RecomputeLayer())
+    step(model, batch())
+    ledger = engines[0].ledger()
+    assert ledger is not None
+    assert ledger.own_input is not None
+    everything = [b.index for b in ledger.saved_activations()]
+    for engine in engines:
+        engine.plan = plan_of(ledger, Assignment.where(keep=everything, offload=[ledger.own_input.index]))
+    for _ in range(2):
+        assert equal(step(model, batch()), expected)
+    report = engines[1].report()
+    assert report.rebuilt_bytes == 0
+    assert report.stored_bytes["offload"] == ledger.own_input.nbytes
+
+
 def test_what_has_not_left_is_taken_as_it_is() -> None:
     class Held(Transfers):
         held: torch.Tensor
@@ -252,13 +275,22 @@ def test_what_has_not_left_is_taken_as_it_is() -> None:
 def test_an_input_that_the_host_has_no_room_for_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = gradients(Stack(PlainLayer))
+    class SavesNoInput(PlainLayer):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return super().forward(torch.tanh(hidden))
+
+    expected = gradients(Stack(SavesNoInput))
     monkeypatch.setattr(host_memory, "rank_bytes", lambda: 0)
     monkeypatch.setattr(stored_inputs, "_said", set())
-    stack = Stack(PlainLayer)
+    stack = Stack(SavesNoInput)
+    told: list[int] = []
     for engine in stack.checkpoint():
-        engine.plan = SENT
+        engine.plan, engine.witness = SENT, lambda tensor: told.append(tensor.untyped_storage()._cdata)
+    given: list[torch.Tensor] = []
+    stack.layers[1].register_forward_pre_hook(lambda module, args: given.append(args[0]))
     for _ in range(2):
         assert equal(gradients(stack), expected)
-    (told,) = (r.getMessage() for r in caplog.records if r.name == stored_inputs.__name__)
-    assert told.startswith("PlainLayer: the layer's input stays on the device, because offload has pinned 0 bytes")
+        assert given[-1].untyped_storage()._cdata in told
+        told.clear()
+    (warned,) = (r.getMessage() for r in caplog.records if r.name == stored_inputs.__name__)
+    assert warned.startswith("SavesNoInput: the layer's input stays on the device, because offload has pinned 0 bytes")

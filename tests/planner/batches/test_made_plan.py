@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import BudgetError
+from hf_ckpt.ledger import Source
 from hf_ckpt.planner.batches.made_plan import Demand, Measured, make_plan
 from hf_ckpt.planner.budget import DeviceMemory, PeakBudget
-from hf_ckpt.planner.costs.problem import HostLink, Problem
+from hf_ckpt.planner.costs.assess import assess
+from hf_ckpt.planner.costs.problem import HostLink, Kind, Problem
 from hf_ckpt.planner.memory.room import Taken
 from hf_ckpt.planner.solver.solve import least_peak
 
-from ..planner_ledgers import llama_kind
+from ..planner_ledgers import Builder, llama_kind
 
 KIND, LAYERS = llama_kind(), 8
 PROBLEM = Problem((KIND,), (0,) * LAYERS, link=HostLink(25e9))
@@ -47,3 +50,17 @@ def test_a_budget_that_needs_more_of_the_host_is_one_sentence() -> None:
         BudgetError, match=r"as offload may use no more than 1\.00 MiB of this host's memory; raise it to"
     ):
         make_plan(measured(1 << 20), Demand(budget))
+
+
+def test_layers_that_keep_all_but_their_saved_input_do_not_run_untouched() -> None:
+    builder = Builder()
+    own = builder.buffer(10, Source.INPUT, saved=True)
+    (made,) = builder.op([own], [(100, True)], rebuildable=False)
+    ledger = builder.ledger()
+    problem = Problem((Kind(ledger, (1.0,), transient=0),), (0,) * LAYERS, link=HostLink(1.0))
+    kept = assess(problem, (Assignment.where(keep=[made]),) * LAYERS, problem.heads[0])
+    measured = Measured((ledger,) * LAYERS, problem, Taken(DeviceMemory(80 << 30, 0), 0, None))
+    plan = make_plan(measured, Demand(PeakBudget(kept.peak - 10)))
+    sent = {i for i, layer in enumerate(plan.solution.layers) if layer == Assignment.where(keep=[made], offload=[own])}
+    assert sent == {0, 1, 2}
+    assert plan.whole == set(range(LAYERS)) - sent
