@@ -280,7 +280,7 @@ def test_an_input_that_the_host_has_no_room_for_stays(
             return super().forward(torch.tanh(hidden))
 
     expected = gradients(Stack(SavesNoInput))
-    monkeypatch.setattr(host_memory, "rank_bytes", lambda: 0)
+    monkeypatch.setattr(host_memory, "rank_bytes", lambda pinned: 0)
     monkeypatch.setattr(stored_inputs, "_said", set())
     stack = Stack(SavesNoInput)
     told: list[int] = []
