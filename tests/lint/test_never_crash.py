@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 from hf_ckpt.lint.analysis.check_file import check_bytes
+from hf_ckpt.lint.analysis.check_text import check_source
 from hf_ckpt.lint.analysis.job import Job
 from hf_ckpt.lint.catalogue.rules import all_rules
 from hf_ckpt.lint.fix.files import rewrite_bytes
@@ -176,3 +177,26 @@ class Net(nn.Module):
         return checkpoint(self.layers[0], x, use_reentrant=True)
 """
     assert check_bytes(Job("a.py", Settings(select=("ALL",))), code.encode()).result.failure is None
+
+
+def test_methods_that_call_each_other_come_to_an_end():
+    found = check_source("""
+import torch
+from torch.utils.checkpoint import checkpoint
+
+class Walker:
+    def __init__(self, parts):
+        self.parts = parts
+
+    def step(self, x, depth):
+        return self.deeper(x, depth)
+
+    def deeper(self, x, depth):
+        return self.step(x, depth - 1) if depth else x.sin()
+
+    def run(self, x):
+        return checkpoint(self.step, x, 3, use_reentrant=True)
+
+Walker([]).run(torch.randn(4, requires_grad=True)).sum().backward()
+""")
+    assert found == []

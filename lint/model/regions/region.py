@@ -159,11 +159,11 @@ class _Search:
         # What is under the fewest conditions comes first, so that each part gets the weakest it is under.
         queue: list[_Queued] = [(0, next(counter), value, ()) for value in entered]
         # A list may contain itself. Values are kept, so that no other one gets the identity of one that is gone.
-        seen: dict[int, Value] = {}
+        seen: dict[tuple[int, ...], Value] = {}
         while queue:
             _, _, value, self._under = heappop(queue)
-            if id(value) not in seen:
-                seen[id(value)] = value
+            if _identity(value) not in seen:
+                seen[_identity(value)] = value
                 for inner, more in self._enter(value):
                     under = (*self._under, *more)
                     heappush(queue, (len(under), next(counter), inner, under))
