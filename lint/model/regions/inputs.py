@@ -87,6 +87,8 @@ class Inputs:
                         given = self._given(parameter.function, parameter.name)
                         left += given
                         found |= set() if given else {None}
+                case Element(of=Result(call), index=index) if index is not None and call.name != "builtins.next":
+                    found.add(False)  # `x, shape = embed(x)` takes apart what a layer gives.
                 case Element(of=of):
                     found.add(isinstance(of, Param | Result))
                 case _:
