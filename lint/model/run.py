@@ -9,6 +9,7 @@ from ..facts.origin import origin
 from .conditions.first_iteration import depends_on_iteration
 from .conditions.guards import excludes_mode
 from .events import (
+    Backward,
     Checkpoint,
     Checkpointing,
     CheckpointPartial,
@@ -17,6 +18,7 @@ from .events import (
     KwargsWrite,
     TorchCheckpoint,
 )
+from .flow.loss import Losses
 from .history import History
 from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import Inputs
@@ -39,7 +41,7 @@ C = TypeVar("C", bound=Checkpointing)
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_enabling", "_idle", "_in_eval", "_inputs", "_lost", "_met", "_modes", "_statistics")
+    __slots__ = ("_enabling", "_idle", "_in_eval", "_inputs", "_losses", "_lost", "_met", "_modes", "_statistics")
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
@@ -51,6 +53,14 @@ class Run(History):
         self._statistics = KeptStatistics(self)
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}
+        self._losses: Losses | None = None
+
+    @property
+    def losses(self) -> Losses:
+        """What feeds the backward passes of the program."""
+        if self._losses is None:
+            self._losses = Losses(self, [event.call for event in self.of(Backward)])
+        return self._losses
 
     def written(self, kind: type[C]) -> Iterator[C]:
         """Those of ``kind`` that can run at all: for a mistake in the call itself, whatever comes to it."""

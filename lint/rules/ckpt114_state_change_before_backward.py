@@ -374,7 +374,6 @@ from ..facts.values import Instance, Result, Value, equals
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
 from ..model.flow.frames import follows
-from ..model.flow.loss import Losses
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -386,6 +385,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Call
+    from ..model.flow.loss import Losses
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR
@@ -397,7 +397,7 @@ def check(run: Run) -> Iterator[Report]:
     backwards = [event.call for event in run.of(Backward)]
     if not backwards:
         return
-    losses = Losses(run, backwards)
+    losses = run.losses
     for forward, model in _forwards(run, losses):
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):

@@ -9,8 +9,6 @@ from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
-from ..events import Backward
-from ..flow.loss import Losses
 from ..flow.recorded import recorded_nodes
 from ..state.gradient_free import may_lack_graph
 from ..state.gradless import carries_gradient
@@ -73,9 +71,7 @@ def _is_gathered_for_loss(run: Run, field: str, used: list[ast.AST]) -> bool:
     names = frozenset(name for node in used for name in _gathered_under(node, field))
     nodes = {node for node in used if _gathers(node, field, names)}
     calls = [call for call in run.program.calls if call.node in nodes] if nodes else []
-    backwards = [event.call for event in run.of(Backward)] if calls else []
-    losses = Losses(run, backwards) if backwards else None
-    return losses is not None and any(not may_lack_graph(call, sink) for call in calls for sink in losses.fed_by(call))
+    return any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call))
 
 
 def _gathered_under(node: ast.AST, field: str) -> Iterator[str]:
