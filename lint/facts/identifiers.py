@@ -18,6 +18,11 @@ def attributes_in(node: ast.AST) -> frozenset[str]:
     return frozenset(part.attr for part in all_nodes(node) if isinstance(part, ast.Attribute))
 
 
+def words_in(node: ast.AST) -> frozenset[str]:
+    """The variables and the last names of attributes that stand in ``node``; `self` is none of them."""
+    return names_in(node) - {"self"} | attributes_in(node)
+
+
 def own_attributes(node: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
     """The attributes of the object itself, `self.layer`, that ``node`` reads (`ast.Load`) or sets (`ast.Store`)."""
     return frozenset(

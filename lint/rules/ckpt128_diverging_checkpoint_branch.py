@@ -337,7 +337,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.conditions.paired_calls import checkpointed_sides, difference, paired
+from ..model.conditions.argument_differences import difference
+from ..model.conditions.paired_calls import checkpointed_sides, paired
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Remark, Report
 

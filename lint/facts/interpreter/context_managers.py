@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..identifiers import attributes_in, names_in
+from ..identifiers import words_in
 from ..objects.classes import ancestors, decorator_names
 from ..values import Call, Const, Function, Instance, Method, Unknown, Value
 from ..values.grad_mode import GradMode, GradState
@@ -114,7 +114,7 @@ class WithBlock:
         entered: tuple[Value, ...] = manager.place.contexts
         if not is_certain:
             entered, given = outside.contexts, Unknown(self.item.context_expr)
-            may_switch = function is not None and _SWITCHES & (names_in(function.node) | attributes_in(function.node))
+            may_switch = function is not None and _SWITCHES & words_in(function.node)
             grad.current = GradState(GradMode.OPEN) if may_switch else at_yield
         during = grad.current
         around = self._walk.place

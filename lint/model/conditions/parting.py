@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.exclusion import contradictions
-from ...facts.identifiers import attributes_in, names_in, own_attributes
+from ...facts.identifiers import names_in, own_attributes, words_in
 from ...facts.nodes import all_nodes
 from .guards import own_guards
 
@@ -105,7 +105,7 @@ def _words_behind(atom: ast.AST, assigned: _Assigned) -> frozenset[str]:
 def _words(node: ast.AST) -> frozenset[str]:
     # `getattr(self.config, "gradient_checkpointing", False)` names its switch in a string.
     written = (part.value for part in all_nodes(node) if isinstance(part, ast.Constant))
-    return names_in(node) | attributes_in(node) | {text for text in written if isinstance(text, str)}
+    return words_in(node) | {text for text in written if isinstance(text, str)}
 
 
 def _read(node: ast.AST) -> frozenset[str]:

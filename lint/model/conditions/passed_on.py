@@ -44,7 +44,7 @@ def passed_on(
         None when it does more than that, or what it passes on is not known.
     """
     given = given if receiver is None else _with_self(receiver, given)
-    node, slots = only_call(function.node), _filled(function.node, given)
+    node, slots = only_call(function.node), _slots(function.node, given)
     inner = next((call for call in calls if call.node is node), None)
     if inner is None or slots is None:
         return None
@@ -92,7 +92,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _filled(node: FunctionNode, given: list[Argument]) -> _Slots | None:
+def _slots(node: FunctionNode, given: list[Argument]) -> _Slots | None:
     """Where the arguments go; None when the call does not fit the function."""
     parameters = [part.arg for part in (*node.args.posonlyargs, *node.args.args)]
     positional = [argument for argument in given if argument.position is not None]

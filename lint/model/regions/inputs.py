@@ -9,6 +9,7 @@ from ...facts.exclusion import conjuncts
 from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
 from ..conditions.guards import own_guards
 from ..names import canonical
+from ..state.tensor_methods import MOVES, SHAPES
 from ..types import unwrapped
 from .call_targets import call_targets
 
@@ -21,12 +22,7 @@ if TYPE_CHECKING:
     from .region import Region, Regions
 
 #: Methods that give a batch on another device or in another type.
-_MOVES = frozenset(
-    (
-        *("to", "cuda", "cpu", "float", "half", "bfloat16", "contiguous"),
-        *("squeeze", "unsqueeze", "permute", "transpose", "view", "reshape", "flatten"),
-    )
-)
+_MOVES = MOVES | SHAPES
 #: Channels of pictures and of spectrograms: a layer that takes so many is the first one.
 _COLOURS, _GREY = 3, 1
 

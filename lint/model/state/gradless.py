@@ -26,6 +26,7 @@ from .batches import is_batch, is_lightning_batch, is_training_step
 from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from .gradient_free import is_always_gradient_free
 from .tensor_changes import changes_of
+from .tensor_methods import COPIES, NUMBERS
 from .tensor_parts import ENTRIES, VIEWS, part_of
 from .trained import is_trained
 
@@ -43,12 +44,7 @@ _FACTORIES = frozenset(
     )
 )
 #: Methods that compute from their object and their arguments alone.
-_COMPUTE = frozenset(
-    (
-        *("clone", "repeat", "repeat_interleave", "tile", "flip", "roll", "add", "sub", "mul", "div", "pow", "clamp"),
-        *("mean", "sum", "abs", "neg", "exp", "log", "log1p", "sqrt", "softmax", "sigmoid", "tanh", "round"),
-    )
-)
+_COMPUTE = COPIES | NUMBERS | {"clamp", "round"}
 #: Functions without weights: what they give needs a gradient exactly when what they get first does.
 _FUNCTIONS = frozenset(
     (

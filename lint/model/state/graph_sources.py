@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...facts.values import Computed, Dict, Element, Instance, Ref, Result, Seq, options
 from ..names import canonical
 from .gradient_free import is_gradient_free
+from .tensor_methods import COPIES, MOVES, NUMBERS, SHAPES, SPLITS
 from .tensor_values import is_operation
 
 if TYPE_CHECKING:
@@ -15,14 +16,7 @@ if TYPE_CHECKING:
     from ...facts.values import Call, Value
 
 #: Methods that give one tensor, or a tuple of tensors, with the graph of their object.
-_METHODS = frozenset(
-    (
-        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "contiguous", "clone", "repeat", "tile", "flip"),
-        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "movedim", "roll"),
-        *("repeat_interleave", "mean", "sum", "softmax", "sigmoid", "tanh", "relu", "exp", "abs", "mul", "add", "sub"),
-    )
-)
-_SPLITS = frozenset(("chunk", "split", "unbind"))
+_METHODS = MOVES | SHAPES | SPLITS | COPIES | NUMBERS
 _FUNCTIONS = frozenset(
     (
         *("einops.rearrange", "einops.repeat", "torch.cat", "torch.concat", "torch.stack", "torch.flatten"),
@@ -46,7 +40,7 @@ def graph_sources(value: Value, depth: int = _DEPTH) -> Iterator[Result]:
             parts = [*entries.values()]
         case Computed(operands=operands) if is_operation(value):
             parts = [*operands]
-        case Element(of=Result(call)) if (call.method or call.name.rpartition(".")[2]) in _SPLITS:
+        case Element(of=Result(call)) if (call.method or call.name.rpartition(".")[2]) in SPLITS:
             parts = _passed_on(call)
         case Result(call):
             if all(isinstance(option, Instance | Result) for option in options(call.func)):
@@ -60,7 +54,7 @@ def _passed_on(call: Call) -> list[Value]:
     """What ``call`` gives the graph of."""
     if is_gradient_free(call):
         return []
-    if call.method in _METHODS | _SPLITS:
+    if call.method in _METHODS:
         # `to(torch.long)` gives numbers without a gradient.
         return [] if any(_is_data_type(given) for given in (*call.args, *call.kwargs.values())) else [call.receiver]
     return [*call.args[:1]] if canonical(call.name) in _FUNCTIONS else []

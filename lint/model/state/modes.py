@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.identifiers import attributes_in, names_in
+from ...facts.identifiers import words_in
 from ...facts.objects.classes import is_run_as_written
 from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
@@ -275,7 +275,7 @@ def _may_ask_for_the_last(test: ast.AST) -> bool:
     parts = list(ast.walk(test))
     if any(isinstance(part, ast.Mod) for part in parts):
         return False  # Every so many iterations.
-    if any(_LAST.search(name) for name in names_in(test) | attributes_in(test)):
+    if any(_LAST.search(name) for name in words_in(test)):
         return True
     equalities = (part for part in parts if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Eq))
     return any(not isinstance(part.comparators[0], ast.Constant) for part in equalities)

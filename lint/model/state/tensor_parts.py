@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Attr, Computed, Const, Element, Param, Result, Unknown, same
 from .batches import is_batch
+from .tensor_methods import MOVES, SHAPES, SPLITS
 
 if TYPE_CHECKING:
     from ...facts.values import Value
     from ..history import History
 
 #: Methods that give the tensor itself or a view of it.
-VIEWS = frozenset(
-    (
-        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "type", "type_as", "contiguous"),
-        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "movedim"),
-        *("swapaxes", "chunk", "split", "unbind", "narrow", "unfold"),
-    )
-)
+VIEWS = MOVES | SHAPES | SPLITS | {"type", "type_as", "narrow", "unfold"}
 #: Methods that give what a dict holds.
 ENTRIES = frozenset(("get", "values", "items"))
 _TENSORS = (Element, Attr, Param, Result, Computed)

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Computed, Result, options
 from ..names import canonical
+from .tensor_methods import COPIES, MOVES, NUMBERS, SHAPES
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Value
 
-_FUNCTIONS = frozenset(
+#: What makes tensors of one number.
+_FILLED = frozenset(f"torch.{name}{like}" for name in ("zeros", "ones", "full", "empty") for like in ("", "_like"))
+_FUNCTIONS = _FILLED | frozenset(
     f"torch.{name}"
     for name in (
-        *("tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "from_numpy", "as_tensor", "eye"),
+        *("tensor", "arange", "linspace", "from_numpy", "as_tensor", "eye", "rand_like", "randn_like", "randint_like"),
         *("rand", "randn", "randint", "randperm", "tril", "triu", "where", "cat", "concat", "stack", "flatten"),
-        *(f"{name}_like" for name in ("zeros", "ones", "full", "empty", "rand", "randn", "randint")),
         *("tanh", "sigmoid", "relu", "exp", "softmax", "cumsum", "matmul", "bmm", "einsum", "outer"),
         *(f"nn.functional.{name}" for name in ("relu", "gelu", "silu", "softmax", "normalize", "pad", "dropout")),
     )
@@ -29,13 +31,12 @@ _MODULES = frozenset(
     )
 )
 #: Methods that give a tensor where their object is one.
-_METHODS = frozenset(
-    (
-        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "long", "bool", "contiguous", "clone", "detach"),
-        *("view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "repeat", "flip"),
-        *("triu", "tril", "masked_fill", "softmax", "sigmoid", "tanh", "relu", "exp", "mul", "add", "sub", "mean"),
-        *("sum", "cumsum", "abs", "log", "roll", "requires_grad_", "repeat_interleave", "type_as", "matmul"),
-    )
+_METHODS = (
+    MOVES
+    | SHAPES
+    | COPIES
+    | NUMBERS
+    | {"type_as", "long", "bool", "detach", "requires_grad_", "triu", "tril", "masked_fill", "matmul"}
 )
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 #: More steps from value to value than this are not followed.
@@ -45,6 +46,11 @@ _DEPTH = 8
 def is_tensor(value: Value, depth: int = _DEPTH) -> bool:
     """Whether ``value`` is certainly a tensor."""
     return depth > 0 and all(_is_tensor(option, depth - 1) for option in options(value))
+
+
+def is_filled(value: Value) -> bool:
+    """Whether ``value`` is a tensor of one number: `torch.zeros(8)`."""
+    return isinstance(value, Result) and canonical(value.call.name) in _FILLED
 
 
 def _is_tensor(value: Value, depth: int) -> bool:

@@ -1,0 +1,188 @@
+"""How a checkpointed and a plain call of one block differ: in what they pass, or in what is made of their results."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from ...facts.identifiers import names_in, words_in
+from ...facts.nodes import all_nodes
+from ...facts.objects.containers import is_none
+from ...facts.values import Const, may_be_none
+from ..regions.call_targets import call_targets
+from ..state.tensor_values import is_filled, is_tensor
+from .arguments import effect_of_lack
+from .guards import own_loops
+from .loop_counters import counters
+from .parting import sources
+from .result_differences import Difference, difference_of_results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Place, Value
+    from .arguments import Argument
+    from .paired_calls import Pair, Side
+
+#: What a checkpointed branch leaves out on purpose.
+_MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
+
+
+def difference(pair: Pair) -> Difference | None:
+    """How the calls differ in what they compute; None when they do not or cannot be compared."""
+    mine, plain, _ = pair
+    given, wanted = mine.arguments, plain.arguments
+    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
+    return found or (difference_of_results(pair) if _texts(given) == _texts(wanted) else None)
+
+
+def _texts(arguments: list[Argument]) -> list[str]:
+    return sorted(ast.unparse(argument.node) for argument in arguments)
+
+
+def _packed(given: list[Argument], wanted: list[Argument]) -> Difference | None:
+    """A tuple (or a list) in one call that holds what the other passes by itself."""
+    for here, there in ((given, wanted), (wanted, given)):
+        apart = set(_texts(there))
+        for argument in here:
+            if isinstance(argument.node, ast.Tuple | ast.List) and ast.unparse(argument.node) not in apart:
+                parts = {ast.unparse(part) for part in argument.node.elts}
+                if parts and parts <= apart:
+                    return Difference("one passes a tuple, the other its parts")
+    if len(given) == 1 and len(wanted) > 1 and isinstance(given[0].node, ast.Tuple):
+        packed = words_in(given[0].node) >= words_in(wanted[0].node)
+        return Difference("one passes a tuple, the other its parts") if packed else None
+    return None
+
+
+def _exchanged(block: Value, given: list[Argument], wanted: list[Argument]) -> Difference | None:
+    """What one call passes to one parameter and the other to another one."""
+    if _texts(given) != _texts(wanted) or len(set(_texts(given))) < len(given):
+        return None
+    here, there = (
+        {ast.unparse(argument.node): place for place, argument in _destinations(block, arguments)}
+        for arguments in (given, wanted)
+    )
+    moved = [text for text in here if text in there and here[text] != there[text]]
+    if not moved:
+        return None
+    quoted = " and ".join(f"`{text}`" for text in moved)
+    return Difference(f"{quoted} {'go' if len(moved) > 1 else 'goes'} to another parameter")
+
+
+def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[object, Argument]]:
+    """The arguments by the parameter, or where that is not known the position, that each goes to."""
+    bodies = list(call_targets(block))
+    for argument in arguments:
+        names = {argument.parameter(part) for part in bodies}
+        if len(names) == 1 and None not in names:
+            yield names.pop(), argument
+        elif not bodies and argument.position is not None:
+            yield argument.position, argument
+
+
+def _lacking(pair: Pair) -> Difference | None:
+    """What one call passes and the other does not."""
+    lacking, having = sorted((pair.mine, pair.plain), key=lambda side: len(side.arguments))
+    few, many = lacking.arguments, having.arguments
+    known = set().union(*(words_in(argument.node) for argument in few)) if few else set()
+    replaced = _replaced(few, many)
+    missing = [
+        argument
+        for argument in many
+        if (_counts(argument.node, having.place) or _is_set(argument, pair, lacking))
+        and argument.position not in replaced
+        and not words_in(argument.node) & known
+    ]
+    if not missing or len(few) == len(many) or len(missing) > len(many) - len(few) or _belongs(missing, pair, lacking):
+        return None
+    return _of_effect(missing, lacking, "checkpointed" if lacking is pair.mine else "plain")
+
+
+def _emptied(pair: Pair) -> Difference | None:
+    """Where one call gives None, and the other something."""
+    mine, plain, parts = pair
+    here, there = (dict(_destinations(mine.block, side.arguments)) for side in (mine, plain))
+    for place in here.keys() & there.keys() if not parts.by_mode else ():
+        for nothing, given, side in ((here, there, "checkpointed"), (there, here, "plain")):
+            argument, empty = given[place], nothing[place]
+            lacking = mine if side == "checkpointed" else plain
+            if not is_none(empty.value) or may_be_none(argument.value) or not _counts(argument.node, lacking.place):
+                continue
+            if isinstance(place, str) and (_MAY_DIFFER.search(place) or _asks_for_none(lacking.block, place)):
+                continue
+            if is_filled(argument.value):
+                continue
+            left = [part for part in lacking.arguments if part is not empty]
+            effect = effect_of_lack(argument, lacking.block, left, lacking.place)
+            if effect is not False and not _belongs([argument], pair, lacking):
+                text = f"`{ast.unparse(argument.node)}`"
+                assumes = None if is_tensor(argument.value) else f"{text} is not None"
+                return Difference(f"the {side} one gives None for {text}", assumes)
+    return None
+
+
+def _asks_for_none(block: Value, parameter: str) -> bool:
+    """Whether the block computes with the answer to `mask is None`, other than to leave something out."""
+    for part in call_targets(block):
+        nodes = list(all_nodes(part.function.node))
+        tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp | ast.Assert)]
+        left_out = {inner for test in tests for inner in all_nodes(test)}
+        for node in nodes:
+            match node:
+                case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()]) if name == parameter:
+                    if node not in left_out:
+                        return True
+    return False
+
+
+def _belongs(missing: list[Argument], pair: Pair, lacking: Side) -> bool:
+    """Whether what is missing belongs to one of the ways: only training has it, or the data decides over it."""
+    mine, plain, parts = pair
+    if parts.by_mode and (lacking is plain or [*own_loops(mine.place)] != [*own_loops(plain.place)]):
+        return True
+    function = mine.place.function
+    made_from = frozenset().union(*(sources(argument.node, function) for argument in missing))
+    return not parts.asked.isdisjoint(made_from | names_in(plain.call.node.func))
+
+
+def _replaced(few: list[Argument], many: list[Argument]) -> set[int]:
+    """The positions where one call passes something that the other passes nowhere: it is there instead."""
+    apart = set(_texts(many))
+    return {part.position for part in few if part.position is not None and ast.unparse(part.node) not in apart}
+
+
+def _of_effect(missing: list[Argument], lacking: Side, side: str) -> Difference | None:
+    """What of ``missing`` changes the result; under a condition when all of that may be None."""
+    found = {part: effect_of_lack(part, lacking.block, lacking.arguments, lacking.place) for part in missing}
+    certain = [argument for argument, effect in found.items() if effect]
+    possible = [argument for argument, effect in found.items() if effect is None]
+    if not certain and not possible:
+        return None
+    quoted = [f"`{ast.unparse(argument.node)}`" for argument in certain or possible]
+    assumes = None if certain else f"{' or '.join(quoted)} is given"
+    return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
+
+
+def _counts(argument: ast.expr, place: Place) -> bool:
+    """Whether leaving ``argument`` out changes the result: constants, caches, a layer's number may be left out."""
+    if isinstance(argument, ast.Name) and any(argument.id in counters(loop) for loop in own_loops(place)):
+        return False
+    names = words_in(argument)
+    return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
+
+
+def _is_set(argument: Argument, pair: Pair, lacking: Side) -> bool:
+    """Whether a number is another one than the known default of the parameter that it goes to.
+
+    Switches, counts and words often choose between ways to compute the same (`fused=False`, `chunks=4`).
+    """
+    given, bodies = argument.value, list(call_targets(lacking.block))
+    names = {argument.parameter(part) for part in bodies}
+    name = names.pop() if len(names) == 1 else None
+    if pair.parting.by_mode or name is None or _MAY_DIFFER.search(name):
+        return False
+    if not (isinstance(given, Const) and isinstance(given.value, float)):
+        return False
+    return effect_of_lack(argument, lacking.block, lacking.arguments, lacking.place) is True

@@ -1,0 +1,183 @@
+"""How two branches differ in what they make of the results of equal calls."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
+from ...facts.nodes import all_nodes, source_text
+from ...facts.values import same
+from ..regions.call_targets import call_targets
+from .branches import effects
+from .chosen_branches import choice_between
+from .goes_on import goes_on_from, value_of
+from .guards import own_guards, own_loops
+from .loop_counters import counters
+from .parting import asks_for_mode
+
+if TYPE_CHECKING:
+    from ...facts.values import Function, Place, Value
+    from .paired_calls import Pair
+
+#: What asks for the kind of a value.
+_KIND = re.compile(r"(^|\.)(isinstance|type|is_tensor)$")
+
+
+class Difference(NamedTuple):
+    """How two calls differ, in words, and what must hold for it to matter."""
+
+    text: str
+    assumes: str | None = None
+    advice: str = "pass the same arguments in both"
+
+
+def difference_of_results(pair: Pair) -> Difference | None:
+    """What the branches around two equal calls make of the results."""
+    mine, plain, parts = pair
+    choice = choice_between(mine.call, plain.call)
+    if choice is None:
+        return None
+    # Both calls give the same, so one stands for the other.
+    instead = {id(mine.call.node): copy.deepcopy(plain.call.node)}
+    here, there = effects([copy.deepcopy(part, dict(instead)) for part in choice.checkpointed]), effects(choice.plain)
+    by_mode = _may_return_by_mode(mine.block, choice.test)
+    asked = _asked_for_kind(mine.place.function)
+    means_more = parts.by_mode or _chooses_layers(mine.place) or _is_asked_again(choice.test, mine.place.function)
+    for place in here.keys() & there.keys():
+        found = None if by_mode or place in asked else _of_results(here[place], there[place])
+        found = found or _of_blocks(here[place], there[place])
+        if found is None and not parts.by_mode:
+            found = _of_another_block(here[place], there[place], mine.place.function)
+        if found is None and not means_more and not any(key.startswith("<") for key in (*here, *there)):
+            found = _of_more(here[place], there[place], pair)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
+    """One branch does more to the result than the other: `self.scale * block(x)` against `block(x)`."""
+    function = pair.mine.place.function
+    for more, less in ((mine, other), (other, mine)):
+        if function is None or not pair.parting.asked.isdisjoint(words_in(more)):
+            continue
+        if goes_on_from(more, less, function):
+            given = [f"`{source_text(side)}`" for side in (mine, other)]
+            text = f"the checkpointed one gives {given[0]}, the plain one {given[1]}"
+            return Difference(text, advice="do the same in both")
+    return None
+
+
+def _chooses_layers(place: Place) -> bool:
+    """Whether a condition around ``place`` asks for the number of the layer: other layers may be other ones."""
+    numbers = frozenset[str]().union(*(counters(loop) for loop in own_loops(place)))
+    return any(not numbers.isdisjoint(names_in(guard.test)) for guard in own_guards(place))
+
+
+def _is_asked_again(test: ast.expr, function: Function | None) -> bool:
+    """Whether ``function`` asks for the same switch elsewhere: there it may do what one branch leaves out."""
+    if function is None:
+        return False
+    asked = names_in(test) - {"self"} | own_attributes(test, ast.Load)
+    tests = (node.test for node in all_nodes(function.node) if isinstance(node, ast.If | ast.IfExp))
+    same_switch = [
+        its for its in tests if not asked.isdisjoint(names_in(its) - {"self"} | own_attributes(its, ast.Load))
+    ]
+    return len(same_switch) > 1
+
+
+def _asked_for_kind(function: Function | None) -> frozenset[str]:
+    """The variables of which ``function`` asks what they are, `isinstance(x, tuple)`: either result is met."""
+    return frozenset(
+        ast.unparse(call.args[0])
+        for call in (all_nodes(function.node) if function is not None else ())
+        if isinstance(call, ast.Call) and call.args and _KIND.search(ast.unparse(call.func))
+    )
+
+
+def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
+    """Whether the block may return something else in training than in evaluation, which takes the plain branch."""
+    bodies: list[ast.AST] = [part.function.node for part in call_targets(block)]
+    if bodies:
+        return any("training" in ast.unparse(node) for node in bodies)
+    # Where a switch of its own is asked too, training takes the plain branch when that is off.
+    asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return all(map(asks_for_mode, asked))
+
+
+def _of_results(mine: ast.expr, other: ast.expr) -> Difference | None:
+    """One branch takes the whole result, the other an element of it."""
+    for whole, part, side in ((mine, other, "checkpointed"), (other, mine, "plain")):
+        match part:
+            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int())) if _equal(call, whole):
+                return Difference(f"the {side} one keeps the whole result, the other an element of it")
+            case ast.Tuple(elts=[ast.Call() as call]) if _equal(call, whole):
+                return Difference(f"the {side} one gives the result itself, the other a tuple with it")
+    return None
+
+
+def _of_blocks(mine: ast.expr, other: ast.expr) -> Difference | None:
+    """The checkpointed branch runs a block again where the plain one runs another block."""
+    here, there = _chain(mine), _chain(other)
+    if len(here) != len(there) or len(set(there)) < len(there):
+        return None
+    again = [block for before, block in pairwise(here) if before == block]
+    missed = [block for block in there if block not in here]
+    if not again or not missed or not set(here) < set(there):
+        return None
+    return Difference(f"the checkpointed one runs `{again[0]}` twice and `{missed[0]}` never")
+
+
+def _of_another_block(mine: ast.expr, other: ast.expr, function: Function | None) -> Difference | None:
+    """Where all is the same but that the checkpointed branch runs a block again where the plain one runs another."""
+    apart = _apart(mine, other)
+    match apart:
+        case [(ast.Attribute(value=ast.Name("self")) as again, ast.Attribute(value=ast.Name("self")) as missed)]:
+            here, there = _called(mine), _called(other)
+            if function is not None and same(value_of(again, function), value_of(missed, function)):
+                return None
+            if (
+                there.count(again.attr) >= 1
+                and here.count(again.attr) > there.count(again.attr)
+                and (missed.attr not in here)
+            ):
+                return Difference(
+                    f"the checkpointed one runs `{ast.unparse(again)}` again and `{ast.unparse(missed)}` never",
+                    advice="run the same blocks in both",
+                )
+    return None
+
+
+def _called(value: ast.expr) -> list[str]:
+    """The attributes of the object that ``value`` calls."""
+    calls = (part.func for part in all_nodes(value) if isinstance(part, ast.Call))
+    return [func.attr for func in calls if isinstance(func, ast.Attribute) and is_own_attribute(func)]
+
+
+def _apart(left: ast.AST, right: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """The smallest parts in which two expressions differ."""
+    if ast.dump(left) == ast.dump(right):
+        return []
+    if isinstance(left, ast.Attribute) or type(left) is not type(right):
+        return [(left, right)]
+    mine, others = list(ast.iter_child_nodes(left)), list(ast.iter_child_nodes(right))
+    if not mine or len(mine) != len(others):
+        return [(left, right)]
+    return [pair for pair_of in zip(mine, others, strict=True) for pair in _apart(*pair_of)]
+
+
+def _chain(value: ast.expr) -> list[str]:
+    """The functions that `c(b(a(x)))` calls, the outermost first."""
+    found = []
+    while isinstance(value, ast.Call) and value.args:
+        found.append(ast.unparse(value.func))
+        value = value.args[0]
+    return found
+
+
+def _equal(left: ast.expr, right: ast.expr) -> bool:
+    return ast.dump(left) == ast.dump(right)
