@@ -2,9 +2,10 @@
 
 ## What it does
 Flags `apply_activation_checkpointing(model, check_fn=...)` when the check compares a module with a class instead of
-asking `isinstance`, when it asks for the layer class of another model of transformers than the one it is given, or when
-the model is made of classes this file shows and none of those asked for, by class, name or part of a name, is among
-them.
+asking `isinstance`, when it asks, by class or by its name, for the layer class of another model of transformers than
+the one it is given, or when the model is made of classes this file shows and none of those asked for, by class, name or
+part of a name, is among them. The model of an Auto class is known by its configuration and by well-known names of
+weights (`mistralai/Mistral-7B-v0.3`).
 
 ## Why is this bad?
 Nothing is wrapped and nothing is said: training runs without checkpointing.
@@ -17,6 +18,17 @@ from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
 model = LlamaForCausalLM.from_pretrained("base")
 apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, MistralDecoderLayer))  # error
+apply_activation_checkpointing(model, check_fn=lambda m: type(m).__name__ == "MistralDecoderLayer")  # error
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def enable(model, layer):
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, layer))  # error
+
+enable(AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3"), LlamaDecoderLayer)
 ```
 ```python
 import torch.nn as nn
@@ -106,6 +118,8 @@ def right(name, chosen):
     # Both hold decoders of any family.
     for other in (AutoModelForCausalLM.from_pretrained(name), LlavaForConditionalGeneration.from_pretrained(name)):
         apply_activation_checkpointing(other, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    weights = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+    apply_activation_checkpointing(weights, check_fn=lambda module: isinstance(module, MistralDecoderLayer))
     apply_activation_checkpointing(model, check_fn=lambda module: module is model.model.layers[0])
     apply_activation_checkpointing(model, check_fn=lambda module: type(module) is LlamaDecoderLayer)
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, chosen))
@@ -169,9 +183,9 @@ from ..facts.values import Class, Const, Ref, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.libraries.torch_classes import is_known_class, may_be_one_of
-from ..model.libraries.transformers_layers import is_checkpointed_layer, is_of_other_family
+from ..model.libraries.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
-from ..model.regions.check_functions import asks_by_isinstance, compared_with, names_asked
+from ..model.regions.check_functions import asks_by_isinstance, compared_with, exact_names, names_asked
 from ..model.regions.module_tree import module_tree
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
@@ -181,6 +195,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..model.regions.check_functions import NamesAsked
     from ..model.regions.module_tree import ModuleTree
     from ..model.run import Run
 
@@ -229,8 +244,7 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
     """A single question, by class or by its name, to which no module of the model answers yes."""
     names = names_asked(event.check)
     if names is not None:
-        held = _names_held(unwrapped(event.model))
-        if held is None or any(map(names.accepts, held | {late for name in held for late in _names_later(name)})):
+        if not _shows_no_name(unwrapped(event.model), names, event.check):
             return None
         return Reason("the model has no module of the class whose name this check asks for", names.node)
     test = asks_by_isinstance(event.check)
@@ -241,6 +255,15 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
     if all(is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked):
         return Reason("the model has no module of the class this check asks for", test)
     return None
+
+
+def _shows_no_name(model: Value, names: NamesAsked, check: Value) -> bool:
+    """Whether every module of the model is shown and none has such a name, or each asked for is of another family."""
+    held = _names_held(model)
+    if held is None:
+        asked = exact_names(check)
+        return bool(asked) and all(has_no_layer_named(model, f"transformers.{name}") for name in asked)
+    return not any(map(names.accepts, held | {late for name in held for late in _names_later(name)}))
 
 
 def _names_held(model: Value) -> set[str] | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ...facts.values import Ref, Result, Value
+from ...facts.values import Ref, Value, options
 from ..names import canonical
+from .model_families import family_of
 
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
-#: A plain text decoder of one family, which holds no layers of another.
-_MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 #: Blocks whose name does not say what they are.
 _BLOCKS = frozenset(
     (
@@ -62,12 +61,14 @@ def is_checkpointed_layer(name: str) -> bool:
 
 def is_of_other_family(model: Value, cls: Value) -> bool:
     """Whether ``model`` certainly has no layer of class ``cls``: they are named after different families."""
-    if not (isinstance(model, Result) and isinstance(cls, Ref)):
+    return isinstance(cls, Ref) and has_no_layer_named(model, canonical(cls.name))
+
+
+def has_no_layer_named(model: Value, name: str) -> bool:
+    """Whether the layer `transformers.LlamaDecoderLayer` (``name``) is of a family that ``model`` certainly is not."""
+    if not is_checkpointed_layer(name):
         return False
-    kind, layer = canonical(model.call.name).split("."), canonical(cls.name)
-    family = next((kind[1].removesuffix(end) for end in _MODEL_ENDINGS if len(kind) > 1 and kind[1].endswith(end)), "")
-    if kind[0] != "transformers" or not family or family.startswith("Auto") or not is_checkpointed_layer(layer):
-        return False
-    name = layer.rpartition(".")[2]
-    other = next(name.removesuffix(end) for end in _LAYER_ENDINGS if name.endswith(end))
-    return not (family.lower().startswith(other.lower()) or other.lower().startswith(family.lower()))
+    kind = name.rpartition(".")[2]
+    other = next(kind.removesuffix(end) for end in _LAYER_ENDINGS if kind.endswith(end)).lower()
+    families = [family_of(option).lower() for option in options(model)]
+    return all(family and not family.startswith(other) and not other.startswith(family) for family in families)

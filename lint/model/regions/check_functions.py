@@ -126,6 +126,18 @@ def _spelling(node: ast.expr) -> Callable[[str], str] | None:
     return str if _is_class_name(node) else None
 
 
+def exact_names(check: Value) -> tuple[str, ...]:
+    """The names of classes that ``check`` accepts, where it compares with whole names only; empty otherwise."""
+    match _test(check):
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            asked, texts = (left, right) if _is_class_name(left) else (right, left)
+        case ast.Compare(left=asked, ops=[ast.In()], comparators=[ast.List() | ast.Tuple() | ast.Set() as texts]):
+            pass
+        case _:
+            return ()
+    return tuple(_strings(texts)) if _is_class_name(asked) else ()
+
+
 def asks_by_isinstance(check: Value) -> ast.expr | None:
     """The one `isinstance(module, ...)` that ``check`` consists of; None when it is something else."""
     match _test(check):

@@ -1,0 +1,91 @@
+"""The family of a model of transformers, by its class or by the name of its weights on the Hub."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...facts.values import Absent, Const, Ref, Result, equals
+from ..names import canonical
+
+if TYPE_CHECKING:
+    from ...facts.values import Call, Value
+
+#: A plain text decoder of one family, which holds no layers of another.
+_MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
+#: Other models, of the families below only: elsewhere they may hold a second tower.
+_OTHER_ENDINGS = (
+    *("Model", "ForConditionalGeneration", "ForMaskedLM", "ForQuestionAnswering"),
+    *("ForSequenceClassification", "ForTokenClassification"),
+)
+_LOADERS = ("from_pretrained", "from_config", "_from_config")
+_NAME = "pretrained_model_name_or_path"
+#: Weights on the Hub whose model has layers of one family only: vision and audio models beside them do not match.
+_WEIGHTS = {
+    "Bart": r"facebook/bart-(base|large)",
+    "Bert": r"(google-bert/)?bert-(base|large)-(un)?cased",
+    "Bloom": r"bigscience/bloomz?(-\d+(m|b\d?))?",
+    "Falcon": r"tiiuae/falcon-(7b|40b)(-instruct)?",
+    "GPT2": r"(openai-community/)?gpt2(-medium|-large|-xl)?|(distilbert/)?distilgpt2",
+    "GPTJ": r"EleutherAI/gpt-j-6[bB]",
+    "GPTNeoX": r"EleutherAI/(gpt-neox-20b|pythia-[\d.]+[mb](-deduped)?)",
+    "Gemma": r"google/gemma-[27]b(-it)?",
+    "Gemma2": r"google/gemma-2-\d+b(-it)?",
+    "Llama": (
+        r"meta-llama/(Llama-2-\d+b(-chat)?-hf|(Meta-)?Llama-3(\.1|\.3)?-\d+B(-Instruct)?|Llama-3\.2-[13]B(-Instruct)?)"
+        r"|huggyllama/llama-\d+b|TinyLlama/TinyLlama-[\w.-]+|NousResearch/(Meta-)?Llama-[23][\w.-]*"
+        r"|HuggingFaceTB/SmolLM2?-[\d.]+[MB](-Instruct)?|deepseek-ai/DeepSeek-R1-Distill-Llama-\d+B"
+    ),
+    "Mistral": (
+        r"mistralai/Mistral-(7B(-Instruct)?-v0\.\d|Nemo-(Base|Instruct)-2407)|HuggingFaceH4/zephyr-7b-(alpha|beta)"
+    ),
+    "Mixtral": r"mistralai/Mixtral-8x(7|22)B(-Instruct)?-v0\.1",
+    "OPT": r"facebook/opt-[\d.]+[mb]",
+    "Phi": r"microsoft/phi-(1|1_5|2)",
+    "Qwen2": (
+        r"Qwen/Qwen(1\.5|2|2\.5)(-Coder|-Math)?-[\d.]+B(-Instruct|-Chat|-Base)?"
+        r"|deepseek-ai/DeepSeek-R1-Distill-Qwen-[\d.]+B"
+    ),
+    "Qwen3": r"Qwen/Qwen3-[\d.]+B(-Base)?",
+    "Roberta": r"(FacebookAI/)?(distil)?roberta-(base|large)",
+    "T5": r"(google-t5/)?t5-(small|base|large|3b|11b)|google/flan-t5-(small|base|large|xl|xxl)",
+}
+
+
+def family_of(model: Value) -> str:
+    """`Llama` for `LlamaForCausalLM(...)` and what an Auto class makes of weights of Llama; empty when not known."""
+    if not isinstance(model, Result) or not isinstance(model.call.func, Ref):
+        return ""
+    library, _, rest = canonical(model.call.name).partition(".")
+    kind, _, loader = rest.partition(".")
+    if library != "transformers":
+        return ""
+    if kind.startswith("AutoModel"):
+        return _loaded_family(model.call) if loader in _LOADERS else ""
+    plain = next((kind.removesuffix(end) for end in _MODEL_ENDINGS if kind.endswith(end)), "")
+    other = next((kind.removesuffix(end) for end in _OTHER_ENDINGS if kind.endswith(end)), "")
+    return plain or (other if other in _WEIGHTS else "")
+
+
+def _loaded_family(call: Call) -> str:
+    """The family that an Auto class finds in the configuration: the one that is given, else that of the weights."""
+    remote = call.keyword("trust_remote_code")
+    if call.open_args or call.open_kwargs or not (isinstance(remote, Absent) or equals(remote, False)):
+        return ""
+    given = call.keyword("config")
+    if isinstance(given, Absent):
+        given = call.argument(0, _NAME)
+    match given:
+        case Result(made) if canonical(made.name) == "transformers.AutoConfig.from_pretrained":
+            remote = made.keyword("trust_remote_code")
+            return _family_of_weights(made.argument(0, _NAME)) if isinstance(remote, Absent) else ""
+        case Result(made) if (name := canonical(made.name)).startswith("transformers.") and not made.method:
+            kind = name.split(".")[1]
+            return kind.removesuffix("Config") if kind.removesuffix("Config") in _WEIGHTS else ""
+    return _family_of_weights(given)
+
+
+def _family_of_weights(name: Value) -> str:
+    if not isinstance(name, Const) or not isinstance(name.value, str):
+        return ""
+    return next((family for family, weights in _WEIGHTS.items() if re.fullmatch(weights, name.value)), "")
