@@ -108,6 +108,31 @@ def training_steps(count):
     )
 
 
+def chained_losses(count):
+    added = "".join(f"        loss{i} = model(**batch).loss\n        total = total + loss{i}\n" for i in range(count))
+    return (
+        "import torch\nfrom transformers import AutoModelForCausalLM\n\ndef main(name, batches):\n"
+        "    model = AutoModelForCausalLM.from_pretrained(name).train()\n    model.gradient_checkpointing_enable()\n"
+        "    optimizer = torch.optim.SGD(model.parameters())\n    total = 0\n    for batch in batches:\n"
+        f"{added}        total.backward()\n        optimizer.step()\n"
+    )
+
+
+def returned_losses(count):
+    head, _, steps = chained_losses(count).partition("    for batch in batches:\n")
+    added, _, ending = steps.partition("        total.backward()\n")
+    function = f"def loss_of(model, batch):\n        total = 0\n{added}        return total\n\n"
+    return f"{function}{head}    for batch in batches:\n        loss_of(model, batch).backward()\n{ending}"
+
+
+def chained_checkpoints(count):
+    added = "".join(
+        f"    loss{i} = checkpoint(block, x, use_reentrant=False).sum()\n    total = total + loss{i}\n"
+        for i in range(count)
+    )
+    return f"def step(block, x, optimizer):\n    total = 0\n{added}    total.backward()\n    optimizer.step()\n"
+
+
 def chosen_norms(count):
     pairs = "".join(
         f"            kept{i} = v + {i}\n            if norm == {i}:\n                layers += [nn.BatchNorm1d(v)]\n"
@@ -134,7 +159,13 @@ def steps_of(text):
     return steps
 
 
-@pytest.mark.parametrize("program", [functions, branches, chosen_layers, chosen_norms, training_steps])
+PROGRAMS = (
+    *(functions, branches, chosen_layers, chosen_norms, training_steps),
+    *(chained_losses, returned_losses, chained_checkpoints),
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_twice_as_many_checkpoints_cost_twice_as_much(program):
     head = "from torch.utils.checkpoint import checkpoint\n"
     steps_of(head + program(2))  # what is imported and cached on the way

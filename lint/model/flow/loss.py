@@ -33,6 +33,7 @@ class Losses:
         self._steps: dict[ast.AST, Steps] = {}
         self._detaching: dict[ast.AST, bool] = {}
         self._sources: dict[tuple[Call, ...], frozenset[ast.AST]] = {}
+        self._calls: dict[tuple[ast.AST, tuple[ast.expr, ...], Position], frozenset[ast.AST]] = {}
         #: By the call that gives something, in any function on the way to a sink: the sinks.
         self._sinks: dict[ast.AST, dict[Call, None]] = {}
         for sink in sinks:
@@ -87,10 +88,13 @@ class Losses:
         return self._sources[key]
 
     def _calls_in(self, body: ast.AST, values: list[ast.expr], end: Position) -> frozenset[ast.AST]:
-        """The calls that ``values``, which stand at ``end``, hold or come from."""
-        traced = self._traced(body, set(self._reads(*values)), end)
-        nodes = (node for value in (*values, *traced) for node in carried(value, self._cuts))
-        return frozenset(node for node in nodes if isinstance(node, ast.Call))
+        """The calls that ``values``, which stand at ``end``, hold or come from; each forward pass asks for them."""
+        key = body, tuple(values), end
+        if key not in self._calls:
+            traced = self._traced(body, set(self._reads(*values)), end)
+            nodes = (node for value in (*values, *traced) for node in carried(value, self._cuts))
+            self._calls[key] = frozenset(node for node in nodes if isinstance(node, ast.Call))
+        return self._calls[key]
 
     def _traced(self, body: ast.AST, wanted: set[str], end: Position) -> Iterator[ast.expr]:
         return self._steps_of(body).traced(wanted, end, self._cuts)
