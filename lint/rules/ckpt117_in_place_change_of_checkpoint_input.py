@@ -398,7 +398,8 @@ from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 from ..model.state.gradient_free import is_gradient_free
-from ..model.state.in_place import changes, changes_after, changes_of_tensors, matters, overwriting_head
+from ..model.state.in_place import changes, changes_of_tensors, matters, overwriting_head
+from ..model.state.later_changes import LaterChanges
 from ..model.state.tensor_values import is_tensor
 
 if TYPE_CHECKING:
@@ -414,6 +415,7 @@ NEEDS = (TorchCheckpoint,)
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions that spoil what they are recomputed from."""
+    later_changes = LaterChanges(run)
     for event in run.replayed(TorchCheckpoint):
         node = next(_changed(run, event), None)
         if node is not None:
@@ -423,7 +425,7 @@ def check(run: Run) -> Iterator[Report]:
                 "in the backward pass, or wrong gradients; make the change out of place",
                 notes=(Remark(node, "the input is changed here"),),
             )
-        elif (later := next(_changed_after(run, event), None)) is not None:
+        elif (later := next(_changed_after(later_changes, event), None)) is not None:
             yield Report(
                 event.node,
                 f"`{later.name}` is changed in place after this call, so the recomputation starts from something else: "
@@ -432,10 +434,10 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _changed_after(run: Run, event: TorchCheckpoint) -> Iterator[Change]:
+def _changed_after(later_changes: LaterChanges, event: TorchCheckpoint) -> Iterator[Change]:
     """What the caller changes of the inputs of ``event`` when the forward pass of the region is over."""
     if isinstance(event, Checkpoint) and event.reentrant is False and not is_gradient_free(event.call):
-        yield from changes_after(run, event)
+        yield from later_changes.after(event)
 
 
 def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:

@@ -88,6 +88,8 @@ def _passed_by(call: Call, helper: Function, calls: Iterable[Call]) -> Passed | 
 
 def paired(mine: Side, run: History) -> Pair | None:
     """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
+    if not mine.place.guards:  # nothing excludes it from another call
+        return None
     by_mode = None
     for side in islice(_plain_sides(mine, run), _NEAREST):
         parts = parting(mine.place, side.place)

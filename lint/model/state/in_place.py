@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes, is_behind, is_inside
+from ...facts.nodes import all_nodes, is_behind
 from ...facts.surroundings import parents_in
-from ...facts.values import Attr, Instance, Ref, Result, Value, equals, options
+from ...facts.values import Attr, Instance, Ref, Result, Value, equals
 from ..names import canonical
 from ..regions.call_targets import call_targets
 from ..types import bases
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import Function
-    from ..events import Checkpoint
     from ..run import Run
 
-_TENSORS = "_ckpt_lint_tensors"
 #: Methods with a trailing underscore that change no value.
 _SETTINGS = frozenset(("requires_grad_", "share_memory_", "retain_grad_", "detach_"))
 #: Changes that have the same effect when they are made twice.
@@ -48,8 +46,6 @@ _AS_IT_IS = _VIEWS | {"to", "type_as", "float", "half", "bfloat16", "expand", "r
 _QUESTIONS = frozenset(("shape", "dtype", "device", "ndim", "size", "dim", "numel", "requires_grad"))
 #: Statements whose inside may not run.
 _BRANCHES = (ast.If, ast.Try, ast.While, ast.FunctionDef, ast.ClassDef)
-#: Statements behind which a block does not go on.
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 #: Methods that numbers, texts and containers have too.
 _OF_BUILTINS = frozenset(name for kind in (list, dict, set, str, int, float, bytes) for name in dir(kind))
 
@@ -142,135 +138,26 @@ def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str
     tensors |= {
         arg.arg for arg in function.node.args.args if arg.annotation and "Tensor" in ast.unparse(arg.annotation)
     }
-    tensors |= {name for node in ast.walk(function.node) for name in _used_as_tensors(node, calls)}
+    tensors |= {name for node in ast.walk(function.node) for name in used_as_tensors(node, calls)}
     open_names = {argument.arg for argument in parameters}
     views: dict[str, str] = {}
     body = function.node.body if isinstance(function.node.body, list) else [function.node.body]
-    for statement in _straight(body, ast.With, ast.For):
-        for change in (*_changes(statement, calls, tensors), *_changes_in_helpers(run, statement, calls, depth)):
+    for statement in straight(body, ast.With, ast.For):
+        for change in (*changes_in(statement, calls, tensors), *_changes_in_helpers(run, statement, calls, depth)):
             name = views.get(change.name, change.name)
             if name in open_names:
                 yield change._replace(name=name)
         seen = {alias: views.get(name, name) for alias, name in _views(statement) if alias != name}
-        rebound = _rebound(statement)
-        open_names -= rebound
-        views = {alias: name for alias, name in views.items() if alias not in rebound} | seen
+        bound = rebound(statement)
+        open_names -= bound
+        views = {alias: name for alias, name in views.items() if alias not in bound} | seen
 
 
-def changes_after(run: Run, event: Checkpoint) -> Iterator[Change]:
-    """The changes in place, by the function that makes the call, of what it has given to a checkpoint by name.
-
-    Those behind a backward pass, and of names that are bound to something else by then, are none. What other calls do
-    is open outside of a module's forward, so there the statement with the checkpoint alone is judged.
-    """
-    caller = event.place.function
-    following = [*_from(caller.node.body, event.node)] if caller is not None else []
-    if caller is None or not following:
-        return
-    given = {part.id for part in (*event.node.args[1:], *_function_keywords(event)) if isinstance(part, ast.Name)}
-    reached = [(statement, names) for statement, names in _reached(following, event, given) if names]
-    if not _is_module_forward(caller):
-        reached = [(statement, names) for statement, names in reached if statement is following[0]]
-    if not reached:
-        return
-    calls = {id(call.node): call.func for call in run.bodies.calls_in(caller)}
-    tensors = _tensor_names(caller.node) | _tensors_of(event)
-    for statement, names in reached:
-        for change in _changes(statement, calls, tensors):
-            # In the call's own statement, what gets its result comes after it.
-            is_after = statement is not following[0] or change.node is statement or is_inside(event.node, change.node)
-            if change.name in names and is_after:
-                yield change
-
-
-def _reached(following: list[ast.stmt], event: Checkpoint, given: set[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """The statements before the step ends, each with the names that still are what the checkpoint got."""
-    first, *behind = following
-    if getattr(first, "value", None) is not event.node or isinstance(first, ast.AugAssign):
-        yield first, frozenset(given)
-    given = given - _rebound(first)
-    if _ends_the_step(first):
-        return
-    for statement in _straight(behind, ast.With):
-        if not given or _ends_the_step(statement):
-            return
-        if not isinstance(statement, ast.For):  # it may have nothing to go through
-            yield statement, frozenset(given)
-        given = given - _rebound(statement)
-
-
-def _tensor_names(function: ast.AST) -> frozenset[str]:
-    """The names that a function uses as only tensors can be used; asked for each of its checkpoints."""
-    known: frozenset[str] | None = getattr(function, _TENSORS, None)
-    if known is None:
-        known = frozenset(name for node in ast.walk(function) for name in _used_as_tensors(node, {}))
-        setattr(function, _TENSORS, known)
-    return known
-
-
-def _from(body: ast.expr | list[ast.stmt], call: ast.Call) -> Iterator[ast.stmt]:
-    """The statement that makes ``call``, and those that run behind it, in the blocks around it too."""
-    block = body if isinstance(body, list) else []
-    for index, statement in enumerate(block):
-        if is_inside(call, statement):
-            below = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
-            inside = [found for part in below for found in _from(part, call)] or [statement]
-            yield from inside
-            yield from () if any(map(_leaves, inside)) else block[index + 1 :]
-            return
-
-
-def _leaves(statement: ast.stmt) -> bool:
-    """Whether a way through the statement leaves the block, so that what stands behind it may not run."""
-    return any(isinstance(node, _LEAVING) for node in ast.walk(statement))
-
-
-def _is_module_forward(function: Function) -> bool:
-    """Whether it is the `forward` of a module, which runs no backward pass that it does not name."""
-    owner = function.owner
-    return (
-        function.name == "forward" and owner is not None and any(base.startswith("torch.nn.") for base in bases(owner))
-    )
-
-
-def _function_keywords(event: Checkpoint) -> Iterator[ast.expr]:
-    return (word.value for word in event.node.keywords if word.arg in event.function_kwargs)
-
-
-def _tensors_of(event: Checkpoint) -> set[str]:
-    """The names of inputs that only a tensor can be: what a module of torch gave, or gets first."""
-    named = [(part, value) for part, value in zip(event.node.args[1:], event.inputs, strict=False)]
-    named += [
-        (word.value, event.function_kwargs[word.arg])
-        for word in event.node.keywords
-        if word.arg in event.function_kwargs
-    ]
-    found = {part.id for part, value in named if isinstance(part, ast.Name) and _gives_tensor(value)}
-    takes = all(
-        isinstance(option, Result) and option.call.name.startswith("torch.nn.") for option in options(event.function)
-    )
-    return found | {part.id for part, _ in named[:1] if takes and isinstance(part, ast.Name)}
-
-
-def _gives_tensor(value: Value) -> bool:
-    made = value.call.func if isinstance(value, Result) else None
-    return isinstance(made, Result) and made.call.name.startswith("torch.nn.")
-
-
-def _ends_the_step(statement: ast.AST) -> bool:
-    """Whether a backward pass may have run behind ``statement``."""
-    for node in ast.walk(statement):
-        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        if "backward" in name or name in ("grad", "step"):
-            return True
-    return False
-
-
-def _straight(body: list[ast.stmt] | list[ast.expr], *opened: type[ast.With] | type[ast.For]) -> Iterator[ast.AST]:
+def straight(body: list[ast.stmt] | list[ast.expr], *opened: type[ast.With] | type[ast.For]) -> Iterator[ast.AST]:
     """The statements in order, those of ``opened`` blocks among them; all others stay whole."""
     for statement in body:
         if isinstance(statement, opened):
-            yield from _straight(statement.body, *opened)
+            yield from straight(statement.body, *opened)
         else:
             yield statement
 
@@ -284,17 +171,20 @@ def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:
             yield alias, name
 
 
-def _changes(statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str]) -> Iterator[Change]:
-    match statement:
-        case _ if isinstance(statement, _BRANCHES):
-            return
-        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))) if name in tensors:
-            yield Change(name, statement, False)
-        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]) if name in tensors:
-            yield Change(name, statement, True)
+def changes_in(statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str]) -> Iterator[Change]:
+    """The changes that a statement always makes when it runs.
+
+    Args:
+        statement: The statement.
+        calls: What each call of the function around it calls, by the id of its node.
+        tensors: The names that are known to be tensors: `x += 1` binds a number anew.
+    """
+    if isinstance(statement, _BRANCHES):
+        return
+    yield from (change for change in stores_in(statement) if change.name in tensors)
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
-            yield from _changes_of_call(node, calls.get(id(node)))
+            yield from changes_of_call(node, calls.get(id(node)))
 
 
 def _changes_in_helpers(run: Run, statement: ast.AST, calls: dict[int, Value], depth: int) -> Iterator[Change]:
@@ -310,7 +200,17 @@ def _changes_in_helpers(run: Run, statement: ast.AST, calls: dict[int, Value], d
                     yield Change(argument.id, node, change.once)
 
 
-def _changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
+def stores_in(statement: ast.AST) -> Iterator[Change]:
+    """What a statement changes if it is a tensor: `x += 1`, `x[0] = 1`."""
+    match statement:
+        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
+            yield Change(name, statement, False)
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
+            yield Change(name, statement, True)
+
+
+def changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
+    """What a call of ``called`` changes of the names that it is given, or whose method it is."""
     match node:
         case ast.Call(args=[ast.Name(id=name), *_]) if isinstance(called, Ref) and _is_in_place_function(called.name):
             yield Change(name, node, called.name.rpartition(".")[2] in _IDEMPOTENT)
@@ -364,7 +264,7 @@ def _module_inputs(node: ast.Call, called: Value) -> Iterator[str]:
         yield from (argument.id for argument in node.args if isinstance(argument, ast.Name))
 
 
-def _used_as_tensors(node: ast.AST, calls: dict[int, Value]) -> Iterator[str]:
+def used_as_tensors(node: ast.AST, calls: dict[int, Value]) -> Iterator[str]:
     """The names that ``node`` uses as only a tensor can be used."""
     match node:
         case ast.Call(args=[ast.Name(id=name), *_]) if _takes_tensors(calls.get(id(node))):
@@ -387,7 +287,7 @@ def _takes_tensors(called: Value | None) -> bool:
     return False
 
 
-def _rebound(statement: ast.AST) -> set[str]:
+def rebound(statement: ast.AST) -> set[str]:
     """The names that the statement binds anew, in whatever branch."""
     if isinstance(statement, ast.AugAssign):
         return set()

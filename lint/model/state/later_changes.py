@@ -1,0 +1,156 @@
+"""What a function changes in place of the inputs of a checkpoint behind it, while the step goes on."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import all_nodes, is_inside
+from ...facts.values import Result, options
+from ..types import bases
+from .in_place import changes_in, changes_of_call, rebound, stores_in, straight, used_as_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Function, Value
+    from ..events import Checkpoint
+    from ..run import Run
+    from .in_place import Change
+
+#: Statements behind which a block does not go on.
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+class _Caller(NamedTuple):
+    """What all checkpoints of one function ask for."""
+
+    #: What each of its calls calls, by the id of its node.
+    calls: dict[int, Value]
+    #: The names that it uses as only tensors can be used.
+    tensors: frozenset[str]
+    #: The names that any statement of it may change in place.
+    changed: frozenset[str]
+
+
+class LaterChanges:
+    """The changes in place, by the functions of a run that make checkpoints, of what they have given to one by name.
+
+    Those behind a backward pass, and of names that are bound to something else by then, are none. What other calls do
+    is open outside of a module's forward, so there the statement with the checkpoint alone is judged.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._callers: dict[Function, _Caller] = {}
+
+    def after(self, event: Checkpoint) -> Iterator[Change]:
+        """The changes behind ``event``."""
+        function = event.place.function
+        if function is None:
+            return
+        given = {part.id for part in (*event.node.args[1:], *_function_keywords(event)) if isinstance(part, ast.Name)}
+        caller = self._caller(function)
+        if given.isdisjoint(caller.changed):
+            return
+        following = [*_from(function.node.body, event.node)]
+        tensors = caller.tensors | _tensors_of(event)
+        for statement, names in _reached(following, event, given, function) if following else ():
+            for change in changes_in(statement, caller.calls, tensors):
+                # In the call's own statement, what gets its result comes after it.
+                is_after = statement is not following[0] or change.node is statement
+                if change.name in names and (is_after or is_inside(event.node, change.node)):
+                    yield change
+
+    def _caller(self, function: Function) -> _Caller:
+        if function not in self._callers:
+            calls = {id(call.node): call.func for call in self._run.bodies.calls_in(function)}
+            nodes = list(all_nodes(function.node))
+            self._callers[function] = _Caller(
+                calls,
+                frozenset(name for node in nodes for name in used_as_tensors(node, {})),
+                frozenset(change.name for node in nodes for change in _possible_changes(node, calls)),
+            )
+        return self._callers[function]
+
+
+def _possible_changes(node: ast.AST, calls: dict[int, Value]) -> Iterator[Change]:
+    yield from stores_in(node)
+    if isinstance(node, ast.Call):
+        yield from changes_of_call(node, calls.get(id(node)))
+
+
+def _reached(
+    following: list[ast.stmt], event: Checkpoint, given: set[str], function: Function
+) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """The statements before the step ends, each with the names that still are what the checkpoint got."""
+    first, *behind = following
+    if getattr(first, "value", None) is not event.node or isinstance(first, ast.AugAssign):
+        yield first, frozenset(given)
+    given = given - rebound(first)
+    if _ends_the_step(first) or not _is_module_forward(function):
+        return
+    for statement in straight(behind, ast.With):
+        if not given or _ends_the_step(statement):
+            return
+        if not isinstance(statement, ast.For):  # it may have nothing to go through
+            yield statement, frozenset(given)
+        given = given - rebound(statement)
+
+
+def _from(body: ast.expr | list[ast.stmt], call: ast.Call) -> Iterator[ast.stmt]:
+    """The statement that makes ``call``, and those that run behind it, in the blocks around it too."""
+    block = body if isinstance(body, list) else []
+    for index, statement in enumerate(block):
+        if is_inside(call, statement):
+            below = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
+            inside = [found for part in below for found in _from(part, call)] or [statement]
+            yield from inside
+            yield from () if any(map(_leaves, inside)) else block[index + 1 :]
+            return
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Whether a way through the statement leaves the block, so that what stands behind it may not run."""
+    return any(isinstance(node, _LEAVING) for node in ast.walk(statement))
+
+
+def _is_module_forward(function: Function) -> bool:
+    """Whether it is the `forward` of a module, which runs no backward pass that it does not name."""
+    owner = function.owner
+    return (
+        function.name == "forward" and owner is not None and any(base.startswith("torch.nn.") for base in bases(owner))
+    )
+
+
+def _function_keywords(event: Checkpoint) -> Iterator[ast.expr]:
+    return (word.value for word in event.node.keywords if word.arg in event.function_kwargs)
+
+
+def _tensors_of(event: Checkpoint) -> set[str]:
+    """The names of inputs that only a tensor can be: what a module of torch gave, or gets first."""
+    named = [(part, value) for part, value in zip(event.node.args[1:], event.inputs, strict=False)]
+    named += [
+        (word.value, event.function_kwargs[word.arg])
+        for word in event.node.keywords
+        if word.arg in event.function_kwargs
+    ]
+    found = {part.id for part, value in named if isinstance(part, ast.Name) and _gives_tensor(value)}
+    takes = all(
+        isinstance(option, Result) and option.call.name.startswith("torch.nn.") for option in options(event.function)
+    )
+    return found | {part.id for part, _ in named[:1] if takes and isinstance(part, ast.Name)}
+
+
+def _gives_tensor(value: Value) -> bool:
+    made = value.call.func if isinstance(value, Result) else None
+    return isinstance(made, Result) and made.call.name.startswith("torch.nn.")
+
+
+def _ends_the_step(statement: ast.AST) -> bool:
+    """Whether a backward pass may have run behind ``statement``."""
+    for node in ast.walk(statement):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if "backward" in name or name in ("grad", "step"):
+            return True
+    return False
