@@ -1,8 +1,9 @@
 """Selecting parameters or modules by a name that a checkpoint wrapper interrupts.
 
 ## What it does
-Flags a test on the names of `named_parameters()` or `named_modules()` after the model's layers were wrapped with
-`apply_activation_checkpointing`, when the text reaches across a layer's index (`"layers.0.mlp"`, `f"layers.{i}.mlp"`),
+Flags a test on the names of `named_parameters()` or `named_modules()`, or a look-up of them in a table, after the
+model's layers were wrapped with `apply_activation_checkpointing`, when the text reaches across a layer's index
+(`"layers.0.mlp"`, `f"layers.{i}.mlp"`),
 and a regular expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. The
 names below a module, or a list of modules, that the file wraps with `checkpoint_wrapper` are treated in the same way.
 Names that went through a call first (`name.replace(...)`), and loops that mention the wrapper's name, are fine.
@@ -28,6 +29,14 @@ def freeze(model, is_block):
     for name, parameter in model.named_parameters():
         if name.startswith(("model.embed", "model.layers.0.mlp", "model.layers.1.mlp")):  # error
             parameter.requires_grad = False
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def rates(model, is_block, depth):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    wanted = {f"blocks.{i}.fc.weight": 0.001 * 0.8**i for i in range(depth)}
+    return [{"params": [p], "lr": wanted.get(name, 0.001)} for name, p in model.named_parameters()]  # error
 ```
 ```python
 from peft import LoraConfig, get_peft_model
@@ -172,19 +181,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Result, same
+from ..facts.objects.classes import ancestors
+from ..facts.objects.containers import held_by
+from ..facts.values import Const, Instance, Result, options, same
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
 from ..model.flow.name_tests import names_tested
 from ..model.libraries.sharding import root
 from ..model.names import canonical
-from ..model.regions.wrapped import lists_of_wrapped
+from ..model.regions.wrapped import lists_of_wrapped, wrapped_classes
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Class, Value
+    from ..model.flow.written_texts import WrittenText
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
@@ -211,7 +224,8 @@ def check(run: Run) -> Iterator[Report]:
         for names in run.of(NamedParts):
             if _is_later(names, wrap) and root(names.module) is model:
                 for text in names_tested(run, names, _REACHES_INSIDE):
-                    yield _report(text, wrap, "this name")
+                    if not _misses(run, wrap, model, text.text):
+                        yield _report(text.node, wrap, _called(text))
         for attach in run.of(AdapterAttach):
             pattern = _pattern(attach)
             if pattern is not None and attach.order > wrap.order and root(attach.model) is model:
@@ -231,7 +245,7 @@ def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
             apart = names.place.excludes(wrap.place)
             if _is_later(names, wrap) and same(names.module, write.obj) and not apart:
                 for text in names_tested(run, names, below):
-                    yield _report(text, wrap, "this name")
+                    yield _report(text.node, wrap, _called(text))
 
 
 def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
@@ -242,7 +256,42 @@ def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
             is_certain = _is_later(names, wrap) and not wrap.place.deeper_than(names.place)
             if is_certain and same(names.module, write.obj):
                 for text in names_tested(run, names, below):
-                    yield _report(text, wrap, "this name")
+                    yield _report(text.node, wrap, _called(text))
+
+
+def _misses(run: Run, wrap: ApplyCheckpointing, model: Value, name: str) -> bool:
+    """Whether no module above ``name`` is of a class that ``wrap`` wraps, as far as the file shows them."""
+    classes = wrapped_classes(run, wrap)
+    held = [model]
+    for part in name.split(".")[:-1] if classes else ():
+        held = [inner for value in held for option in options(value) for inner in _children(option, part)]
+        if not held or not all(isinstance(value, Instance) or _is_of_torch(value) for value in held):
+            return False
+        if any(isinstance(value, Instance) and _is_one_of(value.cls, classes) for value in held):
+            return False
+    return bool(classes)
+
+
+def _children(module: Value, name: str) -> list[Value]:
+    """What ``module`` holds under ``name``, which is a number for one of a list."""
+    if name.isdigit():
+        return held_by(module)
+    if not isinstance(module, Instance):
+        return []
+    fields = [owner.fields[name] for owner in (module.cls, *ancestors(module.cls)) if name in owner.fields]
+    return [option for field in fields[:1] for option in options(field)]
+
+
+def _is_of_torch(module: Value) -> bool:
+    return isinstance(module, Result) and canonical(module.call.name).startswith("torch.nn.")
+
+
+def _is_one_of(cls: Class, classes: list[Class]) -> bool:
+    return any(other is cls or other in ancestors(cls) for other in classes)
+
+
+def _called(text: WrittenText) -> str:
+    return f"the name `{text.text}` in this" if text.is_held else "this name"
 
 
 def _is_later(names: NamedParts, wrap: WrapperCheckpointing) -> bool:

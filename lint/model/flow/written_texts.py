@@ -1,0 +1,193 @@
+"""The texts that a display or a comprehension writes, under the name of a variable too."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import all_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: How many variables lead to one another.
+_DEPTH = 4
+#: Functions that give the elements that they get.
+_SAME = frozenset(("dict", "frozenset", "list", "set", "sorted", "tuple"))
+#: Functions that only look at what they get.
+_LOOK = _SAME | {"any", "all", "bool", "enumerate", "len", "print", "max", "min", "sum"}
+#: Methods that leave a container as it is, and a text.
+_KEEP = frozenset(("copy", "count", "get", "index", "items", "keys", "values", "format", "join"))
+
+
+class WrittenText(NamedTuple):
+    """A text, 0 for each number in it, and where it stands."""
+
+    node: ast.expr
+    text: str
+    #: Whether a variable stands there that holds it.
+    is_held: bool = False
+
+
+class WrittenTexts:
+    """Finds the texts that expressions of one function are, or hold."""
+
+    __slots__ = ("_bodies",)
+
+    def __init__(self, tree: ast.Module, body: ast.AST) -> None:
+        #: What may bind a variable: the function, then the module.
+        self._bodies = (body, tree) if body is not tree else (tree,)
+
+    def texts(self, value: ast.expr, numbers: frozenset[str], depth: int = _DEPTH) -> Iterator[WrittenText]:
+        """The texts that ``value`` is or holds, as keys or as elements.
+
+        Args:
+            value: The expression.
+            numbers: The variables that are numbers where it stands.
+            depth: How many variables are followed.
+        """
+        match value:
+            case ast.Constant() | ast.JoinedStr():
+                text = _written(value, numbers)
+                if text is not None:
+                    yield WrittenText(value, text)
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                for item in items:
+                    if isinstance(item, ast.Constant | ast.JoinedStr):
+                        yield from self.texts(item, numbers, depth)
+            case ast.Dict(keys=keys):
+                for key in keys:
+                    if isinstance(key, ast.Constant | ast.JoinedStr):
+                        yield from self.texts(key, numbers, depth)
+            case ast.DictComp(key=item) | ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
+                if isinstance(item, ast.JoinedStr):
+                    yield from self.texts(item, numbers | numbers_in(value.generators), depth)
+            case ast.Call(func=ast.Name(id=function), args=[inner], keywords=[]) if function in _SAME:
+                yield from self.texts(inner, numbers, depth)
+            case ast.Call(func=ast.Attribute(value=ast.Name() as inner, attr="items" | "keys"), args=[]):
+                yield from self.texts(inner, numbers, depth)
+            case ast.Name(id=name) if depth:
+                known = map(_bindings_in, self._bodies)
+                bound = next((bindings.of(name) for bindings in known if bindings.binds(name)), None)
+                if bound is not None:
+                    yield from self.texts(bound, numbers, depth - 1)
+
+
+@lru_cache(maxsize=64)
+def _bindings_in(body: ast.AST) -> _Bindings:
+    return _Bindings(body)
+
+
+class _Bindings:
+    """What the variables of a function, or of a module, are bound to."""
+
+    __slots__ = ("_changed", "_count", "_values")
+
+    def __init__(self, body: ast.AST) -> None:
+        self._values: dict[str, ast.expr] = {}
+        self._count: dict[str, int] = {}
+        self._changed: set[str] = set()
+        for node in _inside(body):
+            self._note(node)
+
+    def binds(self, name: str) -> bool:
+        """Whether the variable is one of the function."""
+        return name in self._count
+
+    def of(self, name: str) -> ast.expr | None:
+        """What the variable holds, or holds the elements of; None when that is not known."""
+        known = self._count.get(name) == 1 and name not in self._changed
+        return self._values.get(name) if known else None
+
+    def _note(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                self._count[name] = self._count.get(name, 0) + 1
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                self._values[name] = value
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                self._note_loop(target, value)
+            case (
+                ast.AugAssign(target=ast.Name(id=name))
+                | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
+            ):
+                self._changed.add(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _KEEP:
+                self._changed.add(name)
+            case ast.Call(func=function, args=args, keywords=keywords):
+                if not (isinstance(function, ast.Name) and function.id in _LOOK):
+                    self._give([*args, *(keyword.value for keyword in keywords)], function)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self._changed.update(names)
+
+    def _note_loop(self, target: ast.expr, value: ast.expr) -> None:
+        is_items = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "items"
+        match target:
+            case ast.Name(id=name) if not is_items:
+                self._values[name] = value
+            case ast.Tuple(elts=[ast.Name(id=name), _]) if is_items:
+                self._values[name] = value
+
+    def _give(self, given: list[ast.expr], function: ast.expr) -> None:
+        """Methods of a text, of `re` and of containers change nothing that they get."""
+        if isinstance(function, ast.Attribute):
+            return
+        self._changed.update(part.id for part in given if isinstance(part, ast.Name))
+
+
+def numbers_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The variables that are numbers in each iteration of the loops among ``nodes``: `i` of `range` and `enumerate`."""
+    found = set()
+    for node in nodes:
+        match node:
+            case (
+                ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
+                | ast.comprehension(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
+                | ast.For(target=ast.Tuple(elts=[ast.Name(id=name), _]), iter=ast.Call(func=ast.Name(id="enumerate")))
+                | ast.comprehension(
+                    target=ast.Tuple(elts=[ast.Name(id=name), _]), iter=ast.Call(func=ast.Name(id="enumerate"))
+                )
+            ):
+                found.add(name)
+    return frozenset(found)
+
+
+def _inside(body: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function; of a module those outside of its functions, and their `global` statements."""
+    if not isinstance(body, ast.Module):
+        yield from all_nodes(body)
+        return
+    waiting: list[ast.AST] = [*body.body]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from (part for part in all_nodes(node) if isinstance(part, ast.Global) or _changes(part))
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _changes(node: ast.AST) -> bool:
+    """Whether ``node``, of a function, may change what a variable of the module holds."""
+    match node:
+        case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute():
+            return True
+    return False
+
+
+def _written(text: ast.expr, numbers: frozenset[str]) -> str | None:
+    """What ``text`` is, with 0 for each of ``numbers`` that an f-string puts in; None when that is not known."""
+    match text:
+        case ast.Constant(value=str(plain)):
+            return plain
+        case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None) if name in numbers:
+            return "0"
+        case ast.JoinedStr(values=values):
+            parts = [_written(value, numbers) for value in values]
+            known = [part for part in parts if part is not None]
+            return "".join(known) if len(known) == len(parts) else None
+    return None
