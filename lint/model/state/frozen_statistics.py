@@ -25,6 +25,7 @@ from ...facts.values import (
 from ..events import ModeSwitch, TrainSwitch
 from ..names import canonical
 from ..types import PASS_THROUGH, unwrapped
+from .trained import follows_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,12 +55,18 @@ class KeptStatistics:
         """Whether something may keep ``norm`` from updating its statistics."""
         return (
             self._freezes_norms
-            or _is_in_eval_mode(self._run, norm)
+            or _is_in_eval_mode(self._run, self._switches_off, norm)
             or any(_sets_up(write, norm) for write in self._run.writes)
             or any(_applies(self._run, call, norm) for call in self._run.method_calls("apply"))
             or _is_replaced(self._run, norm)
             or any(_holds(module, norm) for module in self._frozen)
         )
+
+    @cached_property
+    def _switches_off(self) -> tuple[ModeSwitch, ...]:
+        """What puts modules in eval mode before the training is over."""
+        switches = (switch for switch in self._run.of(ModeSwitch) if _switches_off(switch))
+        return tuple(switch for switch in switches if not follows_training(self._run, switch.call))
 
     @cached_property
     def _freezes_norms(self) -> bool:
@@ -77,11 +84,9 @@ class KeptStatistics:
         return [call for call in self._run.program.calls if not isinstance(call.func, Function | Method)]
 
 
-def _is_in_eval_mode(run: History, norm: Value) -> bool:
+def _is_in_eval_mode(run: History, switches_off: tuple[ModeSwitch, ...], norm: Value) -> bool:
     switched_on = [switch.receiver for switch in run.of(TrainSwitch) if switch.on is True]
-    for switch in run.of(ModeSwitch):
-        if not _switches_off(switch):
-            continue
+    for switch in switches_off:
         walked = any(_is_or_walked(option, norm) for option in options(switch.receiver))
         back = any(same(switch.receiver, other) for other in switched_on)
         if _is_about_norms(switch.place) or ((walked or _holds(switch.receiver, norm)) and not back):

@@ -15,6 +15,7 @@ from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBui
 from ..names import canonical
 from ..types import bases, class_names, unwrapped, whole_model
 from .gradient_free import is_gradient_free
+from .trained import follows_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,10 +222,11 @@ class ScriptModes:
 
     @cached_property
     def _put_in_eval(self) -> list[AbstractSet[object]]:
-        """What each `eval()` that no later switch takes back puts in eval mode."""
+        """What each `eval()` before the end of the training, that no later switch takes back, puts in eval mode."""
         switches = list(self._run.of(ModeSwitch))
         last = max((switch.order for switch in switches if switch.on is not False), default=0)
         lasting = [it for it in switches if it.on is False and it.order > last and _always_runs(it)]
+        lasting = [it for it in lasting if not follows_training(self._run, it.call)]
         return [self._run.bodies.of(unwrapped(switch.receiver)).conditions.keys() for switch in lasting]
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..events import Backward
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Place
+    from ...facts.values import Call, Loop, Place
     from ..events import Event
     from ..history import History
 
@@ -21,3 +21,21 @@ def _belongs_to(backward: Place, computed: Place) -> bool:
     if backward.walk != computed.walk or backward.excludes(computed):
         return False
     return backward.stack != computed.stack or set(backward.loops) <= set(computed.loops)
+
+
+def follows_training(run: History, call: Call) -> bool:
+    """Whether ``call`` comes behind the last backward pass of the program, and no loop brings another one."""
+    trained, function_of = list(run.of(Backward)), run.program.functions
+    if not trained or any(it.place.walk != call.place.walk or it.order > call.order for it in trained):
+        return False
+    around = _loops_around(run, call)
+    if around is None or any(around.intersection(_loops_around(run, it.call) or around) for it in trained):
+        return False
+    training = {node for it in trained for node in it.place.callees if node in function_of}
+    return not any(other.order > call.order for node in training for other in run.calls_of(function_of[node]))
+
+
+def _loops_around(run: History, call: Call) -> frozenset[Loop] | None:
+    """The loops around ``call`` and around the calls that led to it; None where one of them is not known."""
+    path = run.path_to(call)
+    return frozenset(loop for step in path for loop in step.place.loops) if path else None
