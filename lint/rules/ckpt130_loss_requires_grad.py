@@ -38,6 +38,18 @@ def step(net, accelerator, x, y):
     loss = criterion(checkpoint(net, x, use_reentrant=True), y)
     loss.requires_grad = True  # error
     accelerator.backward(loss)
+
+def symmetric(a, b):
+    return (nn.functional.l1_loss(a, b) + nn.functional.mse_loss(b, a)) / 2
+
+def sums(net, x, y, weight):
+    out = checkpoint(net, x, use_reentrant=True)
+    loss = criterion(out, y) + weight * out.pow(2).mean()
+    loss.requires_grad_(True)  # error
+    loss.backward()
+    loss = symmetric(out, y)
+    loss.requires_grad_(True)  # error
+    loss.backward()
 ```
 
 ## Good
@@ -63,6 +75,15 @@ def cut(net, x):
     surrogate_loss.requires_grad_()
     surrogate_loss.backward()
     loss.backward(surrogate_loss.grad)
+
+def made_here(net, x, weights):
+    total = checkpoint(net, x, use_reentrant=False).mean()
+    loss = weights.get("scale") * torch.ones(()) + total.item() / x.size(0)
+    loss.requires_grad_()
+    loss.backward()
+    rest_loss = total.detach() * 2 + 1
+    rest_loss.requires_grad_()
+    rest_loss.backward()
 ```
 
 ## Evidence
@@ -104,7 +125,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
-from ..facts.values import Absent, Attr, Choice, Const, Element, Result, Unknown, Value, equals, options
+from ..facts.values import Absent, Attr, Choice, Computed, Element, Instance, Result, Value, equals, options
 from ..finding import Severity
 from ..model.events import (
     Backward,
@@ -117,8 +138,11 @@ from ..model.events import (
     TrainerArgs,
 )
 from ..model.flow.statements import own_statement
+from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
+from ..model.state.tensor_values import is_operation
+from ..model.types import bases, is_hf_model, same_object
 
 if TYPE_CHECKING:
     import ast
@@ -129,6 +153,9 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
 NEEDS = together(GradientSwitch, Backward, "oss", CHECKPOINTS)
+_CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
+#: Methods that give a tensor with the graph of their object.
+_KEEP_GRAPH = frozenset(("mean", "sum", "pow", "square", "abs", "exp", "log", "sqrt", "clamp", "norm", "float", "to"))
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -176,9 +203,33 @@ def _is_computed(value: Value) -> bool:
             return bool(call.method or not call.name or call.name.startswith("torch.nn.functional")) and not made_here
         case Choice():
             return all(_is_computed(option) for option in options(value))
-        case Unknown() | Const():
-            return False
+        case Computed(operands=operands) if is_operation(value):
+            return any(_comes_of_module(operand) for operand in operands)
     return False
+
+
+def _comes_of_module(value: Value, depth: int = 6) -> bool:
+    """Whether a module, a loss of torch or a checkpoint certainly computed ``value``, or a part of it."""
+    match value if depth else None:
+        case Attr(base=inner) | Element(of=inner):
+            return _comes_of_module(inner, depth - 1)
+        case Choice():
+            return all(_comes_of_module(option, depth - 1) for option in options(value))
+        case Computed(operands=operands) if is_operation(value):
+            return any(_comes_of_module(operand, depth - 1) for operand in operands)
+        case Result(call) if call.method:
+            return call.method in _KEEP_GRAPH and _comes_of_module(call.receiver, depth - 1)
+        case Result(call):
+            name = canonical(call.name)
+            return name.startswith("torch.nn.functional") or name in _CHECKPOINTS or _is_module(call.func)
+    return False
+
+
+def _is_module(called: Value) -> bool:
+    called = same_object(called)
+    if isinstance(called, Result) and canonical(called.call.name).startswith("torch.nn."):
+        return True
+    return is_hf_model(called) or (isinstance(called, Instance) and "torch.nn.Module" in bases(called.cls))
 
 
 def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None:

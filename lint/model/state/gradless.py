@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...facts.values import (
@@ -73,6 +74,10 @@ _WITHOUT_WEIGHTS = frozenset(
         *("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool2d"),
     )
 )
+#: Methods of models that compute features.
+_ENCODES = re.compile(r"(encode|extract_features|forward_features|get_\w+_features)")
+#: Methods of a distribution that an encoder gives.
+_DRAWS = frozenset(("sample", "mode"))
 #: More steps from value to value than this are not followed.
 _DEPTH = 10
 
@@ -121,9 +126,9 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
     """Whether ``value`` needs no gradient as it was made."""
     match value:
         case Element(of=held):
-            return is_batch(run, value) or _all_made_gradless(run, held, assumed)
+            return is_batch(run, value) or _has_no_graph(value) or _all_made_gradless(run, held, assumed)
         case Attr(base=held, name=name):
-            return _is_data(run, held) or _is_buffer(run, held, name)
+            return _is_data(run, held) or _has_no_graph(value) or _is_buffer(run, held, name)
         case Computed(operands=operands):
             tensors = any(not isinstance(operand, Const) for operand in operands)
             return tensors and _hold_no_gradient(run, operands, assumed)
@@ -151,6 +156,21 @@ def _is_data(run: History, value: Value) -> bool:
     return False
 
 
+def _has_no_graph(value: Value) -> bool:
+    """Whether ``value`` is a part of what a module computed without gradients: `encoder(ids).logits[:, 0]`."""
+    while True:
+        match value:
+            case Attr(base=held) | Element(of=held):
+                value = held
+            case Result(call) if call.method in _DRAWS and is_always_gradient_free(call):
+                value = call.receiver
+            case Result(call):
+                computes = isinstance(call.func, Result | Instance) or bool(_ENCODES.match(call.method))
+                return computes and is_always_gradient_free(call)
+            case _:
+                return False
+
+
 def _is_buffer(run: History, owner: Value, name: str) -> bool:
     """Whether the object ``owner`` registers what it has under ``name`` as a buffer, made of nothing that trains."""
     if name in attributes_in(run.program.tree).written or any(write.field == name for write in run.writes):
@@ -172,7 +192,7 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         return _all_made_gradless(run, call.receiver, assumed)
     if call.method in _COMPUTE:
         return _hold_no_gradient(run, (call.receiver, *call.args, *call.kwargs.values()), assumed)
-    if call.method == "detach" or (is_always_gradient_free(call) and isinstance(call.func, Result | Instance)):
+    if call.method == "detach" or _has_no_graph(Result(call)):
         return True
     name = canonical(call.name)
     if is_frozen_parameter(Result(call)):
