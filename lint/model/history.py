@@ -6,16 +6,17 @@ from bisect import bisect_left, bisect_right
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ..facts.values import Class, Function, Method
+from ..facts.values import Class, Function, Instance, Method
 from .conditions.older_versions import is_for_other_versions
 from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
 from .events.extract import events_in
 from .names import canonical
+from .regions.call_targets import call_targets
 from .regions.region import Region, Regions, classes_checked
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..facts.values import Call
     from ..facts.walk import Program, Write
@@ -34,6 +35,7 @@ class History:
         "_by_name",
         "_by_path",
         "_by_target",
+        "_forwards",
         "_reached",
         "_regions",
         "events",
@@ -52,6 +54,7 @@ class History:
         self._by_name: dict[str, list[Call]] | None = None
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
         self._by_target: dict[ast.AST, list[Call]] | None = None
+        self._forwards: dict[ast.AST, list[Call]] | None = None
         self._by_path: dict[tuple[int, tuple[ast.Call, ...]], Call] | None = None
 
     def of(self, *kinds: type[E]) -> Iterator[E]:
@@ -127,6 +130,16 @@ class History:
                     case (Function() as target) | Method(function=target):
                         self._by_target.setdefault(target.node, []).append(call)
         return self._by_target.get(function.node, [])
+
+    @property
+    def forwards(self) -> Mapping[ast.AST, list[Call]]:
+        """By method `forward`, the calls of modules of the program that come to it; it is not walked for them."""
+        if self._forwards is None:
+            self._forwards = {}
+            for call in self.program.calls:
+                for target in call_targets(call.func) if isinstance(call.func, Instance) else ():
+                    self._forwards.setdefault(target.function.node, []).append(call)
+        return self._forwards
 
     def path_to(self, call: Call) -> list[Call]:
         """The calls that led to ``call``, outermost first, and itself; nothing when one of them is not known."""

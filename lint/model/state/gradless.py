@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.values import (
@@ -32,7 +33,8 @@ from .tensor_parts import ENTRIES, VIEWS, part_of
 from .trained import is_trained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import ast
+    from collections.abc import Iterable
 
     from ...facts.values import Call
     from ..history import History
@@ -80,6 +82,8 @@ _ENCODES = re.compile(r"(encode|extract_features|forward_features|get_\w+_featur
 _DRAWS = frozenset(("sample", "mode"))
 #: More steps from value to value than this are not followed.
 _DEPTH = 10
+#: Neither are more calls of one module, and more modules that call one another.
+_CALLS, _HOPS = 8, 4
 
 
 def is_gradless(run: History, value: Value, assumed: tuple[Value, ...] = ()) -> bool:
@@ -221,20 +225,39 @@ def _module_gives_gradless(run: History, call: Call, assumed: tuple[Value, ...])
 
 def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -> bool:
     """Whether every call of a module in the file gives its `forward` such a tensor, and one of them is trained."""
-    calls = list(_calls_of_forward(run, param))
+    calls = _calls_of_forward(run, param)
+    if len(calls) > _CALLS or sum(isinstance(value, Param) for value in assumed) > _HOPS:
+        return False
     # A file that only calls the model, to trace or to compare it, trains nothing.
-    trains = any(is_trained(run, call) or _is_of_training_step(run, given) for call, given in calls)
+    trains = param.function.node in _trained_forwards(run)
+    trains = trains or any(_is_of_training_step(run, given) for _, given in calls)
     return trains and all(is_gradless(run, given, assumed) for _, given in calls)
 
 
-def _calls_of_forward(run: History, param: Param) -> Iterator[tuple[Call, Value]]:
+def _calls_of_forward(run: History, param: Param) -> list[tuple[Call, Value]]:
     """The calls of a module in this file, with what they pass for a parameter of its `forward`."""
     names = [argument.arg for argument in param.function.node.args.args]
     if param.function.name != "forward" or param.name not in names:
-        return
-    for call in run.program.calls:
-        if isinstance(call.func, Instance) and call.func.cls is param.function.owner:
-            yield call, call.argument(names.index(param.name) - 1, param.name)
+        return []
+    position = names.index(param.name) - 1
+    return [(call, call.argument(position, param.name)) for call in run.forwards.get(param.function.node, ())]
+
+
+@lru_cache(maxsize=1)
+def _trained_forwards(run: History) -> frozenset[ast.AST]:
+    """The methods `forward` that a training comes to: through the model that it calls, from one module to the next."""
+    known = {node for node, calls in run.forwards.items() if any(is_trained(run, call) for call in calls)}
+    reached_from: dict[ast.AST, list[ast.AST]] = {}
+    for node, calls in run.forwards.items():
+        for function in (call.place.function for call in calls if not call.place.stack):
+            if function is not None and function.name == "forward":
+                reached_from.setdefault(function.node, []).append(node)
+    left = [*known]
+    while left:
+        more = [node for node in reached_from.get(left.pop(), ()) if node not in known]
+        known.update(more)
+        left += more
+    return frozenset(known)
 
 
 def _is_of_training_step(run: History, value: Value) -> bool:
