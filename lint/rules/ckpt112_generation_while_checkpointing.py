@@ -3,8 +3,9 @@
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
 back: after `model.train()`, on a model built from a configuration, after `trainer.train()` without an evaluation, and
-in `on_step_end` of a callback of such a Trainer. `model.eval()`, `use_cache=False` in the call,
-`gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so is everything the Trainer
+in `on_step_end` of a callback of such a Trainer. `model.eval()`, `use_cache=False` in the call or in
+`model.generation_config` (not in `model.config`, which `generate` does not read), `gradient_checkpointing_disable()` and
+trl's `unwrap_model_for_generation` are fine, and so is everything the Trainer
 generates itself.
 
 ## Why is this bad?
@@ -57,6 +58,21 @@ args = TrainingArguments("out", activation_checkpointing=True)
 Trainer("base", args, callbacks=[Sample()]).train()
 ```
 
+```python
+from transformers import AutoModelForCausalLM
+
+def train(name, batches, optimizer, tokenizer):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.use_cache = False
+    model.gradient_checkpointing_enable()
+    model.train()
+    for batch in batches:
+        model(**batch, use_cache=False).loss.backward()
+        optimizer.step()
+    inputs = tokenizer("The", return_tensors="pt")
+    return model.generate(**inputs, max_new_tokens=20)  # error
+```
+
 ## Good
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
@@ -75,6 +91,14 @@ def train(name, batches, prompt, accelerator):
         model.generate(**prompt)
         model.train()
     model.gradient_checkpointing_disable()
+    return model.generate(**prompt)
+
+def without_cache(name, prompt):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.generation_config.use_cache = False
+    model.gradient_checkpointing_enable()
+    model.train()
+    model.generate(max_new_tokens=20)
     return model.generate(**prompt)
 
 def evaluated_last(model):
@@ -138,6 +162,11 @@ assert tokens() == wanted  # train mode alone does no harm: there is no dropout
 model.gradient_checkpointing_enable()
 assert tokens() != wanted
 assert tokens(use_cache=False) == wanted
+model.config.use_cache = False
+assert tokens() != wanted
+model.generation_config.use_cache = False
+assert tokens() == wanted
+model.generation_config.use_cache = True
 model.eval()
 assert tokens() == wanted
 model.train()
@@ -152,8 +181,10 @@ huggingface/transformers#36051, huggingface/trl#3683.
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, TypeGuard
 
+from ..facts.nodes import all_nodes
 from ..facts.values import (
     Attr,
     Choice,
@@ -173,7 +204,6 @@ from ..facts.values import (
 from ..finding import Severity
 from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.events.extract import args_of
-from ..model.flow.mentions import mentions
 from ..model.flow.ordering import surely_before
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
@@ -182,7 +212,6 @@ from ..model.report import Remark, Report
 from ..model.types import bases, is_accelerator, is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Class, Function
@@ -197,6 +226,8 @@ NEEDS = (
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
 #: Arguments after which the last step may be an evaluation, which leaves the model in eval mode.
 _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval", "load_best_model_at_end", "eval_on_start")
+#: Calls that take `use_cache` for a later `generate`.
+_SETTING = ("from_pretrained", "from_config", "dict", "update", "partial")
 _KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.", "datasets.")
 
 
@@ -219,10 +250,26 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _uses_cache(run: Run, call: Call) -> bool:
-    given = call.keyword("use_cache")
-    if call.open_kwargs or is_absent(call.keyword("generation_config")) is not True:
-        return not mentions(run.program.tree, "use_cache")
-    return is_absent(given) is True or equals(given, True) is True
+    if any(word.arg == "use_cache" for word in call.node.keywords):
+        return equals(call.keyword("use_cache"), True) is True
+    return not any(_may_set_cache(node) for node in all_nodes(run.program.tree))
+
+
+def _may_set_cache(node: ast.AST) -> bool:
+    """Whether ``node`` names `use_cache` where `generate` may find it: `model.config` of a model that is built is not."""
+    match node:
+        case ast.Attribute(attr="use_cache", value=ast.Attribute(attr="config", value=owner), ctx=ast.Store()):
+            return isinstance(owner, ast.Name) and owner.id == "self"
+        case ast.Attribute(attr="use_cache") | ast.Constant(value="use_cache"):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), keywords=words):
+            takes = name in _SETTING or name.endswith("Config")
+            return takes and any(word.arg == "use_cache" and not _is_true(word.value) for word in words)
+    return False
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _after_enable(run: Run, generate: Call) -> ast.AST | None:
