@@ -78,6 +78,8 @@ def unwrapped(value: Value) -> Value:
                 inner = call.args[0]
             case Result(call) | Element(of=Result(call)) if call.method == "prepare" and is_accelerator(call.receiver):
                 inner = _prepared(value, call)
+            case Result(call) if call.method == "prepare_model" and is_accelerator(call.receiver):
+                inner = found if (found := call.argument(0, "model")).node else value
             case _:
                 return value
         if inner is value:

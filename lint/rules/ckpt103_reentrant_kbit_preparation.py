@@ -36,6 +36,19 @@ def train(name, batches, optimizer):
         optimizer.step()
 ```
 
+```python
+from accelerate import Accelerator
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("base", load_in_4bit=True)
+model.gradient_checkpointing_enable()
+model = prepare_model_for_kbit_training(model)  # error
+model = accelerator.prepare_model(get_peft_model(model, LoraConfig()))
+Trainer(model=model, args=TrainingArguments("out", gradient_checkpointing=False)).train()
+```
+
 ## Good
 ```python
 from other_library import OtherTrainer

@@ -95,6 +95,9 @@ SCRIPTS: dict[str, str] = {
     "enabled on an adapter": f"{_LOAD}{_PEFT}{_LORA}model.train()\nmodel.gradient_checkpointing_enable()\n{_STEP}",
     "k-bit preparation of a model that is not quantized": f"{_LOAD}{_PEFT}model = prepare_model_for_kbit_training(model)\n"
     f"{_LORA}model.train()\n{_STEP}",
+    "a model that accelerate prepares by itself": _LOAD
+    + "from accelerate import Accelerator\nmodel.gradient_checkpointing_enable()\n"
+    + f"model = Accelerator(cpu=True).prepare_model(model)\nmodel.train()\n{_STEP}",
     "an adapter under the Trainer": _trained(", gradient_checkpointing=True", _PEFT + _LORA) + _TRAIN,
     "torch's function": _NET
     + _STACK
