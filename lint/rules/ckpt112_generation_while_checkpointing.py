@@ -5,7 +5,8 @@ Flags `model.generate(...)` when the program has put the model in train mode wit
 back: after `model.train()`, on a model built from a configuration, after `trainer.train()` without an evaluation, and
 in `on_step_end` of a callback of such a Trainer. `model.eval()`, `use_cache=False` in the call or in
 `model.generation_config`, `gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so
-is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not read it.
+is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not
+read it.
 
 ## Why is this bad?
 Every checkpointed layer throws the key/value cache away, but `generate` feeds it only the newest token: from the second
@@ -255,7 +256,7 @@ def _uses_cache(run: Run, call: Call) -> bool:
 
 
 def _may_set_cache(node: ast.AST) -> bool:
-    """Whether ``node`` names `use_cache` where `generate` may find it; the `model.config` of a model is no such place."""
+    """Whether ``node`` names `use_cache` where `generate` may find it; `model.config` is no such place."""
     match node:
         case ast.Attribute(attr="use_cache", value=ast.Attribute(attr="config", value=owner), ctx=ast.Store()):
             return isinstance(owner, ast.Name) and owner.id == "self"
