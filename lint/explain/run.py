@@ -36,6 +36,7 @@ _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activa
 #: Those of diffusers and timm; the variant is the library's.
 _OTHER_SWITCHES = ("enable_gradient_checkpointing", "disable_gradient_checkpointing", "set_grad_checkpointing")
 _ASKS = "asks the Trainer for: "
+_LEAVES = "leaves the model as it is"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
 
 
@@ -115,7 +116,10 @@ class _Story:
             case e.HfDisable():
                 return self._model(event.model, event.node).change(place, State(False), when)
             case e.KbitPrepare():
-                return self._model(event.model, event.node).change(place, _prepared(self.run, event), when)
+                model, state = self._model(event.model, event.node), _prepared(self.run, event)
+                if state.on is False:
+                    return _under(when, f"{_LEAVES}: {model.state}")
+                return model.change(place, state, when)
             case e.SwiftArgs():
                 return f"asks ms-swift for: {asked_of_swift(self.run, event)}"
             case e.TrainerArgs():
@@ -162,7 +166,7 @@ class _Story:
             model.change(_where(wrapping), State(True, False), when)
             return f"{WRAPPED} (from {_words(wrapping)})"
         if wanted.state.on is False:
-            return f"leaves the model as it is: {model.state}"
+            return f"{_LEAVES}: {model.state}"
         replaced = "; replaces what was asked for before" if model.history and wanted.state.on else ""
         said = model.change(_where(args.node), wanted.or_else(model.state), when)
         return f"{said} (from {_words(args.node)}){replaced}"

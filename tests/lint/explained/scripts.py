@@ -98,6 +98,8 @@ SCRIPTS: dict[str, str] = {
     "a model that accelerate prepares by itself": _LOAD
     + "from accelerate import Accelerator\nmodel.gradient_checkpointing_enable()\n"
     + f"model = Accelerator(cpu=True).prepare_model(model)\nmodel.train()\n{_STEP}",
+    "k-bit preparation of a model that checkpoints": f"{_LOAD}{_PEFT}model.gradient_checkpointing_enable()\n"
+    f"model = prepare_model_for_kbit_training(model)\n{_LORA}model.train()\n{_STEP}",
     "an adapter under the Trainer": _trained(", gradient_checkpointing=True", _PEFT + _LORA) + _TRAIN,
     "torch's function": _NET
     + _STACK
