@@ -31,6 +31,22 @@ _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 
 NORMS_THAT_KEEP_NOTHING = Kind(
     right={
+        "a branch for an entry that the list does not have": """
+            class Net(nn.Module):
+                def __init__(self, kinds):
+                    super().__init__()
+                    self.layers = nn.ModuleList()
+                    for kind, width in kinds:
+                        if kind == "linear":
+                            self.layers.append(nn.Sequential(nn.Linear(width, width), nn.GELU()))
+                        elif kind == "norm":
+                            self.layers.append(nn.Sequential(nn.BatchNorm1d(width), nn.GELU()))
+                def forward(self, x):
+                    for layer in self.layers:
+                        x = checkpoint(layer, x, use_reentrant=False)
+                    return x
+            net = Net([("linear", 8), ("none", 8)])
+        """,
         "momentum zero, by position": """
             class Net(nn.Module):
                 def __init__(self):
@@ -94,6 +110,39 @@ NORMS_THAT_KEEP_NOTHING = Kind(
         """,
     },
     wrong={
+        "a branch for an entry that the list has": """
+            class Net(nn.Module):
+                def __init__(self, kinds):
+                    super().__init__()
+                    self.layers = nn.ModuleList()
+                    for kind, width in kinds:
+                        if kind == "linear":
+                            self.layers.append(nn.Sequential(nn.Linear(width, width), nn.GELU()))
+                        elif kind == "norm":
+                            self.layers.append(nn.Sequential(nn.BatchNorm1d(width), nn.GELU()))
+                def forward(self, x):
+                    for layer in self.layers:
+                        x = checkpoint(layer, x, use_reentrant=False)  # error: CKPT106
+                    return x
+            net = Net([("linear", 8), ("norm", 8)])
+        """,
+        "a branch for an entry that another module may add": """
+            from plan import more
+            class Net(nn.Module):
+                def __init__(self, kinds):
+                    super().__init__()
+                    self.layers = nn.ModuleList()
+                    for kind, width in kinds:
+                        if kind == "linear":
+                            self.layers.append(nn.Sequential(nn.Linear(width, width), nn.GELU()))
+                        elif kind == "norm":
+                            self.layers.append(nn.Sequential(nn.BatchNorm1d(width), nn.GELU()))
+                def forward(self, x):
+                    for layer in self.layers:
+                        x = checkpoint(layer, x, use_reentrant=False)  # error: CKPT106
+                    return x
+            net = Net([("linear", 8), ("none", 8), *more])
+        """,
         "momentum as usual": """
             class Net(nn.Module):
                 def __init__(self):

@@ -25,6 +25,7 @@ from ..values import (
     Value,
     join_under,
     may_be_none,
+    options,
     truth,
 )
 from .bindings import assign
@@ -218,7 +219,23 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
             listed = [item.value for item in items if isinstance(item, Const)]
             if len(listed) == len(items):
                 return Const((left in listed) == isinstance(op, ast.In), node)
+        case [Choice() as left, Const(str(right))], ast.Eq() | ast.NotEq() as op if _is_none_of(left, right):
+            if _is_passed_over(walk, node.left):
+                return Const(isinstance(op, ast.NotEq), node)
     return Unknown(node)
+
+
+def _is_none_of(value: Choice, text: str) -> bool:
+    """Whether ``value`` is one of several known texts, and ``text`` is not among them."""
+    known = [option.value for option in options(value) if isinstance(option, Const)]
+    return len(known) == len(list(options(value))) and all(isinstance(k, str) and k != text for k in known)
+
+
+def _is_passed_over(walk: Walk, node: ast.expr) -> bool:
+    """Whether ``node`` is what a loop around it takes from a container of known length."""
+    counted = (loop for loop in walk.place.loops if isinstance(loop, ast.For) and walk.program.iterations.get(loop))
+    targets = [part for loop in counted for part in ast.walk(loop.target)]
+    return isinstance(node, ast.Name) and any(isinstance(part, ast.Name) and part.id == node.id for part in targets)
 
 
 def _named(walk: Walk, node: ast.NamedExpr) -> Value:
