@@ -363,10 +363,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Result, Value, equals, options, truth
+from ..facts.values import Absent, Const, Dict, Result, Seq, Value, equals, options, truth
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
-from ..model.events import Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
+from ..model.events import Checkpoint, Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.batch_norms import FAMILIES
 from ..model.libraries.held_norms import (
@@ -419,7 +419,7 @@ def _in_regions(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        if _is_outside_training(run, event):
+        if _is_outside_training(run, event) or _may_see_no_tensor(event):
             continue
         for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
             if _updates(run, norm) and not region.makes(norm):
@@ -516,6 +516,13 @@ def _is_outside_training(run: Run, event: Checkpointing) -> bool:
     """Whether the checkpoint runs in eval mode or without gradients only."""
     never = any(excludes_mode(guard, training=True) for guard in event.place.guards)
     return never or run.stays_in_eval(event) or (isinstance(event, TorchCheckpoint) and is_gradient_free(event.call))
+
+
+def _may_see_no_tensor(event: Checkpointing) -> bool:
+    """Whether a reentrant checkpoint may get its tensors in lists, which it does not see: then nothing runs again."""
+    if not isinstance(event, Checkpoint) or not event.reentrant or not event.inputs:
+        return False
+    return all(any(isinstance(option, Seq | Dict) for option in options(value)) for value in event.inputs)
 
 
 def _updates(run: Run, norm: Result) -> bool:

@@ -31,6 +31,18 @@ _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 
 NORMS_THAT_KEEP_NOTHING = Kind(
     right={
+        "lists, in which a reentrant checkpoint sees no tensor": """
+            class Layer(nn.Module):
+                def __init__(self, width):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(2 * width)
+                    self.conv = nn.Conv2d(2 * width, width, 1)
+                def bottleneck(self, features):
+                    return self.conv(self.norm(torch.cat(features, 1)))
+                def forward(self, features):
+                    known = [features] if isinstance(features, torch.Tensor) else features
+                    return checkpoint(self.bottleneck, known, use_reentrant=True)
+        """,
         "a branch for an entry that the list does not have": """
             class Net(nn.Module):
                 def __init__(self, kinds):
@@ -110,6 +122,18 @@ NORMS_THAT_KEEP_NOTHING = Kind(
         """,
     },
     wrong={
+        "lists, in which the other variant sees tensors": """
+            class Layer(nn.Module):
+                def __init__(self, width):
+                    super().__init__()
+                    self.norm = nn.BatchNorm2d(2 * width)
+                    self.conv = nn.Conv2d(2 * width, width, 1)
+                def bottleneck(self, features):
+                    return self.conv(self.norm(torch.cat(features, 1)))
+                def forward(self, features):
+                    known = [features] if isinstance(features, torch.Tensor) else features
+                    return checkpoint(self.bottleneck, known, use_reentrant=False)  # error: CKPT106
+        """,
         "a branch for an entry that the list has": """
             class Net(nn.Module):
                 def __init__(self, kinds):
