@@ -7,7 +7,8 @@ forward pass checkpoints one and the same block several times, unless the graph 
 `DistributedDataParallelKwargs` that it is given. The same for a Trainer whose arguments say
 `ddp_find_unused_parameters=True`, when they are built or later, or that trains a PEFT adapter and sets another `ddp_*`
 argument without this one: for adapters the Trainer switches it on. ms-swift trains an adapter unless told otherwise, so
-there `NPROC_PER_NODE` above 1 and a reentrant variant are enough.
+there `NPROC_PER_NODE` above 1 and a reentrant variant are enough. `prepare_model_for_kbit_training` of a quantized
+model chooses the reentrant variant unless told otherwise (CKPT103).
 
 ## Why is this bad?
 The reentrant variant runs a backward pass of its own inside the backward pass. DDP has marked those parameters as
@@ -47,6 +48,18 @@ def build(name, rank):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error
     return DistributedDataParallel(model.train(), device_ids=[rank], find_unused_parameters=True)
+```
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+def build(name, rank, batches):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())  # error: CKPT103
+    model = DistributedDataParallel(model, device_ids=[rank], find_unused_parameters=True)  # error
+    for batch in batches:
+        model(**batch).loss.backward()
 ```
 ```python
 from peft import LoraConfig
@@ -334,11 +347,13 @@ from typing import TYPE_CHECKING
 from ..facts.objects.containers import children_of
 from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import (
     AdapterAttach,
     Checkpoint,
     DdpWrap,
     HfEnable,
+    KbitPrepare,
     SwiftArgs,
     TorchCheckpoint,
     TrainerArgs,
@@ -346,6 +361,7 @@ from ..model.events import (
 )
 from ..model.events.extract import args_of
 from ..model.libraries.launchers import data_parallel, trained_region
+from ..model.libraries.quantized import is_quantized
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
 from ..model.needs import together
@@ -353,6 +369,7 @@ from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.state.freezing import is_frozen
 from ..model.types import unwrapped
+from ..model.variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
     import ast
@@ -364,13 +381,14 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
 NEEDS = (
-    *together((DdpWrap, "DDPStrategy", "ddp_find", "strategy"), (TorchCheckpoint, HfEnable)),
+    *together((DdpWrap, "DDPStrategy", "ddp_find", "strategy"), (TorchCheckpoint, HfEnable, KbitPrepare)),
     *together("ddp_", ("use_reentrant", "checkpointing"), TrainerArgs),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
     # So does ms-swift.
     *together("swift", ("NPROC_PER_NODE", "NNODES", "ddp_find_unused_parameters")),
 )
+_SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
 _FINDS = "ddp_find_unused_parameters"
 
 
@@ -387,9 +405,24 @@ def check(run: Run) -> Iterator[Report]:
             together = _is_in(enable.model, wrap.module) and not enable.place.excludes(wrap.place)
             if finds and together and enable_reentrant(run, enable) and not is_frozen(run, enable.model):
                 yield _hf_report(enable, wrap.node)
+        for prepare in _preparations(run) if finds else ():
+            if _is_in(prepare.model, wrap.module) and not prepare.place.excludes(wrap.place):
+                yield _report_at_wrap(wrap.node, prepare)
     for args, value in _distributed_arguments(run):
         if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield _hf_report(args, None)
+
+
+def _preparations(run: Run) -> Iterator[KbitPrepare]:
+    """The preparations for quantized training that certainly leave the model with the reentrant variant."""
+    if any(run.of(TrainerBuild)) or any(run.method_calls(*_SWITCHES)):
+        return
+    for prepare in run.of(KbitPrepare):
+        turned_on = is_absent(prepare.enables) is True or equals(prepare.enables, True) is True
+        is_certain = turned_on and not any(own_guards(prepare.place))
+        is_reentrant = is_certain and hf_kwargs_reentrant(prepare.kwargs, default=True)
+        if is_reentrant and is_quantized(run, prepare.model, prepare.place):
+            yield prepare
 
 
 def _is_in(model: Value, outer: Value) -> bool:
@@ -467,6 +500,12 @@ def _hf_report(setting: HfEnable | TrainerArgs, wrap: ast.Call | None) -> Report
     change = SetKey(literal, "use_reentrant", "False") if literal is not None else None
     report = _report(literal if literal is not None else setting.node, wrap, change)
     return report._replace(versions=default_versions(setting))
+
+
+def _report_at_wrap(wrap: ast.Call, prepare: KbitPrepare) -> Report:
+    """The report of a variant that CKPT103 names where it is chosen."""
+    report = _report(wrap, None, None)
+    return report._replace(notes=(Remark(prepare.node, "this turns checkpointing on, the reentrant variant"),))
 
 
 def _report(node: ast.AST, wrap: ast.Call | None, change: SetKeyword | SetKey | None) -> Report:
