@@ -2,7 +2,8 @@
 
 ## What it does
 Flags checkpointing on a transformers model whose whole backbone the file freezes (`model.model`, `model.bert`, ...) and
-only the head trains, unless `disable_input_require_grads()` is called. Models with a PEFT adapter are not meant.
+only the head trains, or whose embeddings and first layers it freezes, under the non-reentrant variant, unless
+`disable_input_require_grads()` is called. Models with a PEFT adapter are not meant.
 
 ## Why is this bad?
 transformers makes the embedding output require a gradient when checkpointing is turned on, so the backward pass goes
@@ -18,6 +19,15 @@ for parameter in model.bert.parameters():
     parameter.requires_grad = False
 model.gradient_checkpointing_enable()  # error
 model.train()
+```
+```python
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("base")
+model.bert.embeddings.requires_grad_(False)
+for layer in model.bert.encoder.layer[:8]:
+    layer.requires_grad_(False)
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # error
 ```
 
 ## Good
@@ -39,6 +49,14 @@ def last_layers(name):
     model.gradient_checkpointing_enable()
     return model.train()
 
+def first_layers(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    # The embeddings train: the backward pass has to come there.
+    for layer in model.bert.encoder.layer[:8]:
+        layer.requires_grad_(False)
+    model.gradient_checkpointing_enable()
+    return model.train()
+
 def adapter(name):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.model.requires_grad_(False)
@@ -51,15 +69,20 @@ def adapter(name):
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-def layer_runs(prepare):
+def layer_runs(prepare, frozen=None, **given):
     model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=3, num_attention_heads=2,
             num_key_value_heads=1,
         )
     )
-    model.model.requires_grad_(False)
-    prepare(model)
+    if frozen is None:
+        model.model.requires_grad_(False)
+    else:
+        model.model.embed_tokens.requires_grad_(False)
+        for layer in model.model.layers[:frozen]:
+            layer.requires_grad_(False)
+    prepare(model, **given)
     model.train()
     count = 0
 
@@ -76,10 +99,14 @@ def layer_runs(prepare):
 def hooked(model):
     model.activation_checkpointing_enable()
 
-def unhooked(model):
-    model.activation_checkpointing_enable()
+def unhooked(model, **given):
+    model.activation_checkpointing_enable(given or None)
     model.disable_input_require_grads()
 
+assert layer_runs(hooked, frozen=2) == 6
+assert layer_runs(unhooked, frozen=2) == 4
+# The reentrant variant needs the hook: without it no layer trains.
+assert layer_runs(unhooked, frozen=2, use_reentrant=True) == 3
 assert layer_runs(lambda model: None) == 3
 assert layer_runs(hooked) == 6
 assert layer_runs(unhooked) == 3
@@ -93,11 +120,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Element, Value
+from ..facts.values import Attr, Element, Result, Value
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import attributes, root
+from ..model.libraries.trainer import enable_reentrant
 from ..model.report import Remark, Report
+from ..model.state.frozen_layers import freezes_first_layers
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
@@ -113,6 +142,15 @@ VERSIONS = {"transformers": ">=5.0"}
 _BACKBONES = frozenset(
     ("model", "base_model", "bert", "roberta", "distilbert", "deberta", "electra", "transformer", "gpt_neox", "xlnet")
 )
+#: Where models keep their layers, and what trains below them.
+_BOTTOMS = {
+    ("bert", "encoder", "layer"): (("bert", "embeddings"),),
+    ("roberta", "encoder", "layer"): (("roberta", "embeddings"),),
+    ("distilbert", "transformer", "layer"): (("distilbert", "embeddings"),),
+    ("model", "layers"): (("model", "embed_tokens"),),
+    ("gpt_neox", "layers"): (("gpt_neox", "embed_in"),),
+    ("transformer", "h"): (("transformer", "wte"), ("transformer", "wpe")),
+}
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -130,6 +168,47 @@ def check(run: Run) -> Iterator[Report]:
                 "is recomputed and differentiated for nothing; call `model.disable_input_require_grads()`",
                 notes=(Remark(frozen[0], "the backbone is frozen here"),),
             )
+        elif (bottom := _frozen_bottom(run, enable)) is not None:
+            yield Report(
+                enable.node,
+                "the embeddings and the first layers are frozen, but checkpointing makes the embeddings require "
+                "gradients: these layers are recomputed and differentiated for nothing; call "
+                "`model.disable_input_require_grads()`",
+                notes=(Remark(bottom, "the first layers are frozen here"),),
+            )
+
+
+def _frozen_bottom(run: Run, enable: HfEnable) -> ast.AST | None:
+    """Where the first layers are frozen, with all that trains below them; None under the reentrant variant.
+
+    That one gives no gradient to a layer whose input needs none.
+    """
+    model = unwrapped(enable.model)
+    if enable_reentrant(run, enable) is not False or not is_hf_model(model):
+        return None
+    switches = [switch for switch in run.of(GradientSwitch) if not switch.place.excludes(enable.place)]
+    if any(not switch.freezes and _may_thaw(switch.module, model) for switch in switches):
+        return None
+    whole = (switch for switch in switches if switch.freezes and not switch.place.guards and not switch.is_partial)
+    frozen = {_path(switch.module, model) for switch in whole}
+    for switch in switches:
+        below = _BOTTOMS.get(_path(switch.module, model))
+        if below is not None and all(path in frozen for path in below) and freezes_first_layers(run, switch):
+            return switch.node
+    return None
+
+
+def _path(module: Value, model: Value) -> tuple[str, ...]:
+    """The attributes that lead from ``model`` to ``module``; none where it belongs to another one."""
+    return tuple(attributes(module))[::-1] if root(module) is model else ()
+
+
+def _may_thaw(module: Value, model: Value) -> bool:
+    """Whether gradients of more than a head of ``model`` may be switched on."""
+    if root(module) is not model:
+        return not isinstance(root(module), Result)
+    path = _path(module, model)
+    return not path or path[0] in _BACKBONES
 
 
 def _changes(run: Run) -> Iterator[tuple[Value, bool, ast.AST]]:

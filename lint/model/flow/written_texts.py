@@ -68,10 +68,14 @@ class WrittenTexts:
             case ast.Call(func=ast.Attribute(value=ast.Name() as inner, attr="items" | "keys"), args=[]):
                 yield from self.texts(inner, numbers, depth)
             case ast.Name(id=name) if depth:
-                known = map(_bindings_in, self._bodies)
-                bound = next((bindings.of(name) for bindings in known if bindings.binds(name)), None)
+                bound = bound_once(self._bodies, name)
                 if bound is not None:
                     yield from self.texts(bound, numbers, depth - 1)
+
+
+def bound_once(bodies: Iterable[ast.AST], name: str) -> ast.expr | None:
+    """What the variable ``name`` is bound to by the one statement that does, in the first of ``bodies`` that does."""
+    return next((known.of(name) for known in map(_bindings_in, bodies) if known.binds(name)), None)
 
 
 @lru_cache(maxsize=64)
@@ -82,12 +86,14 @@ def _bindings_in(body: ast.AST) -> _Bindings:
 class _Bindings:
     """What the variables of a function, or of a module, are bound to."""
 
-    __slots__ = ("_changed", "_count", "_values")
+    __slots__ = ("_changed", "_count", "_given", "_values")
 
     def __init__(self, body: ast.AST) -> None:
         self._values: dict[str, ast.expr] = {}
         self._count: dict[str, int] = {}
         self._changed: set[str] = set()
+        #: Those that functions get, which may change what is no text and no number.
+        self._given: set[str] = set()
         for node in _inside(body):
             self._note(node)
 
@@ -97,8 +103,9 @@ class _Bindings:
 
     def of(self, name: str) -> ast.expr | None:
         """What the variable holds, or holds the elements of; None when that is not known."""
+        value = self._values.get(name)
         known = self._count.get(name) == 1 and name not in self._changed
-        return self._values.get(name) if known else None
+        return value if known and (name not in self._given or isinstance(value, ast.Constant)) else None
 
     def _note(self, node: ast.AST) -> None:
         match node:
@@ -136,7 +143,7 @@ class _Bindings:
         """Methods of a text, of `re` and of containers change nothing that they get."""
         if isinstance(function, ast.Attribute):
             return
-        self._changed.update(part.id for part in given if isinstance(part, ast.Name))
+        self._given.update(part.id for part in given if isinstance(part, ast.Name))
 
 
 def numbers_in(nodes: Iterable[ast.AST]) -> frozenset[str]:

@@ -1,0 +1,70 @@
+"""Which layers of a list a loop freezes: the first ones, where the program says how many."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..flow.written_texts import bound_once
+
+if TYPE_CHECKING:
+    from ..events import GradientSwitch
+    from ..history import History
+
+
+def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
+    """Whether ``switch`` surely freezes some of the first layers: `for layer in model.layers[:4]`."""
+    if not switch.freezes or switch.place.guards:
+        return False
+    loops = [loop for loop in switch.place.loops if isinstance(loop, ast.For)]
+    for depth, loop in enumerate(loops):
+        match loop.iter:
+            case ast.Subscript(slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None)):
+                return _is_some(run, switch, end)
+            case ast.Call(func=ast.Name("range"), args=[end], keywords=[]):
+                below = [*(inner.iter for inner in loops[depth + 1 :]), switch.node]
+                return _is_some(run, switch, end) and any(_counts(part, loop.target) for part in below)
+    return False
+
+
+def _counts(node: ast.AST, target: ast.expr) -> bool:
+    """Whether ``node`` takes an element by the number in the variable ``target``: `layers[i]`."""
+    return isinstance(target, ast.Name) and any(
+        isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Name) and part.slice.id == target.id
+        for part in ast.walk(node)
+    )
+
+
+def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
+    """Whether ``end`` is a number that is not 0: `4`, `-2`, or a name that stands for one."""
+    match end:
+        case ast.Constant(value=int(number)):
+            return number != 0
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_some(run, switch, operand)
+        case ast.Name(id=name):
+            given = _given(run, switch, name)
+            return isinstance(given, ast.Constant) and isinstance(given.value, int) and given.value > 0
+    return False
+
+
+def _given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
+    """What a variable of the function around ``switch`` holds: what the call gives, a default, or the one value."""
+    tree, function = run.program.tree, switch.place.function
+    if function is None:
+        return bound_once((tree,), name)
+    arguments = function.node.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    if name not in names:
+        return bound_once((function.node, tree), name)
+    calls, place = switch.place.stack, names.index(name)
+    if not calls or function.owner is not None or any(isinstance(given, ast.Starred) for given in calls[-1].args):
+        return None
+    if any(keyword.arg is None for keyword in calls[-1].keywords):
+        return None
+    written = {keyword.arg: keyword.value for keyword in calls[-1].keywords}
+    default = place - (len(names) - len(arguments.defaults))
+    given = calls[-1].args[place] if place < len(calls[-1].args) else written.get(name)
+    if given is None and default >= 0:
+        given = arguments.defaults[default]
+    return bound_once((tree,), given.id) if isinstance(given, ast.Name) else given
