@@ -187,7 +187,7 @@ from ..facts.values import Const, Instance, Result, options, same
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
 from ..model.flow.name_tests import names_tested
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
 from ..model.regions.wrapped import lists_of_wrapped, wrapped_classes
 from ..model.report import Remark, Report
@@ -224,7 +224,7 @@ def check(run: Run) -> Iterator[Report]:
         for names in run.of(NamedParts):
             if _is_later(names, wrap) and root(names.module) is model:
                 for text in names_tested(run, names, _REACHES_INSIDE):
-                    if not _misses(run, wrap, model, text.text):
+                    if _is_in_wrapped_part(wrap, names, text.text) and not _misses(run, wrap, model, text.text):
                         yield _report(text.node, wrap, _called(text))
         for attach in run.of(AdapterAttach):
             pattern = _pattern(attach)
@@ -257,6 +257,14 @@ def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
             if is_certain and same(names.module, write.obj):
                 for text in names_tested(run, names, below):
                     yield _report(text.node, wrap, _called(text))
+
+
+def _is_in_wrapped_part(wrap: ApplyCheckpointing, names: NamedParts, name: str) -> bool:
+    """Whether ``name``, as the module that gives ``names`` has it, leads into the part of the model that is wrapped."""
+    outer, inner = tuple(attributes(names.module))[::-1], tuple(attributes(wrap.model))[::-1]
+    if inner[: len(outer)] == outer:
+        return all(part == wanted for part, wanted in zip(name.split("."), inner[len(outer) :], strict=False))
+    return outer[: len(inner)] == inner
 
 
 def _misses(run: Run, wrap: ApplyCheckpointing, model: Value, name: str) -> bool:

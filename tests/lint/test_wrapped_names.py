@@ -171,6 +171,28 @@ def test_names_below_the_wrapped_part_are():
     assert found == wanted
 
 
+_TWO = """
+def groups(m, is_block):
+    apply_activation_checkpointing(m.left, check_fn=is_block)
+    return [p for name, p in NAMES.named_parameters() if TEST]
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "test", "count"),
+    [
+        ("m", 'name.startswith("left.blocks.0.fc")', 1),
+        ("m.left", 'name.startswith("blocks.0.fc")', 1),
+        ("m", 'name.startswith("right.blocks.0.fc")', 0),
+        ("m.right", 'name.startswith("blocks.0.fc")', 0),
+        ("m", '"blocks.0.fc" in name', 0),
+    ],
+)
+def test_a_part_of_the_model_is_wrapped(names, test, count):
+    found = check_source(_HEAD + _TWO.replace("NAMES", names).replace("TEST", test))
+    assert [finding.code for finding in found] == ["CKPT131"] * count
+
+
 def test_wrapping_renames_parameters_and_get_parameter_finds_them():
     torch = pytest.importorskip("torch")
     space = {}
