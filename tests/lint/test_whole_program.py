@@ -228,3 +228,51 @@ def test_a_norm_that_is_built_in_every_call_has_no_statistics_however_often_its_
         for number in range(2)
     )
     assert check_source(script, "train.py", find_module=finder(blocks=BUILT_PER_CALL), reported=lambda name: True) == []
+
+
+FLAGS = {
+    "a flag of the module": """
+        on = False
+        def switch(value):
+            global on
+            on = value
+        def get():
+            return on
+    """,
+    "a field that a context manager sets and puts back": """
+        import threading
+        from contextlib import contextmanager
+        state = threading.local()
+        state.on = False
+        @contextmanager
+        def switched(value=True):
+            try:
+                old, state.on = state.on, value
+                yield
+            finally:
+                state.on = old
+        def get():
+            return getattr(state, "on", False)
+    """,
+}
+_GUARDED = """
+        import torch.utils.checkpoint
+        {head}
+        def run(function, *args):
+            if {flag}:
+                return torch.utils.checkpoint.checkpoint(function, *args)
+            return function(*args)
+"""
+
+
+@pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
+def test_a_flag_that_functions_switch_is_open(flags: str):
+    elsewhere = _GUARDED.format(head="import flags", flag="flags.get()")
+    assert [code for _, code in codes(elsewhere, flags=flags)] == ["CKPT101"]
+    here = textwrap.dedent(flags) + textwrap.dedent(_GUARDED.format(head="", flag="get()"))
+    assert [code for _, code in codes(here)] == ["CKPT101"]
+
+
+def test_a_flag_that_nothing_switches_decides():
+    elsewhere = _GUARDED.format(head="import flags", flag="flags.get()")
+    assert codes(elsewhere, flags="on = False\ndef get():\n    return on\n") == []

@@ -6,9 +6,10 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..nodes import all_nodes
 from ..origin import mark, origin
 from ..scopes import Scope
-from ..values import Const, Module, Place, Ref, Seq
+from ..values import UNKNOWN, Const, Module, Place, Ref, Seq, join
 from ..walk import Walk
 from .local import MAX_HOPS, LocalModule, is_worth_reading, package_of
 from .naming import from_outside, is_library
@@ -108,7 +109,25 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
         walk.engine.execute(Walk(program, scope, Place(), walk.engine), tree.body)
     finally:
         program.importing.pop()
+    _open_flags(tree, scope.names)
     return Module(name, scope, node)
+
+
+def _open_flags(tree: ast.Module, names: dict[str, Value]) -> None:
+    """Open the flags, of a module and of objects in it, that its functions switch for those who import it."""
+    for node in (part for outer in tree.body if isinstance(outer, ast.FunctionDef) for part in all_nodes(outer)):
+        match node:
+            case ast.Global(names=declared):
+                for name in declared:
+                    _open_flag(names, name)
+            case ast.Attribute(value=ast.Name(id=holder), attr=name, ctx=ast.Store()) if holder in names:
+                _open_flag(names[holder].attributes or {}, name)
+
+
+def _open_flag(names: dict[str, Value], name: str) -> None:
+    match names.get(name):
+        case Const(None | bool()) as flag:
+            names[name] = join(flag, UNKNOWN)
 
 
 @lru_cache(maxsize=64)

@@ -6,8 +6,9 @@ import ast
 
 from ..objects.attributes import set_attribute, set_item
 from ..objects.containers import iterate
-from ..values import Choice, Const, Dict, Element, Seq, Unknown, Value, conditional_options, join_under
+from ..values import UNKNOWN, Choice, Const, Dict, Element, Seq, Unknown, Value, conditional_options, join, join_under
 from ..walk import Store, Walk, Write
+from .generators import yields
 
 
 def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -30,9 +31,17 @@ def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
 
 def write(walk: Walk, base: Value, name: str, value: Value, node: ast.AST, augmented: bool = False) -> None:
     """Record ``base.name = value``."""
-    before = set_attribute(base, name, value, walk.place)
+    before = set_attribute(base, name, _while_it_lasts(walk, value), walk.place)
     order = walk.program.next_order()
     walk.program.writes.append(Write(base, name, value, node, walk.place, order, before, augmented=augmented))
+
+
+def _while_it_lasts(walk: Walk, value: Value) -> Value:
+    """A flag that a context manager sets and puts back is open: whoever enters it reads what it set."""
+    function = walk.scope.node
+    is_flag = isinstance(value, Const) and (value.value is None or isinstance(value.value, bool))
+    lends = is_flag and isinstance(function, ast.FunctionDef) and yields(walk.program, function)
+    return join(value, UNKNOWN) if lends else value
 
 
 def store(walk: Walk, base: Value, key: Value, value: Value) -> None:
