@@ -132,6 +132,7 @@ def _list(walk: Walk, call: Call) -> Value | None:
         return None
     made = Seq(kind, elements(given), not isinstance(given, Seq) or given.open, call.node, walk.place)
     made.count = length_of(given)
+    made.may_be_empty = isinstance(given, Seq) and given.may_be_empty
     return made
 
 

@@ -25,6 +25,7 @@ def grow(walk: Walk, held: Seq, call: Call) -> None:
     times = walk.times_since(held.place) if appends else None
     before = length_of(held)
     held.count = None if times is None or before is None else before + times
+    held.may_be_empty = times is None and (held.may_be_empty or not held.items)
     held.items += call.args[-1:]
     held.open = held.open or not appends or bool(walk.place.loops)
 
@@ -33,6 +34,7 @@ def extend(walk: Walk, held: Seq, given: Value) -> None:
     """``layers.extend(more)`` and ``layers += more``: the list itself grows, by whatever name it goes."""
     times, before, added = walk.times_since(held.place), length_of(held), length_of(given)
     known = isinstance(given, Seq) and not given.open
+    held.may_be_empty = not (times and added) and (held.may_be_empty or not held.items)
     held.items, is_whole = together(held.items, [] if given is held else elements(given))
     held.open = held.open or times != 1 or not known or not is_whole
     held.count = None if None in (times, before, added) else (before or 0) + (times or 0) * (added or 0)

@@ -22,7 +22,7 @@ def _truth(value: Value) -> bool | None:
         case Dict(items, is_open):
             return _dict_truth(items, is_open)
         case Seq(_, items, False):
-            return bool(items)
+            return None if value.may_be_empty else bool(items)
         case Function() | Class() | Partial() | Method():
             return True
         case Ref(name) if name.startswith("builtins."):

@@ -38,7 +38,7 @@ class Dict(Value):
 class Seq(Value):
     """A list, tuple or set; ``open`` when its elements are not listed one by one (``items`` are what it may hold)."""
 
-    __slots__ = ("count", "items", "kind", "open", "place")
+    __slots__ = ("count", "items", "kind", "may_be_empty", "open", "place")
     __match_args__ = ("kind", "items", "open")
 
     def __init__(
@@ -51,3 +51,5 @@ class Seq(Value):
         self.place = place
         #: How long an open one is when it is made, where that is known.
         self.count: int | None = None
+        #: Whether all its items were added under conditions.
+        self.may_be_empty = False
