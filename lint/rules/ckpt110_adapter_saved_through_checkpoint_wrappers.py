@@ -33,6 +33,22 @@ args = SFTConfig(
 )
 SFTTrainer("base", args=args, peft_config=LoraConfig()).train()
 ```
+```python
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+plugin = FullyShardedDataParallelPlugin(  # error
+    fsdp_version=2,
+    auto_wrap_policy="transformer_based_wrap",
+    activation_checkpointing=True,
+)
+accelerator = Accelerator(fsdp_plugin=plugin)
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig())
+model = accelerator.prepare(model)
+state = accelerator.get_state_dict(model)
+accelerator.unwrap_model(model).save_pretrained("adapter", state_dict=state)
+```
 
 ## Good
 ```python
@@ -64,10 +80,43 @@ def full_training(model):
     args = TrainingArguments("out", fsdp="full_shard", fsdp_config={"activation_checkpointing": True})
     Trainer(model, args).train()
 ```
+```python
+import torch
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+def prepared(name, policy, wrap):
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy=policy, activation_checkpointing=wrap)
+    accelerator = Accelerator(fsdp_plugin=plugin)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    return accelerator, accelerator.prepare(model)
+
+def no_layers(name):
+    accelerator, model = prepared(name, "no_wrap", True)
+    accelerator.unwrap_model(model).save_pretrained("adapter")
+
+def left_open(name, wrap):
+    accelerator, model = prepared(name, "transformer_based_wrap", wrap)
+    accelerator.unwrap_model(model).save_pretrained("adapter")
+
+def whole_state(name):
+    accelerator, model = prepared(name, "transformer_based_wrap", True)
+    torch.save(accelerator.get_state_dict(model), "model.pt")
+
+def another_model(name):
+    accelerator, teacher = prepared(name, "transformer_based_wrap", True)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    model.save_pretrained("adapter")
+    return teacher
+```
 
 ## Evidence
 ```python
 import tempfile
+from types import SimpleNamespace
+from accelerate import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_apply_ac
 from peft import LoraConfig, get_peft_model
 from safetensors import safe_open
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
@@ -81,15 +130,21 @@ def saved(wrap):
     )
     adapter = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     model = get_peft_model(LlamaForCausalLM(config), adapter)
-    if wrap:
+    if wrap == "torch":
         apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))
+    elif wrap:
+        plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy=wrap, transformer_cls_names_to_wrap=["LlamaDecoderLayer"],
+        )
+        plugin.activation_checkpointing = True
+        model = fsdp2_apply_ac(SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin)), model)
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=model.state_dict())
         with safe_open(f"{folder}/adapter_model.safetensors", "pt") as file:
             return len(file.keys())
 
-assert saved(wrap=False) == 8
-assert saved(wrap=True) == 0
+assert saved(wrap="") == 8
+assert saved(wrap="torch") == saved(wrap="transformer_based_wrap") == 0
 ```
 
 ## References
@@ -100,17 +155,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, Ref, Value, equals, options
+from ..facts.values import Absent, Dict, Partial, Ref, Value, equals, options
 from ..finding import Severity
 from ..model.events import (
     AdapterAttach,
     ApplyCheckpointing,
     CheckpointWrap,
+    FsdpPlugin,
     TrainerArgs,
     TrainerBuild,
     WrapperCheckpointing,
 )
 from ..model.events.extract import args_of
+from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import where
 from ..model.regions.region import classes_checked
@@ -120,6 +177,8 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Place
+    from ..model.events import Event
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT110", "adapter-saved-through-checkpoint-wrappers", Severity.ERROR
@@ -140,11 +199,49 @@ def check(run: Run) -> Iterator[Report]:
         for wrap in run.of(WrapperCheckpointing):
             if root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place):
                 yield from () if _asks_for_adapters(run, wrap) else (_report(wrap.node, attach.node),)
+        yield from _by_accelerator(run, attach)
     for trainer in run.of(TrainerBuild):
         adapter = _adapter_of(run, trainer)
         for args in (args_of(value) for value in options(trainer.args)):
             if adapter is not None and args is not None and (node := _wrapping(args)) is not None:
                 yield _report(node, adapter)
+
+
+def _by_accelerator(run: Run, attach: AdapterAttach) -> Iterator[Report]:
+    """Plugins by which accelerate wraps the layers of the model with the adapter before it is saved."""
+    model = root(attach.model)
+    for plugin, prepare in prepared_with(run):
+        wraps = plugin.checkpoints and _wraps_layers(plugin) and prepare.order > attach.order
+        if not wraps or not any(root(given) is model for given in prepare.objects):
+            continue
+        later = (save for save in run.method_calls("save_pretrained") if save.order > prepare.order)
+        saves = [save for save in later if root(save.receiver) is model and _meet(save.place, plugin, prepare, attach)]
+        if saves:
+            node = where(plugin.call.keyword("activation_checkpointing"), plugin.node)
+            yield _report(node, attach.node, "`model.gradient_checkpointing_enable()`")
+
+
+def _meet(place: Place, *events: Event) -> bool:
+    """Whether one way through the program comes to ``events`` and to ``place``."""
+    return all(
+        event.place.function is None
+        or (
+            event.place.walk == place.walk
+            and not event.place.excludes(place)
+            and not any(event.place.excludes(other.place) for other in events)
+        )
+        for event in events
+    )
+
+
+def _wraps_layers(plugin: FsdpPlugin) -> bool:
+    """Whether its policy certainly names the layers: accelerate puts wrappers around nothing else."""
+    policy = plugin.call.keyword("auto_wrap_policy")
+    if isinstance(policy, Partial):
+        policy = policy.func
+    if isinstance(policy, Ref):
+        return policy.name.endswith(".transformer_auto_wrap_policy")
+    return equals(policy, "transformer_based_wrap", "TRANSFORMER_BASED_WRAP") is True
 
 
 def _asks_for_adapters(run: Run, wrap: WrapperCheckpointing) -> bool:
@@ -175,10 +272,10 @@ def _wrapping(args: TrainerArgs) -> ast.AST | None:
     return where(wanted, config.node or args.node) if equals(wanted, True, "true") else None
 
 
-def _report(node: ast.AST, adapter: ast.AST) -> Report:
+def _report(node: ast.AST, adapter: ast.AST, instead: str = "`activation_checkpointing=True`") -> Report:
     return Report(
         node,
         "peft finds none of the adapter's tensors behind checkpoint wrappers and saves a file with 0 tensors; "
-        "enable checkpointing on the model (`activation_checkpointing=True`) instead",
+        f"enable checkpointing on the model ({instead}) instead",
         notes=(Remark(adapter, "this attaches the adapter"),),
     )
