@@ -33,6 +33,7 @@ class History:
         "_by_kind",
         "_by_method",
         "_by_name",
+        "_by_node",
         "_by_path",
         "_by_target",
         "_forwards",
@@ -54,6 +55,7 @@ class History:
         self._by_name: dict[str, list[Call]] | None = None
         self._by_function: dict[tuple[int, int], list[Call]] | None = None
         self._by_target: dict[ast.AST, list[Call]] | None = None
+        self._by_node: dict[ast.AST, list[Call]] | None = None
         self._forwards: dict[ast.AST, list[Call]] | None = None
         self._by_path: dict[tuple[int, tuple[ast.Call, ...]], Call] | None = None
 
@@ -130,6 +132,14 @@ class History:
                     case (Function() as target) | Method(function=target):
                         self._by_target.setdefault(target.node, []).append(call)
         return self._by_target.get(function.node, [])
+
+    def calls_at(self, node: ast.AST) -> list[Call]:
+        """What the expression ``node`` calls, in program order: each time that it is met, each function it may mean."""
+        if self._by_node is None:
+            self._by_node = {}
+            for call in self.program.calls:
+                self._by_node.setdefault(call.node, []).append(call)
+        return self._by_node.get(node, [])
 
     @property
     def forwards(self) -> Mapping[ast.AST, list[Call]]:

@@ -210,7 +210,9 @@ def _is_computed(value: Value) -> bool:
 
 def _comes_of_module(value: Value, depth: int = 6) -> bool:
     """Whether a module, a loss of torch or a checkpoint certainly computed ``value``, or a part of it."""
-    match value if depth else None:
+    if not depth:
+        return False
+    match value:
         case Attr(base=inner) | Element(of=inner):
             return _comes_of_module(inner, depth - 1)
         case Choice():

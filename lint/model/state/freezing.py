@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import Attr, Const, Function, Instance, Method, Result, equals, is_absent, same
+from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
 from ..events import GradientSwitch
 from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
 from ..types import same_object
+from .frozen_models import is_frozen_with_model
+from .tensor_values import is_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ...facts.values import Call, Value
     from ...facts.walk import Write
@@ -42,7 +46,7 @@ def is_frozen(run: History, module: Value) -> bool:
     given = [write for name in _PARAMETERS for write in _given_as(run, module, name)]
     if _is_switched_off(run, module, max((write.order for write in given), default=0)):
         return True
-    if isinstance(module, Result) and _is_made_frozen(module) and not given:
+    if isinstance(module, Result) and not given and (_is_made_frozen(module) or is_frozen_with_model(run, module)):
         return True
     parameters = _parameters(module)
     if parameters and not given and _is_frozen_by_its_name(run, module, parameters):
@@ -74,6 +78,8 @@ def may_be_switched_on(run: History, value: Value) -> bool:
 
 def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
     owner = _owner(switch)
+    if isinstance(owner, Computed) and is_operation(owner):
+        return False  # A tensor: `loss.requires_grad_()`.
     return same(owner, module) or not isinstance(owner, Result)
 
 
@@ -135,7 +141,8 @@ def _is_made_frozen(module: Result) -> bool:
 def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     switches = (it for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
-    switched = (_owner(it) for it in switches if not _leaves_out_by_name(it, modules))
+    switches = (it for it in switches if not _leaves_out_by_name(it, modules) and not _comes_too_soon(run, it, modules))
+    switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
 
 
@@ -156,6 +163,39 @@ def _leaves_out_by_name(switch: GradientSwitch, modules: tuple[Value, ...]) -> b
         and not any(same(value, module) for module in modules)
         for value in named
     )
+
+
+def _comes_too_soon(run: History, switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:
+    """Whether one of ``modules`` is, or has, a parameter that the same walk makes only behind ``switch``."""
+    new = {module for module in modules if any(_is_built_behind(run, switch, part) for part in _with_fields(module))}
+    # What one place builds once is what the new one was put into; another object of its class may have none.
+    old = (module for module in modules if module not in new)
+    return bool(new) and all(_is_built_once(run, module.cls) for module in old if isinstance(module, Instance))
+
+
+def _with_fields(module: Value) -> Iterator[Value]:
+    yield module
+    for owner in (module.cls, *ancestors(module.cls)) if isinstance(module, Instance) else ():
+        yield from owner.fields.values()
+
+
+def _is_built_once(run: History, cls: Class) -> bool:
+    return _constructions(run).get(cls, 0) == 1
+
+
+@lru_cache(maxsize=1)
+def _constructions(run: History) -> Mapping[Class, int]:
+    """How many calls build an object of each class of the program."""
+    return MappingProxyType(Counter(call.func for call in run.program.calls if isinstance(call.func, Class)))
+
+
+def _is_built_behind(run: History, switch: GradientSwitch, part: Value) -> bool:
+    if not isinstance(part, Result) or canonical(part.call.name) not in _WEIGHT_ONLY | _WITH_BIAS | {*_PARAMETER}:
+        return False
+    # In program order, so that all come behind the switch where the first one does.
+    first = next(iter(run.calls_at(part.call.node)), part.call)
+    behind = first.place.walk == switch.place.walk and first.order > switch.order
+    return behind and not first.place.deeper_than(switch.place) and not is_frozen_parameter(part)
 
 
 def _owner(switch: GradientSwitch) -> Value:

@@ -53,7 +53,10 @@ _FUNCTIONS = frozenset(
     (
         *("einops.rearrange", "einops.repeat", "einops.reduce", "torch.chunk", "torch.split"),
         *("torch.cat", "torch.stack", "torch.concat", "torch.flatten", "torch.unsqueeze", "torch.permute"),
-        *(f"torch.nn.functional.{name}" for name in ("interpolate", "pad", "normalize", "one_hot", "relu", "gelu")),
+        *(
+            f"torch.nn.functional.{name}"
+            for name in ("interpolate", "pad", "normalize", "one_hot", "relu", "gelu", "dropout")
+        ),
         *(f"torch.nn.functional.{name}" for name in ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d")),
     )
 )
@@ -213,14 +216,23 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
 
 def _module_gives_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> bool:
     """Whether a call of a module of torch, without weights or frozen, gives what needs no gradient."""
+    # An attribute may hold one of several modules.
+    ways = (way for way in run.calls_at(call.node) if way.place.walk == call.place.walk)
+    kinds = [_looked_up_or_passed_on(run, way) for way in ways if way.place.stack == call.place.stack]
+    if None in kinds or call.open_args or call.open_kwargs:
+        return False
+    return all(kinds) or _hold_no_gradient(run, (*call.args, *call.kwargs.values()), assumed)
+
+
+def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
+    """Whether a call gives what frozen weights hold for its numbers; False for a module that none of it trains."""
     module = same_object(call.func)
     if not isinstance(module, Result):
-        return False
+        return None
     kind = canonical(module.call.name)
-    frozen = is_frozen(run, module)
-    if frozen and kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained"):
-        return True
-    return (frozen or kind in _WITHOUT_WEIGHTS) and all(is_gradless(run, given, assumed) for given in call.args)
+    if is_frozen(run, module):
+        return kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained")
+    return False if kind in _WITHOUT_WEIGHTS else None
 
 
 def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -> bool:

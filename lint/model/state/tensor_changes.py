@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..history import History
 
 #: Libraries that leave the tensors that they are given as they are.
-_LIBRARIES = frozenset(
+LIBRARIES = frozenset(
     (
         *("torch", "torchvision", "torchaudio", "torchmetrics", "timm", "transformers", "peft", "accelerate", "trl"),
         *("lightning", "pytorch_lightning", "builtins", "copy", "logging", "math", "numpy", "einops", "tqdm", "wandb"),
@@ -125,9 +125,9 @@ def _is_shown(func: Value) -> bool:
         case Function() | Method() | Class() | Partial() | Seq() | Dict():
             return True
         case Ref(name):
-            return name.partition(".")[0] in _LIBRARIES
+            return name.partition(".")[0] in LIBRARIES
         case Instance(cls):
-            return all(base.partition(".")[0] in _LIBRARIES for base in bases(cls))
+            return all(base.partition(".")[0] in LIBRARIES for base in bases(cls))
         case Result(call):
             return _is_shown(call.func)
         case Attr(base=base):
