@@ -110,6 +110,24 @@ def test_data_that_something_gives_a_gradient(parts):
     assert "CKPT104" not in _codes(text)
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("target = net(x)", ["CKPT104"]),
+        ("with torch.no_grad():\n        target = net(x)", []),
+        ("with torch.set_grad_enabled(bool(len(x))):\n        target = net(x)", []),
+    ],
+)
+def test_a_teacher_that_is_only_asked_is_not_trained(asked, expected):
+    text = SCRIPT.format(**PARTS | {"step": f"{asked}\n    student = nn.Linear(4, 1)"})
+    assert _codes(text.replace("    net(x).sum().b", "    (student(x) - target).sum().b")) == expected
+
+
+def test_an_encoder_without_gradients_is_not_trained():
+    text = SCRIPT.format(**PARTS | {"body": "with torch.no_grad():\n            f = self.enc(x)"})
+    assert _codes(text) == []
+
+
 def test_a_model_that_only_runs_is_not_trained():
     text = SCRIPT.format(**PARTS).replace(".sum().backward()", ".sum()")
     assert _codes(text) == []

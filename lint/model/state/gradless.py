@@ -21,12 +21,13 @@ from ...facts.values import (
     is_absent,
     options,
 )
+from ...facts.values.grad_mode import GradMode
 from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step
 from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
-from .gradient_free import is_always_gradient_free
+from .gradient_free import is_always_gradient_free, is_gradient_free
 from .tensor_changes import changes_of
 from .tensor_methods import COPIES, NUMBERS
 from .tensor_parts import ENTRIES, VIEWS, part_of
@@ -258,9 +259,10 @@ def _calls_of_forward(run: History, param: Param) -> list[tuple[Call, Value]]:
 @lru_cache(maxsize=1)
 def _trained_forwards(run: History) -> frozenset[ast.AST]:
     """The methods `forward` that a training comes to: through the model that it calls, from one module to the next."""
-    known = {node for node, calls in run.forwards.items() if any(is_trained(run, call) for call in calls)}
+    recorded = {node: [it for it in calls if not _may_be_unrecorded(it)] for node, calls in run.forwards.items()}
+    known = {node for node, calls in recorded.items() if any(is_trained(run, call) for call in calls)}
     reached_from: dict[ast.AST, list[ast.AST]] = {}
-    for node, calls in run.forwards.items():
+    for node, calls in recorded.items():
         for function in (call.place.function for call in calls if not call.place.stack):
             if function is not None and function.name == "forward":
                 reached_from.setdefault(function.node, []).append(node)
@@ -270,6 +272,11 @@ def _trained_forwards(run: History) -> frozenset[ast.AST]:
         known.update(more)
         left += more
     return frozenset(known)
+
+
+def _may_be_unrecorded(call: Call) -> bool:
+    """Whether gradients may be off at ``call``: a teacher that is only asked trains nothing."""
+    return is_gradient_free(call) or call.grad_mode is GradMode.OPEN
 
 
 def _is_of_training_step(run: History, value: Value) -> bool:
