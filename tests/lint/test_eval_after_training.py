@@ -116,3 +116,19 @@ def test_an_eval_that_a_training_step_sees_keeps_statistics(body):
     updates, steps = _updates(text)
     assert updates < 2 * steps
     assert _codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "later", ["trainer.fit(net)", "Trainer(model=net).train()", "finetune(net, loader)", "net.train()", "launch(net)"]
+)
+def test_a_training_that_is_not_shown_may_see_the_eval(later):
+    text = "from helpers import Trainer, finetune, launch, loader, trainer\n" + _program(
+        f"fit(net)\nnet.eval()\n{later}"
+    )
+    assert _codes(text) == ([] if later != "net.train()" else ["CKPT106"])
+
+
+@pytest.mark.parametrize("later", ["evaluate(net, loader)", "export(net)", "net.train(False)", "print(net)"])
+def test_what_follows_the_eval_does_not_train(later):
+    text = "from helpers import evaluate, export, loader\n" + _program(f"fit(net)\nnet.eval()\n{later}")
+    assert _codes(text) == ["CKPT106"]

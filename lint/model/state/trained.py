@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ...facts.values import Class, Function, Method, equals
 from ..events import Backward
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...facts.values import Call, Loop, Place
     from ..events import Event
     from ..history import History
+
+#: Names of functions that train what they get.
+_TRAINS = re.compile(r"fit|train|tun|learn|epoch|optimi[sz]e|run|launch")
 
 
 def is_trained(run: History, what: Call | Event) -> bool:
@@ -23,9 +32,22 @@ def _belongs_to(backward: Place, computed: Place) -> bool:
     return backward.stack != computed.stack or set(backward.loops) <= set(computed.loops)
 
 
+@lru_cache(maxsize=1)
+def _trained_elsewhere(run: History) -> Mapping[int, int]:
+    """By walk, the last call of what the program does not show and what trains by its name: `trainer.fit(net)`."""
+    last: dict[int, int] = {}
+    for call in run.program.calls:
+        named = not isinstance(call.func, Function | Method | Class) and _TRAINS.search(call.called.lower())
+        if named and not (call.called == "train" and equals(call.argument(0, "mode"), False)):
+            last[call.place.walk] = call.order
+    return MappingProxyType(last)
+
+
 def follows_training(run: History, call: Call) -> bool:
     """Whether ``call`` comes behind the last backward pass of the program, and no loop brings another one."""
     trained, function_of = list(run.of(Backward)), run.program.functions
+    if _trained_elsewhere(run).get(call.place.walk, 0) > call.order:
+        return False
     if not trained or any(it.place.walk != call.place.walk or it.order > call.order for it in trained):
         return False
     around = _loops_around(run, call)
