@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..compat.checkpointing import switches_lowered
+from .attributes import AttributesBefore
+from .kept_choices import KeptChoices
 from .written_buffers import BuffersBefore, on_copies
 
 if TYPE_CHECKING:
@@ -23,19 +25,23 @@ def replayable(
     Args:
         forward: The forward of ``module``, or of a part of it.
         replay: What computes the same again.
-        module: The module whose buffers and switches a replay must find as the forward did.
+        module: The module whose buffers, attributes, switches and choices a replay must find as the forward did.
         replaying: Told of every replay.
     """
     written: Written | None = None
+    attributes: AttributesBefore | None = None
+    choices = KeptChoices(module)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal written
-        if written is not None:
+        nonlocal written, attributes
+        if written is not None and attributes is not None:
             replaying()
-            with on_copies([written]), switches_lowered(module):
+            with on_copies([written]), attributes.restored(), switches_lowered(module), choices.handed_on():
                 return replay(*args, **kwargs)
-        before = BuffersBefore(module)
-        output = forward(*args, **kwargs)
+        before, attributes = BuffersBefore(module), AttributesBefore(module)
+        with choices.noted(args):
+            output = forward(*args, **kwargs)
+        attributes.settle()
         written = before.written()
         return output
 

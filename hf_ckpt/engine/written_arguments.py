@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from .nested_tensors import tensors_in, with_tensors
 from .readings import Reading, copied, reading_of, share, unknown, version_of
 from .replayable import replayable
+from .saved_tensor_hooks import hooks_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -247,14 +248,6 @@ class _Saved:
         return tensor
 
 
-def hooks_in_force() -> tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]:
-    """The innermost saved-tensor hooks, which any put over them hide; two that keep a tensor as it is without any."""
-    # Only the innermost pair of hooks sees a saved tensor (PyDefaultSavedVariableHooks, in
-    # torch/csrc/autograd/python_saved_variable_hooks.cpp).
-    below = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    return below if below is not None else (_kept, _itself)
-
-
 def _known_of(inside: object) -> dict[Hashable, bool]:
     return {} if inside is None else _writes.get(inside, {})
 
@@ -267,12 +260,3 @@ def _note(inside: object, written: Mapping[Hashable, bool]) -> None:
         known[place] = writes or known.get(place, False)
     if any(written.values()):
         _writers.add(inside)
-
-
-def _kept(tensor: torch.Tensor) -> torch.Tensor:
-    # An output packed as itself would be a reference cycle; autograd gives what unpack returns its history again.
-    return tensor if tensor.is_leaf else tensor.detach()
-
-
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor

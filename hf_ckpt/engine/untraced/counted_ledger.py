@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What the ops of a counted ledger are called.
 SUBLAYER_OP = "sublayer.forward"
+#: The op that makes what no replay makes again.
+CHOICES_OP = "sublayer.choices"
 #: In the backward of a sublayer its largest tensor has two gradients at once: its own, and that of what it is made of.
 GRADIENTS_OF_LARGEST = 2
 #: What torch's checkpoint takes around a forward of nothing, in seconds (tests/engine/untraced/test_pieces.py).
@@ -38,6 +40,10 @@ def counted_ledger(class_name: str, counter: SavedCounter, around: Mapping[str, 
     ``around`` has the pieces that may be replayed alone, each with the name of the one around it.
     """
     buffers, ops = _inputs(counter), list[Op]()
+    if chosen := _chosen(LAYER, counter):
+        kept = len(buffers)
+        buffers.append(_bytes(kept, chosen, 0, saved=True, source=Source.ONCE))
+        ops.append(Op(0, CHOICES_OP, LAYER, (), (kept,), 0, 0, rebuildable=False, seconds=0.0))
     pieces = _pieces(class_name, counter, around)
     signs = {piece.name: len(buffers) + 2 * place + 1 for place, piece in enumerate(pieces)}
     for piece in pieces:
@@ -74,7 +80,8 @@ def _pieces(class_name: str, counter: SavedCounter, around: Mapping[str, str]) -
     counts = {name: PieceCount() for name in around} | counter.pieces | {LAYER: counter.whole}
     ran = sorted(around, key=[*counter.pieces, *around].index)
     saved = {name: _net(name, around, counter) for name in ran}
-    saved[LAYER] = sum(counter.bytes_of[key] for key in counter.savers if key not in _all(counter.inputs))
+    all_saved = sum(counter.bytes_of[key] for key in counter.savers if key not in _all(counter.inputs))
+    saved[LAYER] = max(0, all_saved - _chosen(LAYER, counter))
     seconds = {name: _seconds_of(class_name, name, count, counter) for name, count in counts.items()}
 
     def behind(name: str) -> Iterator[_Piece]:
@@ -106,7 +113,12 @@ def _net(name: str, pieces: Container[str], counter: SavedCounter) -> int:
     own = (k for k, savers in counter.savers.items() if all(name in ran for ran in savers))
     held = (k for k in count.inputs if k not in counter.savers and k not in layers)
     freed = sum(counter.bytes_of[k] for k in own if k not in given and k not in layers)
-    return max(0, freed - sum(counter.bytes_of[k] for k in held))
+    return max(0, freed - sum(counter.bytes_of[k] for k in held) - _chosen(name, counter))
+
+
+def _chosen(name: str, counter: SavedCounter) -> int:
+    """Bytes of the choices made in a piece: whoever replays it keeps them."""
+    return sum(nbytes for nbytes, ran in counter.choices if name == LAYER or name in ran)
 
 
 def _all(groups: Iterable[Iterable[int]]) -> set[int]:
@@ -128,8 +140,8 @@ def _inputs(counter: SavedCounter) -> list[Buffer]:
     ]
 
 
-def _bytes(index: int, nbytes: int, producer: int, *, saved: bool) -> Buffer:
-    return Buffer(index, nbytes, Source.ACTIVATION, producer, (index,) if saved else (), (nbytes,), "uint8")
+def _bytes(index: int, nbytes: int, producer: int, *, saved: bool, source: Source = Source.ACTIVATION) -> Buffer:
+    return Buffer(index, nbytes, source, producer, (index,) if saved else (), (nbytes,), "uint8")
 
 
 def _op(index: int, module: str, inputs: tuple[int, ...], outputs: tuple[int, ...], seconds: float) -> Op:

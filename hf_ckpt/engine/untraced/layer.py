@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_iter, tree_unflatten
 from ...assignment import Assignment
 from ...compat.kv_cache import replay_of
 from ...policy.decision import Keep, RecomputeSublayers, RecomputeUnion
+from ..kept_choices import counted_choices
 from ..layer.calls import resolve_call
 from ..report import Mode
 from ..untraceable import UntraceableError
@@ -142,6 +143,7 @@ class UntracedLayer:
             for name in again.union(self._pieces if counter is not None else ()):
                 stack.enter_context(self._caught(layer, name, counter, replayed, replay=name in again))
             if counter is not None:
+                stack.enter_context(counted_choices(layer, args, counter.chose))
                 stack.enter_context(counter.watching())
                 stack.enter_context(counter.running(LAYER, args, {}))
             return call(*args)

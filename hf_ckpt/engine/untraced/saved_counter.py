@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_iter
 
 from ...compat.wrappers import local_shard
-from ..written_arguments import hooks_in_force
+from ..saved_tensor_hooks import hooks_in_force
 from .pieces import LAYER
 from .watch import Watch
 
@@ -65,6 +65,8 @@ class SavedCounter:
         self.pieces: dict[str, PieceCount] = {}
         #: The layer as a whole, its pieces among it.
         self.whole = PieceCount()
+        #: Bytes of each choice that a replay of the pieces that ran then keeps, and these pieces.
+        self.choices: list[tuple[int, Savers]] = []
         self.device = inputs[0].device if inputs else torch.device("cpu")
         #: Weak references keep a storage's key from being given to another one.
         self._alive: set[StorageWeakRef] = set()
@@ -123,6 +125,10 @@ class SavedCounter:
             self._running = around
             over()
             self._counting += time.perf_counter() - left
+
+    def chose(self, nbytes: int) -> None:
+        """The layer makes a choice of so many bytes, which no replay makes again."""
+        self.choices.append((nbytes, self._running))
 
     def settle(self) -> None:
         """The forward is over: forget what was saved by graphs that nobody can call backward on."""

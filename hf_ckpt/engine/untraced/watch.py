@@ -14,18 +14,12 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..attributes import DEEPEST, MOST_ITEMS, attributes_of
 from ..readings import version_of
 from .pieces import LAYER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-#: What torch itself keeps on a module. Parameters and buffers are followed elsewhere (``engine/written_buffers.py``).
-_TORCHS = frozenset(vars(nn.Module())) - {"training", "_modules"} | {"forward"}
-#: What DeepSpeed's hooks count on a module (deepspeed/runtime/zero/parameter_offload.py), which no forward reads.
-_DEEPSPEEDS = frozenset({"applied_pre_backward_ref_cnt", "pre_bwd_fn", "post_bwd_fn"})
-#: Longer and deeper containers are compared by what they are and how long.
-_MOST_ITEMS, _DEEPEST = 256, 4
 
 
 class Watch:
@@ -101,11 +95,7 @@ def _without_history(tensor: torch.Tensor) -> torch.Tensor:
 
 def _state(module: nn.Module) -> dict[str, Any]:
     """The attributes of a module that its forward may read, to compare with those at another time."""
-    return {
-        name: _mark(value)
-        for name, value in vars(module).items()
-        if name not in _TORCHS and name not in _DEEPSPEEDS and not name.startswith("ds_")
-    }
+    return {name: _mark(value) for name, value in attributes_of(module).items()}
 
 
 def _mark(value: object, depth: int = 0) -> object:
@@ -114,7 +104,7 @@ def _mark(value: object, depth: int = 0) -> object:
             return type(value), value
         case torch.Tensor():
             return _Itself(value), version_of(value)
-        case list() | tuple() | set() | frozenset() | dict() if depth == _DEEPEST or len(value) > _MOST_ITEMS:
+        case list() | tuple() | set() | frozenset() | dict() if depth == DEEPEST or len(value) > MOST_ITEMS:
             return _Itself(value), len(value)
         case dict():
             return dict, [(_mark(key, depth + 1), _mark(item, depth + 1)) for key, item in value.items()]

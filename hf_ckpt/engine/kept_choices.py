@@ -1,0 +1,200 @@
+"""Choices that a replay does not make again: which experts a token goes to, which keys a query looks at.
+
+Where a kernel gives other last bits in backward, a router's logits would choose other experts there, and gradients go
+through what the forward never ran. A trace keeps the chosen indices by itself (``tracing/choices.py``). Where a module
+is replayed as it is, its choices are seen below autograd: a forward notes the indices, a replay makes them again and
+goes on with the noted ones, so that autograd saves these too. Values come from the rebuilt input at the noted indices.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_iter
+
+from ..op_catalogue import traits_of
+from .readings import copied
+from .saved_tensor_hooks import hooks_in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import nn
+
+    #: The sizes of the tensors that a forward was given, by place and number of dimensions.
+    Sizes = Mapping[tuple[int, int], tuple[int, ...]]
+
+#: Of each module whether its forwards chose so far, and the largest sizes that they were given.
+_known: WeakKeyDictionary[nn.Module, tuple[bool, Sizes]] = WeakKeyDictionary()
+
+
+class _Choice(NamedTuple):
+    """What one op chose: the name of the op and the handle that the hooks in force gave for the indices."""
+
+    op: str
+    indices: Any
+
+
+class KeptChoices:
+    """The choices of one forward of ``module``, for all replays of that forward.
+
+    A module that was seen to choose nothing is watched again only when it is given larger tensors than before.
+    """
+
+    __slots__ = ("_choices", "_give_back", "_keep", "_module")
+
+    def __init__(self, module: nn.Module | None) -> None:
+        self._module = module
+        self._choices: list[_Choice] = []
+        # Indices go the way of all saved tensors: whoever counts or offloads these has them too.
+        self._keep, self._give_back = hooks_in_force()
+
+    @contextmanager
+    def noted(self, args: tuple[Any, ...]) -> Iterator[None]:
+        """Note what the forward, which is given ``args``, chooses inside."""
+        if _chooses_nothing(self._module, args):
+            yield
+            return
+        chosen: list[tuple[str, torch.Tensor]] = []
+        # A copy, because the layer may write to its own.
+        with _Noting(lambda op, indices: chosen.append((op, copied(indices)))):
+            yield
+        if self._module is not None:
+            _note(self._module, args, chooses=bool(chosen))
+        # Only now: a hook may be another checkpoint's, which ends its replay by raising.
+        self._choices = [_Choice(op, self._keep(indices)) for op, indices in chosen]
+
+    @contextmanager
+    def handed_on(self) -> Iterator[None]:
+        """Let a replay go on with the noted choices."""
+        if not self._choices:
+            yield
+            return
+        with _HandingOn(self._choices, self._give_back):
+            yield
+
+
+@contextmanager
+def counted_choices(module: nn.Module, args: tuple[Any, ...], count: Callable[[int], None]) -> Iterator[None]:
+    """Tell ``count`` the bytes of each choice that a forward of ``module``, which is given ``args``, makes inside."""
+    if _chooses_nothing(module, args):
+        yield
+        return
+    with _Noting(lambda _, indices: count(indices.nbytes)):
+        yield
+
+
+class _OverOps(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every op below autograd, higher-order ones too, and leaves compiled code alone."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether compiled code stays compiled inside."""
+        return True
+
+
+class _Noting(_OverOps):  # type: ignore[no-untyped-call]
+    """Calls ``chose`` with the name of each op that chooses, and the indices."""
+
+    def __init__(self, chose: Callable[[str, torch.Tensor], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._chose = chose
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if _may_choose(func) and (indices := _indices(args, result)) is not None:
+            self._chose(str(func), indices)
+        return result
+
+
+class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
+    """``choices`` in the order in which they were made; from one on that differs in kind or shape, none."""
+
+    def __init__(self, choices: list[_Choice], give_back: Callable[[Any], torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left = iter(choices)
+        self._give_back = give_back
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not _may_choose(func) or (indices := _indices(args, result)) is None:
+            return result
+        choice = next(self._left, None)
+        if choice is None or choice.op != str(func):
+            self._left = iter(())
+            return result
+        noted = self._give_back(choice.indices)
+        if noted.shape != indices.shape:
+            self._left = iter(())
+            return result
+        noted = copied(noted)
+        if isinstance(result, torch.Tensor):
+            return noted
+        return _values(func, args, kwargs or {}, result[0], noted), noted
+
+
+@cache
+def _may_choose(func: Any) -> bool:
+    """Whether the op is one that chooses, and writes to no tensor of its caller's."""
+    return isinstance(func, torch._ops.OpOverload) and traits_of(str(func)).chooses and not func._schema.is_mutable
+
+
+def _indices(args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
+    """What an op that was given ``args`` chose by comparing floats; None where it compared something else."""
+    compared = next((value for value in tree_iter(args) if isinstance(value, torch.Tensor)), None)
+    if compared is None or not compared.is_floating_point():
+        return None
+    indices = result[-1] if isinstance(result, tuple | list) else result
+    plain = (torch.Tensor, torch.nn.Parameter)  # a subclass brings rules of its own
+    if type(compared) not in plain or type(indices) not in plain or indices.dtype is not torch.int64:
+        return None
+    chosen: torch.Tensor = indices
+    return chosen
+
+
+def _values(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: torch.Tensor, indices: torch.Tensor
+) -> torch.Tensor:
+    """The first result of ``func``, which lies in memory as ``values``, at ``indices``."""
+    compared = args[0]
+    if not compared.dim():
+        return values
+    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+    arguments = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()} | given
+    dim = arguments["dim"]
+    # Selective checkpointing counts the ops of a replay, and these are none of them (torch/utils/checkpoint.py).
+    with _disable_current_modes():
+        if arguments.get("keepdim", True):
+            taken = compared.gather(dim, indices)
+        else:
+            taken = compared.gather(dim, indices.unsqueeze(dim)).squeeze(dim)
+        return taken if taken.stride() == values.stride() else torch.empty_like(values).copy_(taken)
+
+
+def _chooses_nothing(module: nn.Module | None, args: tuple[Any, ...]) -> bool:
+    """Whether forwards of ``module`` that were given as much chose nothing."""
+    if module is None or module not in _known:
+        return False
+    chooses, largest = _known[module]
+    return not chooses and all(
+        key in largest and all(size <= most for size, most in zip(shape, largest[key], strict=True))
+        for key, shape in _sizes(args).items()
+    )
+
+
+def _note(module: nn.Module, args: tuple[Any, ...], *, chooses: bool) -> None:
+    chose, largest = _known.get(module, (False, {}))
+    sizes = {key: tuple(map(max, shape, largest.get(key, shape))) for key, shape in _sizes(args).items()}
+    _known[module] = chose or chooses, {**largest, **sizes}
+
+
+def _sizes(args: tuple[Any, ...]) -> Sizes:
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    return {(place, tensor.dim()): tuple(tensor.shape) for place, tensor in enumerate(tensors)}

@@ -1,0 +1,166 @@
+"""A replay finds the attributes that its forward found, whoever set them since."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from hf_ckpt import apply
+from hf_ckpt.engine import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONFIG = LlamaConfig(
+    num_hidden_layers=1, hidden_size=16, intermediate_size=24, num_attention_heads=2, vocab_size=31, use_cache=False
+)
+IDS = torch.arange(2 * 8).reshape(2, 8) % 31
+
+
+class Mlp(nn.Module):
+    """Looks at its values, which a trace cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.inside = nn.Linear(16, 16), nn.Tanh()
+        self.scale = torch.ones(1)
+        self.options: dict[str, list[object]] = {"scale": [1.0]}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inside(self.linear(x)) * self.scale[:1].clone() * torch.as_tensor(self.options["scale"][0]).clone()
+        y = y.sin() if self.training else y.cos()
+        return torch.exp(y * (2.0 if x.argmax().item() >= 0 else 1.0))
+
+
+class Counts(Mlp):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x * self.calls)
+
+
+class WritesInPlace(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.scale.add_(0.25)
+        return super().forward(x)
+
+
+class Sets(nn.Module):
+    """A norm that changes something about the MLP before each of its calls."""
+
+    def __init__(self, mlp: Mlp, norm: nn.Module, change: Callable[[Mlp, float], None]) -> None:
+        super().__init__()
+        self.norm, self.mlp, self.change = norm, [mlp], change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.change(self.mlp[0], x.sum().item() % 1)
+        return self.norm(x)
+
+
+def another(mlp: Mlp, value: float) -> None:
+    mlp.scale = torch.tensor([value])
+
+
+def in_place(mlp: Mlp, value: float) -> None:
+    mlp.scale.fill_(value)
+
+
+def item(mlp: Mlp, value: float) -> None:
+    mlp.options["scale"][0] = value
+
+
+def item_in_place(mlp: Mlp, value: float) -> None:
+    if not isinstance(mlp.options["scale"][0], torch.Tensor):
+        mlp.options["scale"][0] = torch.ones(())
+    mlp.options["scale"][0].fill_(value)
+
+
+def new_attribute(mlp: Mlp, value: float) -> None:
+    if value > 0.5:
+        mlp.options = {"scale": [value]}
+    else:
+        mlp.__dict__.pop("options", None)
+        mlp.options = {"scale": [2.0]}
+
+
+def switched(mlp: Mlp, value: float) -> None:
+    mlp.train(value > 0.5)
+
+
+def module(mlp: Mlp, value: float) -> None:
+    mlp.inside = nn.Tanh() if value > 0.5 else nn.Sigmoid()
+
+
+def nothing(mlp: Mlp, value: float) -> None:
+    pass
+
+
+CHANGES = [another, in_place, item, item_in_place, new_attribute, switched, module]
+
+
+def build(change: Callable[[Mlp, float], None], mlp: type[Mlp] = Mlp) -> nn.Module:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG).train()
+    for layer in model.model.layers:
+        layer.mlp = mlp()
+        layer.post_attention_layernorm = Sets(layer.mlp, layer.post_attention_layernorm, change)
+    return model
+
+
+def step(model: nn.Module) -> list[torch.Tensor]:
+    """Two forwards that wait for one backward."""
+    model.zero_grad()
+    losses = [model(input_ids=ids, labels=ids).loss for ids in (IDS, IDS.flip(1))]
+    (losses[0] * losses[1]).backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+@pytest.mark.parametrize(
+    ("change", "mlp"), [*((change, Mlp) for change in CHANGES), (nothing, Counts), (nothing, WritesInPlace)]
+)
+def test_what_somebody_sets_between_calls(change: Callable[[Mlp, float], None], mlp: type[Mlp], engine: str) -> None:
+    plain, model = build(change, mlp), build(change, mlp)
+    handle = apply(model, "mlp", engine=engine)
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+    assert {layer.mode for layer in handle.report().layers} == {Mode.SUBLAYERS if engine == "traced" else ""}
+    handle.restore()
+    ours, theirs = (each.model.layers[0].mlp for each in (model, plain))
+    assert ours.training == theirs.training
+    assert str(vars(ours)) == str(vars(theirs))
+
+
+def test_what_a_whole_layer_counts() -> None:
+    plain, model = build(nothing, Counts), build(nothing, Counts)
+    handle = apply(model, "full")
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+    assert {layer.mode for layer in handle.report().layers} == {Mode.WHOLE}
+    assert model.model.layers[0].mlp.calls == plain.model.layers[0].mlp.calls
+    handle.restore()
+
+
+def test_a_large_tensor_that_somebody_begins_to_write_stops_the_run() -> None:
+    writes = False
+
+    def change(mlp: Mlp, value: float) -> None:
+        if len(mlp.scale) == 1:
+            mlp.scale = torch.ones(1 << 15, 16)
+        if writes:
+            mlp.scale.fill_(value)
+
+    model = build(change)
+    expected = step(model)
+    handle = apply(model, "mlp")
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), expected))
+    writes = True
+    with pytest.raises(RuntimeError, match="written in place"):
+        step(model)
+    handle.restore()
