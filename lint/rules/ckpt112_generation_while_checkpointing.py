@@ -181,10 +181,8 @@ huggingface/transformers#36051, huggingface/trl#3683.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, TypeGuard
 
-from ..facts.nodes import all_nodes
 from ..facts.values import (
     Attr,
     Choice,
@@ -194,7 +192,6 @@ from ..facts.values import (
     Seq,
     Unknown,
     Value,
-    equals,
     is_absent,
     one,
     options,
@@ -205,6 +202,7 @@ from ..finding import Severity
 from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.events.extract import args_of
 from ..model.flow.ordering import surely_before
+from ..model.libraries.generation import uses_cache
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
@@ -212,6 +210,7 @@ from ..model.report import Remark, Report
 from ..model.types import bases, is_accelerator, is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Class, Function
@@ -226,8 +225,6 @@ NEEDS = (
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
 #: Arguments after which the last step may be an evaluation, which leaves the model in eval mode.
 _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval", "load_best_model_at_end", "eval_on_start")
-#: Calls that take `use_cache` for a later `generate`.
-_SETTING = ("from_pretrained", "from_config", "dict", "update", "partial")
 _KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.", "datasets.")
 
 
@@ -240,36 +237,13 @@ def check(run: Run) -> Iterator[Report]:
         if any(isinstance(option, Instance) for entered in call.place.contexts for option in options(entered)):
             continue  # What an own context manager does around it is not followed.
         cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
-        if cause is not None and _uses_cache(run, call):
+        if cause is not None and uses_cache(run, call):
             yield Report(
                 call.node,
                 "in train mode with checkpointing on, every layer drops the key/value cache and `generate` loses the "
                 "prompt after one token; call `model.eval()` first and `model.train()` afterwards",
                 notes=(Remark(cause, "this leaves the model in train mode with checkpointing on"),),
             )
-
-
-def _uses_cache(run: Run, call: Call) -> bool:
-    if any(word.arg == "use_cache" for word in call.node.keywords):
-        return equals(call.keyword("use_cache"), True) is True
-    return not any(_may_set_cache(node) for node in all_nodes(run.program.tree))
-
-
-def _may_set_cache(node: ast.AST) -> bool:
-    """Whether ``node`` names `use_cache` where `generate` may find it; `model.config` is no such place."""
-    match node:
-        case ast.Attribute(attr="use_cache", value=ast.Attribute(attr="config", value=owner), ctx=ast.Store()):
-            return isinstance(owner, ast.Name) and owner.id == "self"
-        case ast.Attribute(attr="use_cache") | ast.Constant(value="use_cache"):
-            return True
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), keywords=words):
-            takes = name in _SETTING or name.endswith("Config")
-            return takes and any(word.arg == "use_cache" and not _is_true(word.value) for word in words)
-    return False
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _after_enable(run: Run, generate: Call) -> ast.AST | None:
