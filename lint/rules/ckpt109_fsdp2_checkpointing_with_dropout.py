@@ -3,7 +3,8 @@
 ## What it does
 Flags `activation_checkpointing` in the `fsdp_config` of `TrainingArguments` (version 2, the default) or in
 `FullyShardedDataParallelPlugin(fsdp_version=2, ...)` when the model that trains has dropout: a `lora_dropout` above
-zero, or a model built from a configuration with dropout in its layers. Models whose dropout is zero or not known, and
+zero, a model built from a configuration with dropout in its layers, or weights on the Hub whose configuration has it
+(GPT-2, BERT, RoBERTa, T5, BART, OPT) in train mode. Models whose dropout is zero or not known, and
 models on which transformers' own checkpointing is on as well (it restores the random state inside), are fine. The same
 for `fsdp_activation_checkpointing` in the accelerate configuration that a script is checked with (`ckpt-lint train.py
 --config fsdp.yaml`), and for ms-swift with `--fsdp fsdp2`, whose LoRA has a dropout of 0.05 by default.
@@ -33,6 +34,15 @@ from transformers import GPT2Config, GPT2LMHeadModel
 plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)  # error
 accelerator = Accelerator(fsdp_plugin=plugin)
 model = accelerator.prepare(GPT2LMHeadModel(GPT2Config(n_layer=4, use_cache=False)))
+```
+```python
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import GPT2LMHeadModel
+
+plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)  # error
+accelerator = Accelerator(fsdp_plugin=plugin)
+model = accelerator.prepare(GPT2LMHeadModel.from_pretrained("gpt2-xl", use_cache=False))
+model.train()
 ```
 ```yaml
 # swift sft this.yaml
@@ -69,6 +79,16 @@ def by_hand():
     accelerator = Accelerator(fsdp_plugin=plugin)
     config = GPT2Config(resid_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     return accelerator.prepare(GPT2LMHeadModel(config))
+
+def loaded_without_dropout():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)
+    accelerator = Accelerator(fsdp_plugin=plugin)
+    model = GPT2LMHeadModel.from_pretrained("gpt2-xl", use_cache=False, resid_pdrop=0.0, attn_pdrop=0.0)
+    return accelerator.prepare(model).train()
+
+def loaded_in_eval_mode():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)
+    return Accelerator(fsdp_plugin=plugin).prepare(GPT2LMHeadModel.from_pretrained("gpt2-xl", use_cache=False))
 
 def first_version(name):
     plugin = FullyShardedDataParallelPlugin(fsdp_version=1, activation_checkpointing=True)
@@ -128,15 +148,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, truth
+from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, same, truth
 from ..finding import Severity
-from ..model.events import FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
+from ..model.events import EvalSwitch, FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild, TrainSwitch
 from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
+from ..model.libraries.pretrained_dropout import dropout_of_weights
 from ..model.libraries.trainer import is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout
+from ..model.types import unwrapped
 from ..model.variant import from_json
 
 if TYPE_CHECKING:
@@ -152,6 +174,8 @@ NEEDS = (
     "fsdp2",
 )
 VERSIONS = {"accelerate": ">=1.13"}
+#: In the name of a function that takes dropout out of a model.
+_TAKES_OUT = "dropout"
 _HAPPENS = (
     "accelerate recomputes the layers without restoring the random state: with dropout, gradients are silently wrong"
 )
@@ -224,4 +248,18 @@ def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
 
 
 def _dropout(run: Run, model: Value) -> Draw | None:
-    return adapter_dropout(run, model) or (None if isinstance(model, Const) else config_dropout(model))
+    found = adapter_dropout(run, model) or (None if isinstance(model, Const) else config_dropout(model))
+    return found or _loaded_dropout(run, model)
+
+
+def _loaded_dropout(run: Run, model: Value) -> Draw | None:
+    """The dropout of weights on the Hub, where the model is trained in train mode and nothing takes it out."""
+    loaded = unwrapped(model)
+    name = dropout_of_weights(loaded)
+    if not name or loaded.node is None or any(write.field == "p" for write in run.writes):
+        return None
+    if any(_TAKES_OUT in call.called.lower() for call in run.program.calls) or any(run.of(EvalSwitch)):
+        return None
+    trained = [it.receiver for it in run.of(TrainSwitch) if it.on and not it.place.guards]
+    trained += [trainer.model for trainer in run.of(TrainerBuild)]
+    return Draw(loaded.node, name) if any(same(unwrapped(it), loaded) for it in trained) else None

@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
-that nothing in this file enables checkpointing for, and the statement `model.gradient_checkpointing_enable` without
+that nothing in this file enables checkpointing for, the same on its encoder or decoder
+(`model.encoder.gradient_checkpointing = True`), and the statement `model.gradient_checkpointing_enable` without
 parentheses.
 
 ## Why is this bad?
@@ -25,6 +26,14 @@ def build(name):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.model.gradient_checkpointing = True  # error
     return get_peft_model(model, LoraConfig())
+```
+```python
+from transformers import T5ForConditionalGeneration
+
+model = T5ForConditionalGeneration.from_pretrained("t5")
+model.encoder.gradient_checkpointing = True  # error
+model.decoder.gradient_checkpointing = True  # error
+model.train()
 ```
 ```python
 from transformers import AutoModelForCausalLM
@@ -74,13 +83,26 @@ def of_another_library(unet, name):
     return AutoModelForCausalLM.from_config(model.config)
 ```
 
+```python
+from functools import partial
+
+from torch.utils.checkpoint import checkpoint
+from transformers import T5ForConditionalGeneration
+
+model = T5ForConditionalGeneration.from_pretrained("t5")
+model.encoder.gradient_checkpointing = True
+for block in model.encoder.block:
+    block.gradient_checkpointing = True
+    block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+```
+
 ## Fix safety
 Unsafe: checkpointing begins to work, which is what was meant but changes the speed of the run.
 
 ## Evidence
 ```python
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
 settings = dict(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -102,6 +124,19 @@ assert runs(lambda model: setattr(model, "gradient_checkpointing", True)) == 1
 assert runs(lambda model: model.gradient_checkpointing_enable) == 1
 assert runs(lambda model: model.gradient_checkpointing_enable()) == 2
 assert runs(lambda model: None, gradient_checkpointing=True) == 2
+
+def block_runs(change):
+    model = T5ForConditionalGeneration(
+        T5Config(vocab_size=32, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0)
+    )
+    change(model)
+    count = []
+    model.encoder.block[0].layer[0].SelfAttention.register_forward_pre_hook(lambda *_: count.append(1))
+    model.train()(input_ids=ids, labels=ids).loss.backward()
+    return len(count)
+
+assert block_runs(lambda model: setattr(model.encoder, "gradient_checkpointing", True)) == 1
+assert block_runs(lambda model: model.gradient_checkpointing_enable()) == 2
 ```
 
 ## References
@@ -114,13 +149,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Instance, Value, equals, same
+from ..facts.values import Attr, Instance, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import FlagWrite, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
+from ..model.libraries.model_families import family_of
 from ..model.libraries.trainer import is_enabled
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
-from ..model.types import is_hf_model
+from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,6 +167,9 @@ CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARN
 NEEDS = (UncalledEnable, FlagWrite)
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+#: Where models of the families that are known keep their stacks, which read the flag for a warning at most.
+_STACKS = frozenset(("encoder", "decoder", "transformer", "model", "bert", "roberta"))
+_OWN_FUNCTION = "_gradient_checkpointing_func"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -138,8 +177,11 @@ def check(run: Run) -> Iterator[Report]:
     yield from _not_called(run)
     if any(run.method_calls(*_METHODS)) or _trainer_enables(run):
         return
+    by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
+    by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
     for flag in run.of(FlagWrite):
-        if equals(flag.value, True) and _model(flag.target) is not None and not _is_read_again(run, flag):
+        is_late = _model(flag.target) is not None or (not by_hand and _stack_of(flag.target) is not None)
+        if equals(flag.value, True) and is_late and not _is_read_again(run, flag):
             yield _report(run, flag)
 
 
@@ -163,6 +205,15 @@ def _model(obj: Value) -> Value | None:
     """The finished model of transformers whose flag, or whose configuration's flag, ``obj`` holds."""
     model = obj.base if isinstance(obj, Attr) and obj.name == "config" else obj
     return model if is_hf_model(model) and not isinstance(model, Instance) else None
+
+
+def _stack_of(obj: Value) -> Value | None:
+    """The finished model, of a family that is known, whose encoder, decoder or backbone ``obj`` is."""
+    depth = 0
+    while isinstance(obj, Attr) and obj.name in _STACKS and depth < 4:
+        obj, depth = obj.base, depth + 1
+    models = options(unwrapped(obj))
+    return obj if depth and is_hf_model(obj) and all(map(family_of, models)) else None
 
 
 def _is_read_again(run: Run, flag: FlagWrite) -> bool:
@@ -189,6 +240,8 @@ def _fix(flag: FlagWrite, enable: str) -> Rewrite | None:
     target, statement = flag.write.target, flag.write.statement
     if target is None or statement is None:
         return None
+    if _model(flag.target) is None:
+        return None  # One call stands for the flags of several stacks.
     owner = attribute(target.value)
     model = owner.value if owner is not None and owner.attr == "config" else target.value
     changes = (InsertBefore(statement, f"{source_text(model)}.{enable}()"), DeleteStatement(statement))

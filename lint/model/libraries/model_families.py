@@ -78,14 +78,15 @@ def _loaded_family(call: Call) -> str:
     match given:
         case Result(made) if canonical(made.name) == "transformers.AutoConfig.from_pretrained":
             remote = made.keyword("trust_remote_code")
-            return _family_of_weights(made.argument(0, _NAME)) if isinstance(remote, Absent) else ""
+            return family_of_weights(made.argument(0, _NAME)) if isinstance(remote, Absent) else ""
         case Result(made) if (name := canonical(made.name)).startswith("transformers.") and not made.method:
             kind = name.split(".")[1]
             return kind.removesuffix("Config") if kind.removesuffix("Config") in _WEIGHTS else ""
-    return _family_of_weights(given)
+    return family_of_weights(given)
 
 
-def _family_of_weights(name: Value) -> str:
+def family_of_weights(name: Value) -> str:
+    """The family of the weights called ``name`` on the Hub; empty when not known."""
     if not isinstance(name, Const) or not isinstance(name.value, str):
         return ""
     return next((family for family, weights in _WEIGHTS.items() if re.fullmatch(weights, name.value)), "")
