@@ -5,7 +5,9 @@ Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)`
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, the name of another library on one
 (diffusers' `enable_gradient_checkpointing`, timm's `set_grad_checkpointing`, the old `set_gradient_checkpointing`), or
 on a model of diffusers, timm or torchvision, any of them on a `DistributedDataParallel` object, and a Trainer that is
-to checkpoint a module of this file that is no transformers model. Also calls of torch's functions that do not fit their
+to checkpoint a module of this file that is no transformers model. Models of transformers whose class supports no
+checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where
+they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their
 parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
 (`checkpoint(block, x, use_reentrant=False, dropout=0.1)`), or are calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
@@ -120,7 +122,34 @@ recompute_granularity: full  # error
 recompute_num_layers: 1
 ```
 
+```python
+from transformers import AutoModel, ConvNextV2ForImageClassification, Trainer, TrainingArguments
+
+encoder = AutoModel.from_pretrained("microsoft/mpnet-base")
+encoder.gradient_checkpointing_enable()  # error
+
+def train(name):
+    model = ConvNextV2ForImageClassification.from_pretrained(name)
+    args = TrainingArguments("out", gradient_checkpointing=True)  # error
+    Trainer(model=model, args=args).train()
+```
+
 ## Good
+```python
+from transformers import AutoModel, ConvNextV2Model, Trainer, TrainingArguments
+
+AutoModel.from_pretrained("bert-base-uncased").gradient_checkpointing_enable()
+AutoModel.from_pretrained("microsoft/mpnet-base", trust_remote_code=True).gradient_checkpointing_enable()
+
+def train(name, flag):
+    AutoModel.from_pretrained(name).gradient_checkpointing_enable()
+    model = ConvNextV2Model.from_pretrained(name)
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=flag)).train()
+    try:
+        model.gradient_checkpointing_enable()
+    except ValueError:
+        print("no checkpointing")
+```
 ```yaml
 model: Qwen/Qwen3-8B
 dataset: AI-ModelScope/alpaca-gpt4-data-en
@@ -221,7 +250,9 @@ os.environ["ACCELERATE_USE_CPU"] = "true"
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    LlamaConfig, LlamaForCausalLM, MPNetConfig, MPNetForMaskedLM, Trainer, TrainingArguments,
+)
 
 def raises(action):
     try:
@@ -254,6 +285,11 @@ assert raises(lambda: checkpoint(block, x, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, scale=0.5, use_reentrant=False)) is None
 
+small = MPNetConfig(
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+)
+assert raises(lambda: MPNetForMaskedLM(small).gradient_checkpointing_enable()) is ValueError
+
 folder = tempfile.mkdtemp()
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 wrapped = DistributedDataParallel(model)
@@ -264,6 +300,7 @@ dist.destroy_process_group()
 args = TrainingArguments(folder, gradient_checkpointing=True, use_cpu=True, report_to="none", max_steps=1)
 data = [{"input": torch.ones(1)}] * 8
 assert raises(lambda: Trainer(torch.nn.Linear(1, 1), args, train_dataset=data).train()) is AttributeError
+assert raises(lambda: Trainer(MPNetForMaskedLM(small), args, train_dataset=data).train()) is ValueError
 ```
 
 ## References
@@ -283,13 +320,14 @@ from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
+from ..model.libraries.checkpointing_support import not_checkpointed
 from ..model.libraries.makers import library_of
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.libraries.trainer import is_enabled, where
+from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, given, together
 from ..model.regions.block_arguments import misfit_of_block
-from ..model.report import DropKeyword, RenameAttribute, Replace, Report, Rewrite
+from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 
 if TYPE_CHECKING:
@@ -306,7 +344,7 @@ NEEDS = (
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
     ".set_grad_checkpointing",
-    *together(TrainerBuild, "Module", SWITCHED_ON),
+    *together(TrainerBuild, ("Module", "transformers"), SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
     *("recompute_granularity", "recompute_method", "recompute_num_layers"),
@@ -323,6 +361,9 @@ _SWITCHES = (
     *("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
 )
 _MODULE = "torch.utils.checkpoint"
+_SUPPORT = "supports_gradient_checkpointing"
+#: The classes of the table are without it in every release since (checked with 4.36, 4.46, 4.57, 5.5 and 5.23).
+_WITHOUT_SUPPORT = "transformers>=4.36"
 _GRANULARITY, _EXTENT = "recompute_granularity", ("recompute_method", "recompute_num_layers")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
@@ -347,6 +388,7 @@ def check(run: Run) -> Iterator[Report]:
     for enable in run.of(HfEnable):
         if not enable.place.tries and not _is_ddp(enable.model):
             yield from _wrong_arguments(enable)
+    yield from _unsupported(run)
     yield from _untrainable(run)
     yield from _unbound(run)
     yield from _as_model_argument(run)
@@ -426,6 +468,39 @@ def _wrong_arguments(enable: HfEnable) -> Iterator[Report]:
 def _argument_fix(argument: ast.expr) -> Rewrite:
     text = '{"use_reentrant": False}'
     return Rewrite(Applicability.UNSAFE, f"Write `{text}`", (Replace(argument, text),))
+
+
+def _unsupported(run: Run) -> Iterator[Report]:
+    """Checkpointing for models of transformers whose class supports none, by their method or by a Trainer."""
+    if mentions(run.program.tree, _SUPPORT):
+        return  # The program asks for it or changes it.
+    enabled: dict[ast.Call, list[Call]] = {}
+    for call in run.method_calls(*_ENABLERS):
+        enabled.setdefault(call.node, []).append(call)
+    for node, calls in enabled.items():
+        # There is one call for each model that it may be made on: a condition decides between them.
+        names = [
+            "" if call.place.tries or _is_ddp(call.receiver) else not_checkpointed(call.receiver) for call in calls
+        ]
+        if all(names):
+            name = names[0]
+            yield Report(
+                node,
+                f"`{name}` supports no checkpointing in transformers, and this call raises a ValueError; remove it",
+                versions=_WITHOUT_SUPPORT,
+            )
+    for trainer in run.of(TrainerBuild):
+        name = not_checkpointed(trainer.model)
+        args = args_of(trainer.args)
+        if name and args is not None and not trainer.place.tries and is_enabled(run, args, trainer.args):
+            switch = next((word for word in args.node.keywords if word.arg in SWITCHES), None)
+            yield Report(
+                switch or args.node,
+                f"`{name}` supports no checkpointing in transformers, and the Trainer raises a ValueError when it "
+                "starts to train; switch it off",
+                notes=(Remark(trainer.node, "this Trainer gets the model"),),
+                versions=_WITHOUT_SUPPORT,
+            )
 
 
 def _untrainable(run: Run) -> Iterator[Report]:

@@ -9,6 +9,8 @@ from ...facts.values import Absent, Const, Ref, Result, equals
 from ..names import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...facts.values import Call, Value
 
 #: A plain text decoder of one family, which holds no layers of another.
@@ -61,14 +63,19 @@ def family_of(model: Value) -> str:
     if library != "transformers":
         return ""
     if kind.startswith("AutoModel"):
-        return _loaded_family(model.call) if loader in _LOADERS else ""
+        return loaded_family(model.call, _WEIGHTS) if loader in _LOADERS else ""
     plain = next((kind.removesuffix(end) for end in _MODEL_ENDINGS if kind.endswith(end)), "")
     other = next((kind.removesuffix(end) for end in _OTHER_ENDINGS if kind.endswith(end)), "")
     return plain or (other if other in _WEIGHTS else "")
 
 
-def _loaded_family(call: Call) -> str:
-    """The family that an Auto class finds in the configuration: the one that is given, else that of the weights."""
+def loaded_family(call: Call, weights: Mapping[str, str]) -> str:
+    """The family that an Auto class finds in the configuration: the one that is given, else that of the weights.
+
+    Args:
+        call: The call of the Auto class's loader.
+        weights: The families that are looked for, each with a pattern of the names of its weights.
+    """
     remote = call.keyword("trust_remote_code")
     if call.open_args or call.open_kwargs or not (isinstance(remote, Absent) or equals(remote, False)):
         return ""
@@ -78,15 +85,15 @@ def _loaded_family(call: Call) -> str:
     match given:
         case Result(made) if canonical(made.name) == "transformers.AutoConfig.from_pretrained":
             remote = made.keyword("trust_remote_code")
-            return family_of_weights(made.argument(0, _NAME)) if isinstance(remote, Absent) else ""
+            return family_of_weights(made.argument(0, _NAME), weights) if isinstance(remote, Absent) else ""
         case Result(made) if (name := canonical(made.name)).startswith("transformers.") and not made.method:
             kind = name.split(".")[1]
-            return kind.removesuffix("Config") if kind.removesuffix("Config") in _WEIGHTS else ""
-    return family_of_weights(given)
+            return kind.removesuffix("Config") if kind.removesuffix("Config") in weights else ""
+    return family_of_weights(given, weights)
 
 
-def family_of_weights(name: Value) -> str:
-    """The family of the weights called ``name`` on the Hub; empty when not known."""
+def family_of_weights(name: Value, weights: Mapping[str, str] = _WEIGHTS) -> str:
+    """The family of the weights called ``name`` on the Hub, one of ``weights``; empty when not known."""
     if not isinstance(name, Const) or not isinstance(name.value, str):
         return ""
-    return next((family for family, weights in _WEIGHTS.items() if re.fullmatch(weights, name.value)), "")
+    return next((family for family, pattern in weights.items() if re.fullmatch(pattern, name.value)), "")
