@@ -363,7 +363,7 @@ _SWITCHES = (
 _MODULE = "torch.utils.checkpoint"
 _SUPPORT = "supports_gradient_checkpointing"
 #: The classes of the table are without it in every release since (checked with 4.36, 4.46, 4.57, 5.5 and 5.23).
-_WITHOUT_SUPPORT = "transformers>=4.36"
+_WITHOUT_SUPPORT = ("transformers", ">=4.36")
 _GRANULARITY, _EXTENT = "recompute_granularity", ("recompute_method", "recompute_num_layers")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
@@ -472,7 +472,7 @@ def _argument_fix(argument: ast.expr) -> Rewrite:
 
 def _unsupported(run: Run) -> Iterator[Report]:
     """Checkpointing for models of transformers whose class supports none, by their method or by a Trainer."""
-    if mentions(run.program.tree, _SUPPORT):
+    if mentions(run.program.tree, _SUPPORT) or not run.versions.may_be(*_WITHOUT_SUPPORT):
         return  # The program asks for it or changes it.
     enabled: dict[ast.Call, list[Call]] = {}
     for call in run.method_calls(*_ENABLERS):
@@ -487,7 +487,7 @@ def _unsupported(run: Run) -> Iterator[Report]:
             yield Report(
                 node,
                 f"`{name}` supports no checkpointing in transformers, and this call raises a ValueError; remove it",
-                versions=_WITHOUT_SUPPORT,
+                versions="".join(_WITHOUT_SUPPORT),
             )
     for trainer in run.of(TrainerBuild):
         name = not_checkpointed(trainer.model)
@@ -499,7 +499,7 @@ def _unsupported(run: Run) -> Iterator[Report]:
                 f"`{name}` supports no checkpointing in transformers, and the Trainer raises a ValueError when it "
                 "starts to train; switch it off",
                 notes=(Remark(trainer.node, "this Trainer gets the model"),),
-                versions=_WITHOUT_SUPPORT,
+                versions="".join(_WITHOUT_SUPPORT),
             )
 
 

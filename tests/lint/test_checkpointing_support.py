@@ -158,6 +158,7 @@ def test_right_or_open_code_is_silent(code):
 
 def test_the_finding_names_the_releases_that_the_table_holds_for():
     assert [it.versions for it in check_source(_HEAD + WRONG["a class"])] == ["transformers>=4.36"]
+    assert check_source(_HEAD + WRONG["a class"], versions={"transformers": ">=4.30,<4.36"}) == []
 
 
 def test_the_table_is_up_to_date():
