@@ -28,15 +28,19 @@ from hf_ckpt.policy import parse_policy
 from hf_ckpt.policy.platform import Engine, parse_engine
 from hf_ckpt.resolving import resolve_on
 
-from .arguments import check_fsdp_plugin, check_one_gpu_a_process, is_compiled
 from .calling_trainer import calling, check_alone, move_to_front
 from .diagnosed import diagnose_with
 from .first_steps import FirstSteps
 from .guard import restore_after_trainings, restore_with
-from .logged import is_logged
 from .metrics import step_metrics
-from .optimizer import best_known
-from .resume import warn_of_drift
+from .trainer_facts import (
+    best_known,
+    check_fsdp_plugin,
+    check_one_gpu_a_process,
+    is_compiled,
+    is_logged,
+    warn_of_drift,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from ..compat.models import owner_of
 from ..compat.wrappers import base_class_name, clean_name
 from ..errors import ModelStructureError
@@ -16,8 +18,6 @@ from .towers import tower_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +83,17 @@ def _stack(model: nn.Module, name: str, infos: list[Layer], first: nn.Module) ->
     config: Any = getattr(owner, "config", None)
     tower = tower_of(owner, (clean_name(name), infos[0].class_name))
     return Stack(clean_name(name), tower, tuple(infos), attention_kernel(first, config))
+
+
+def around_layers(model: nn.Module, anatomy: Anatomy) -> Iterator[nn.Module]:
+    """The model, the module in it that holds all decoder layers, and so on inwards."""
+    layers = {id(layer.module) for layer in anatomy.layers}
+    module: nn.Module | None = model
+    while module is not None and id(module) not in layers:
+        if not isinstance(module, nn.ModuleList | nn.ModuleDict):
+            yield module
+        module = next((child for child in module.children() if _holds(child, layers)), None)
+
+
+def _holds(module: nn.Module, layers: set[int]) -> bool:
+    return layers <= {id(inner) for inner in module.modules()}

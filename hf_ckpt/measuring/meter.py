@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
-from ..anatomy.around import around_layers
+from ..anatomy.model import around_layers
 from ..engine.untraced.saved_counter import storages
 from ..planner.batches.live_forwards import LiveForwards
 from .loss_outside import LossWatch

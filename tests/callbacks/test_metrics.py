@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from hf_ckpt.callbacks.logged import is_logged
+from hf_ckpt.callbacks.trainer_facts import is_logged
 from transformers import Trainer, TrainerState
 
 from hf_ckpt import SelectiveCkpt, apply

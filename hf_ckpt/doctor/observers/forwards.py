@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_iter
 
-from ...anatomy.around import around_layers
+from ...anatomy.model import around_layers
 from ...compat.adapters import active_adapters
 from ...measuring.observed import ObservedForwards
 from ..harmless import harmless

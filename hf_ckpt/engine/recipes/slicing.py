@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..tracing.ir import Ref
-from ..tracing.nested import instances_in
+from ..tracing.op_arguments import instances_in
 from ..untraceable import UntraceableError
 
 if TYPE_CHECKING:

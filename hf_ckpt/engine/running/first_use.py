@@ -10,7 +10,6 @@ from ..random_state import can_redraw, random_state, random_state_kept
 from ..untraceable import in_words
 from ..verb import packing_verb
 from ..verbs.keep import keep
-from .bits import same_bits
 from .ending import Ending
 from .frame import Frame
 
@@ -141,3 +140,16 @@ class CheckedFrame(Frame):
 
     def _random_states(self) -> list[torch.Tensor]:
         return [random_state(device) for device in self._devices]
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are equal bit for bit (NaN equals the same NaN), in the same layout."""
+    if a.dtype != b.dtype or a.shape != b.shape or not _same_layout(a, b):
+        return False
+    if a.numel() == 0:
+        return True
+    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
+
+
+def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return all(x == y for size, x, y in zip(a.shape, a.stride(), b.stride(), strict=True) if size > 1)

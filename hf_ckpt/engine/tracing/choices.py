@@ -14,7 +14,7 @@ import torch
 
 from ...op_catalogue import traits_of
 from .ir import Ref
-from .nested import instances_in
+from .op_arguments import instances_in
 from .split_ops import SECOND_HALVES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ..untraceable import UntraceableError
 from .made_up import outcome_of
-from .nested import instances_in
+from .op_arguments import instances_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

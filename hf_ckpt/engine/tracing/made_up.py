@@ -23,7 +23,7 @@ from ..random_state import (
 )
 from ..untraceable import UntraceableError
 from .flops import flops_of
-from .nested import instances_in, tensors_written
+from .op_arguments import instances_in, tensors_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,8 +15,7 @@ from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
 from .made_up import COLLECTIVE_NAMESPACES
-from .nested import instances_in, tensors_written
-from .randomness import draws_random_numbers, uses_own_generator
+from .op_arguments import draws_random_numbers, instances_in, tensors_written, uses_own_generator
 from .split_ops import split
 from .symbols import plain_size
 from .written_state import args_to_run_again, check_not_read, is_idempotent_write, statistics_written
