@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Show every saved tensor: its bytes, decision and price.
 
-    The table says in how many layers it is kept or rebuilt. Then the frontier (the fastest plan at each budget), and
-    what the next GiB would buy. Nothing is trained and no weight is loaded; times are those of --gpu, or of this
-    machine. Of a multimodal model these are the language layers.
+    The table says in how many layers it is kept or rebuilt. Behind it stand the frontier (the fastest plan at each
+    budget), and what the next GiB would buy. Nothing is trained and no weight is loaded; times are those of --gpu,
+    or of this machine. A multimodal model is explained by its language layers.
     """
     parsed = parse_policy(policy)
     check_picture(plot)

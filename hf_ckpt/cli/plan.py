@@ -28,7 +28,12 @@ USUAL = ("none", "balanced", "attention", "mlp", "norm", "dots_saveable", "every
 
 @click.command("plan")
 @subject_options(several=True)
-@click.option("--policy", "policies", multiple=True, help="A policy to forecast; may be given several times.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    help=f"A policy to forecast; may be given several times; default: {', '.join(USUAL)}.",
+)
 @gpu_options
 @setup_options
 @click.option(
@@ -64,9 +69,9 @@ def command(
     """Forecast policies for a model: bytes held, peak, added time.
 
     Nothing is trained and no weight is loaded: the layers are traced on metadata. Kernels and times are those of the
-    card that --gpu names, by its data sheet and published measurements, or of this machine. Of a multimodal model these
-    are the language layers. --batch and --length may be given several times. Exit code 1: nothing fits the memory; 2:
-    every policy was refused.
+    card that --gpu names, by its data sheet and published measurements, or of this machine. A multimodal model is
+    planned by its language layers. --batch and --length may be given several times. Exit code 1: nothing fits the
+    memory; 2: every policy was refused.
     """
     parsed = [parse_policy(text) for text in policies or USUAL]
     check_picture(plot)

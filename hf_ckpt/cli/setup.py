@@ -49,8 +49,8 @@ _OPTIONS = (
         help="TrainingArguments' `optim` name: adamw_8bit, paged_adamw_8bit, adafactor, sgd, ...",
     ),
     click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Cards that train together."),
-    click.option("--ddp", is_flag=True, help="Every card holds everything; the default for several."),
-    click.option("--fsdp", is_flag=True, help="Weights, gradients and optimizer state are sharded."),
+    click.option("--ddp", is_flag=True, help="Every card holds the whole model; the default where --gpus is above 1."),
+    click.option("--fsdp", is_flag=True, help="Each card holds a shard of weights, gradients and optimizer state."),
     click.option("--zero", type=click.Choice(["1", "2", "3"]), help="DeepSpeed's stage."),
     click.option(
         "--master", is_flag=True, help="With --fsdp: shards in float32, as accelerate keeps them under mixed precision."
@@ -62,7 +62,7 @@ _OPTIONS = (
     ),
     click.option(
         "--accumulate", type=click.IntRange(1), default=1, show_default=True,
-        help="Batches before an optimizer step: with several, gradients stand all along.",
+        help="Micro-batches in a batch; with several, gradients stay in memory between them.",
     ),
     click.option(
         "--autocast", type=click.Choice(["bf16", "fp16"]),

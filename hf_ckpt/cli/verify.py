@@ -52,11 +52,12 @@ def command(
 
     A micro-batch is run with and without it, under the same random numbers.
 
-    Of a SCRIPT with a Trainer, run as `python SCRIPT ARGUMENTS` would: its own model, data and first two optimizer
-    steps, with SelectiveCkpt put in (unless it checkpoints by itself) and the doctor on. Then it is stopped, before it
-    saves, evaluates or reports anything. Of --model: random weights and token ids.
+    SCRIPT has a Trainer and runs as `python SCRIPT ARGUMENTS` does: with its own model and data, for two optimizer
+    steps, with SelectiveCkpt put in (unless it checkpoints by itself) and the doctor on. It is stopped before it saves,
+    evaluates or reports anything. --model is run with random weights and token ids.
 
-    Exit code 0: loss and all gradients are bitwise equal, and the doctor found nothing; 1: not so; 2: no verdict.
+    Exit code 0: loss and all gradients are bitwise equal, and the doctor found nothing; 1: something differs, or the
+    doctor found something; 2: no verdict.
     """
     check_page(html)
     parsed = None if policy is None else parse_policy(policy)

@@ -98,17 +98,17 @@ def cli() -> None:
 )
 @_list_option("--exclude", "PATTERNS", "Skip these paths, besides the configured ones.")
 @click.option("--markdown", is_flag=True, help="Search folders for Python code blocks in Markdown too.")
-@click.option("--notes", is_flag=True, help="Report also what is a mistake only under a condition, which is named.")
+@click.option("--notes", is_flag=True, help="Report mistakes under a condition too, and name the condition.")
 @click.option(
     "--respect-gitignore/--no-respect-gitignore", default=None, help="Skip in folders what git ignores (the default)."
 )
-@click.option("--force-exclude", is_flag=True, help="Excludes hold for paths named on the command line too.")
+@click.option("--force-exclude", is_flag=True, help="Exclude paths named on the command line too.")
 @click.option(
     "--config",
     "config_files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="A configuration (YAML, JSON) that the scripts run with; a TOML file: settings of ckpt-lint.",
+    help="A YAML or JSON file that the scripts run with, or a TOML file with ckpt-lint's settings. Repeatable.",
 )
 @click.option("--isolated", is_flag=True, help="Ignore all settings in pyproject.toml files.")
 @click.option(
@@ -192,7 +192,7 @@ def rule(code: str | None, every: bool, output_format: str) -> int:
     "configs",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="A configuration (YAML, JSON) that the scripts run with.",
+    help="A YAML or JSON file that the scripts run with. Repeatable.",
 )
 def explain(paths: tuple[str, ...], output_format: str, configs: tuple[str, ...]) -> int:
     """Say whether checkpointing is on in a script, and by which line."""
