@@ -118,15 +118,7 @@ class BatchPlanner:
         self.group = None if isinstance(budget, ShareBudget) else Group()
         self.fragmentation = Fragmentation()
         self.demands = Demands(budget, self.book, self.group, self.fragmentation)
-        self.surroundings = Surroundings(
-            rates,
-            self.room,
-            self.head,
-            self.ranks,
-            self.live,
-            offload=offload,
-            mlps=mlps,
-        )
+        self.surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload, mlps=mlps)
         self.learning = Learning([layer.engine for layer in layers], self.surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None

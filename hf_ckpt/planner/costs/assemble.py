@@ -55,16 +55,8 @@ def assemble(
     known = [ledger for ledger in ledgers if ledger is not None]
     if not known:
         raise ValueError("no layer has a ledger")
-    made = [0] * len(ledgers) if gradients is None else list(gradients)
-    different, which = _different(ledgers)
-    keys = list(zip(which, made, strict=True))
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    kinds = tuple(
-        _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
-        for ledger, nbytes in ((different[number], nbytes) for number, nbytes in numbers)
-    )
-    order = tuple(numbers[key] for key in keys)
-    names = [None] * len(keys) if mlp_names is None else mlp_names
+    kinds, order = _kinds(ledgers, rates, [0] * len(ledgers) if gradients is None else gradients)
+    names = [None] * len(order) if mlp_names is None else mlp_names
     return Problem(
         kinds=kinds,
         order=order,
@@ -78,6 +70,21 @@ def assemble(
         chunk=chunk,
         chunk_seconds=sum(_seconds_inside(kinds[k], name) for k, name in zip(order, names, strict=True) if name),
     )
+
+
+def _kinds(
+    ledgers: Sequence[LayerLedger | None], rates: Calibration, gradients: Sequence[int]
+) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
+    """The kinds of layers, those alike in ledger and in bytes of gradients, and the kind of each layer."""
+    known = [ledger for ledger in ledgers if ledger is not None]
+    different, which = _different(ledgers)
+    keys = list(zip(which, gradients, strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    kinds = tuple(
+        _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
+        for ledger, nbytes in ((different[number], nbytes) for number, nbytes in numbers)
+    )
+    return kinds, tuple(numbers[key] for key in keys)
 
 
 def _different(ledgers: Sequence[LayerLedger | None]) -> tuple[list[LayerLedger | None], list[int]]:
