@@ -69,6 +69,16 @@ def forward(segments, x, y):
     return x + y
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x):
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        x = x.detach().requires_grad_(True)  # error
+    return x
+```
+
 ## Good
 ```python
 from torch.utils.checkpoint import checkpoint
@@ -109,6 +119,28 @@ def step_by_step(layers, x, losses):
         loss(x).backward()
         x = x.detach()
 
+def loss_of_each(layers, heads, x):
+    total = 0
+    for layer, head in zip(layers, heads):
+        x = checkpoint(layer, x, use_reentrant=False)
+        total = total + head(x)
+        x = x.detach().requires_grad_(True)
+    return total
+
+def backward_by_hand(layers, x, boundaries):
+    for layer in layers:
+        y = checkpoint(layer, x, use_reentrant=False)
+        boundaries.append((x, y))
+        x = y.detach().requires_grad_(True)
+    return x
+
+def truncated_at(layers, x, cuts):
+    for i, layer in enumerate(layers):
+        x = checkpoint(layer, x, use_reentrant=False)
+        if i in cuts:
+            x = x.detach().requires_grad_(True)
+    return x
+
 def target(teacher, student, x):
     with torch.no_grad():
         wanted = checkpoint(teacher, x, use_reentrant=False).detach()
@@ -140,8 +172,10 @@ torch 2.13 `torch/utils/checkpoint.py`. The pattern goes around as "sqrt(L) chec
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
+from ..facts.surroundings import parents_in
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
@@ -171,7 +205,7 @@ def check(run: Run) -> Iterator[Report]:
         source = source or again
         if source is None or is_gradient_free(cut.call) or _is_recurrent(source) or _ends_in_backward(run, cut):
             continue
-        stored = stored_under(run, cut.call)
+        stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
         following = again or next((event for event in events.values() if _feeds(cut, stored, event)), None)
         if following is not None:
             yield Report(
@@ -180,6 +214,29 @@ def check(run: Run) -> Iterator[Report]:
                 "the result on as it is, since a checkpoint keeps only its input anyway",
                 notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
             )
+
+
+def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
+    """The variable of `x = x.detach().requires_grad_()` in a loop that does nothing else with it than checkpoint it.
+
+    A leaf that goes elsewhere too may be there for a backward pass by hand, or the result for a loss of its own.
+    """
+    name, loop = receiver_name(cut.call), cut.place.loops[-1] if cut.place.loops else None
+    alike = source.place.loops == cut.place.loops and source.place.guards == cut.place.guards
+    if not name or loop is None or not alike or any(run.method_calls(*_HOOKS)):
+        return frozenset()
+    parents = parents_in(loop)
+    match parents.get(cut.node):
+        case ast.Attribute(attr="requires_grad_") as method:
+            leaf = parents.get(method)
+        case _:
+            return frozenset()
+    match parents.get(leaf) if isinstance(leaf, ast.Call) else None:
+        case ast.Assign(targets=[ast.Name(id=stored)]) if stored == name:
+            inside = {*ast.walk(cut.node), *(part for given in source.node.args[1:] for part in ast.walk(given))}
+            loads = (part for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load))
+            return frozenset((name,)) if all(part in inside for part in loads if part.id == name) else frozenset()
+    return frozenset()
 
 
 def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
