@@ -8,6 +8,7 @@ from hf_ckpt.lint.api import check_paths
 OUT = "--output_dir out "
 ON = f"{OUT}--gradient_checkpointing True "
 REENTRANT = """--gradient_checkpointing_kwargs '{"use_reentrant": true}' """
+KWARGS = """--gradient_checkpointing_kwargs '{"use_reentrant": false}' """
 UNUSED = "--ddp_find_unused_parameters True "
 TORCHRUN = "torchrun --standalone --nproc_per_node 8 "
 FSDP = "accelerate launch --num_processes 8 --use_fsdp --fsdp_activation_checkpointing true "
@@ -20,9 +21,21 @@ WRONG = {
         "CKPT304",
     ),
     "FSDP of accelerate launch": (f"{FSDP}trl/scripts/sft.py {ON}", "CKPT303"),
+    "arguments without a switch": (
+        f"""{TORCHRUN}run_clm.py --output_dir "out/$(basename "$MODEL")" {KWARGS}--max_steps 10""",
+        "CKPT215",
+    ),
+    "arguments beside a switch that is off": (f"python run_glue.py {KWARGS}--gradient_checkpointing False", "CKPT215"),
     "a switch without a value": (f"{FSDP}run_clm.py --gradient_checkpointing --output_dir $OUT", "CKPT303"),
 }
 RIGHT = {
+    "arguments and their switch": f"python run_clm.py {KWARGS}--gradient_checkpointing --output_dir out",
+    "the new name of the switch": f"python run_clm.py {KWARGS}--activation_checkpointing True",
+    "arguments for a script that is on by default": f"python trl/scripts/sft.py {KWARGS}--output_dir out",
+    "arguments for a script of the project's own": f"python train.py {KWARGS}--output_dir out",
+    "a switch that the shell knows": f"python run_clm.py {KWARGS}--gradient_checkpointing $GC",
+    "a switch among what is run": f"python run_clm.py {KWARGS}$(switches) --output_dir out",
+    "a switch among what follows": f'python run_clm.py {KWARGS}--output_dir out "$@"',
     "a script of the project's own": f"{TORCHRUN}train.py {ON}{REENTRANT}{UNUSED}",
     "a script without the Trainer": f"{TORCHRUN}run_clm_no_trainer.py {ON}{REENTRANT}{UNUSED}",
     "another sft.py": f"{FSDP}my/sft.py {ON}",

@@ -33,6 +33,7 @@ _TRL_FOLDER = re.compile(r"(?:^|/)trl/scripts\Z")
 _KWARGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs")
 _FINDS_UNUSED = "ddp_find_unused_parameters"
 _ANCHORS = (*_KWARGS, "activation_checkpointing", "gradient_checkpointing", "fsdp_config", "deepspeed")
+_SCRIPT = re.compile(r"([\w.-]+)\.py(?![\w.])")
 _SHARDED = ("fsdp", "fsdp_config", "deepspeed")
 _SEVERAL = re.compile(
     r"(?:torchrun|torch\.distributed\.(?:run|launch))\s.*--nproc[-_]per[-_]node[=\s]+(\d+)", re.DOTALL
@@ -66,8 +67,15 @@ def add(config: Config, program: Program) -> None:
     if _FINDS_UNUSED in given and (not _is_distributed(document) or any(name in given for name in _SHARDED)):
         given[_FINDS_UNUSED] = UNKNOWN
     call = call_of(document, program, "transformers.TrainingArguments", given, anchors=_ANCHORS)
-    call.open_kwargs = True
+    # An example has no switch but that of its command line; a config of trl is on by default.
+    call.open_kwargs = not _is_example(document)
     program.calls.append(call)
+
+
+def _is_example(document: Document) -> bool:
+    """Whether the command starts one of the examples of transformers."""
+    command = document.text[document.mapping.begin : document.mapping.end]
+    return any(name in _EXAMPLES for name in _SCRIPT.findall(command)[:1])
 
 
 def _without_texts(value: Value) -> Value:
