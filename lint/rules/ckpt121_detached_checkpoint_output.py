@@ -172,15 +172,13 @@ torch 2.13 `torch/utils/checkpoint.py`. The pattern goes around as "sqrt(L) chec
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.surroundings import parents_in
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration
-from ..model.flow.own_results import cuts_own_result, receiver_name
+from ..model.flow.own_results import cuts_own_result, is_leaf_of_itself, receiver_name
 from ..model.flow.statements import base_name, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -225,18 +223,8 @@ def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]
     alike = source.place.loops == cut.place.loops and source.place.guards == cut.place.guards
     if not name or loop is None or not alike or any(run.method_calls(*_HOOKS)):
         return frozenset()
-    parents = parents_in(loop)
-    match parents.get(cut.node):
-        case ast.Attribute(attr="requires_grad_") as method:
-            leaf = parents.get(method)
-        case _:
-            return frozenset()
-    match parents.get(leaf) if isinstance(leaf, ast.Call) else None:
-        case ast.Assign(targets=[ast.Name(id=stored)]) if stored == name:
-            inside = {*ast.walk(cut.node), *(part for given in source.node.args[1:] for part in ast.walk(given))}
-            loads = (part for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load))
-            return frozenset((name,)) if all(part in inside for part in loads if part.id == name) else frozenset()
-    return frozenset()
+    is_leaf = is_leaf_of_itself(cut.node, name, loop, source.node.args[1:])
+    return frozenset((name,)) if is_leaf else frozenset()
 
 
 def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:

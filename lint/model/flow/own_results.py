@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
+from ...facts.surroundings import parents_in
 from ..conditions.guards import own_guards
 from .statements import stored_under
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...facts.values import Call
     from ..history import History
 
@@ -45,3 +48,16 @@ def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
     """Whether ``part`` is ``cut`` or ``event``, or marks what was cut off: `x.detach().requires_grad_()`."""
     marks = isinstance(part.func, ast.Attribute) and part.func.attr == "requires_grad_"
     return marks or part is cut.node or part is event.node
+
+
+def is_leaf_of_itself(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> bool:
+    """Whether ``cut`` stands in `x = x.detach().requires_grad_()`, and ``loop`` reads `x` in ``also`` else."""
+    parents = parents_in(loop)
+    method = parents.get(cut)
+    leaf = parents.get(method) if isinstance(method, ast.Attribute) and method.attr == "requires_grad_" else None
+    match parents.get(leaf) if isinstance(leaf, ast.Call) else None:
+        case ast.Assign(targets=[ast.Name(id=stored)]) if stored == name:
+            inside = {id(node) for part in (cut, *also) for node in all_nodes(part)}
+            loads = (node for node in all_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+            return all(id(node) in inside for node in loads if node.id == name)
+    return False
