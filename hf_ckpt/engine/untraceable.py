@@ -6,12 +6,14 @@ from __future__ import annotations
 class UntraceableError(Exception):
     """Tracing this layer would not be faithful; it is replayed whole instead.
 
-    ``reason`` is one clause that completes "whole-layer replay, because ...".
+    ``reason`` is one clause that completes "whole-layer replay, because ...". ``is_final`` says that every other way to
+    trace the layer would end the same, so that none is tried.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.is_final = is_final
 
 
 def in_words(error: BaseException) -> str:

@@ -73,6 +73,8 @@ class _Entry:
     mismatched: set[Hashable] = field(default_factory=set)
     symbolic_obstacle: str = ""
     obstacle: str = ""
+    #: Whether the obstacle is one in every other entry of the same layer too.
+    is_final: bool = False
 
 
 class TraceCache:
@@ -95,7 +97,9 @@ class TraceCache:
             if entry.free:
                 try:
                     return self._find(entry, signature, call, leaves)
-                except UntraceableError:
+                except UntraceableError as error:
+                    if error.is_final:
+                        raise
                     self._numbers_of(signature).by_value = True
                     entry = self._entry(signature)
             return self._find(entry, signature, call, leaves)
@@ -135,7 +139,7 @@ class TraceCache:
         self, entry: _Entry, signature: Signature, call: LayerCall, leaves: Sequence[torch.Tensor]
     ) -> tuple[Trace, dict[str, int]]:
         if entry.obstacle:
-            raise UntraceableError(entry.obstacle)
+            raise UntraceableError(entry.obstacle, is_final=entry.is_final)
         found = entry.bound.get(signature.shapes)
         if found is None:
             found = self._symbolic(entry, signature, call, leaves) or self._per_shape(entry, signature.shapes, call)
@@ -159,6 +163,9 @@ class TraceCache:
             trace = _symbolic_trace(call, entry.free)
         except UntraceableError as error:
             entry.symbolic_obstacle = error.reason
+            if error.is_final:
+                entry.obstacle, entry.is_final = error.reason, True
+                raise
             return None
         entry.symbolic.append(trace)
         sizes = trace.guards.bind(leaves, signature.values)
@@ -190,6 +197,8 @@ def _symbolic_trace(call: LayerCall, free: frozenset[int]) -> Trace:
         try:
             trace = trace_call(call, free=free, in_python=in_python)
         except UntraceableError as error:
+            if error.is_final:
+                raise
             obstacle = obstacle or error
             continue
         if not trace.guards.fixed:

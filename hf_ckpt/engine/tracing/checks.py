@@ -44,6 +44,14 @@ _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _R = TypeVar("_R", bound="Record")
 
 
+class RefusedError(Exception):
+    """The layer raises ``error`` by itself after it was told an answer, and more than the answer may decide that."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Record(Protocol):
     """What one run of a layer has recorded so far (see ``Recorder``)."""
 
@@ -139,6 +147,14 @@ class Answers:
             return asker.f_code is torch._check_tensor_all_with.__code__ and trail[-2].tb_frame is asker
         return last.tb_frame is asker and _goes_straight(asker.f_code, asked_at, last.tb_lasti)
 
+    def refuses(self, error: BaseException) -> bool:
+        """Whether what asked, or a function in the same file, raised ``error``: it would in any other trace too."""
+        if self._asker is None or self._failure is not None:
+            return False
+        *_, last = _trail(error.__traceback__)
+        code = last.tb_frame.f_code
+        return code.co_filename == self._asker[0].f_code.co_filename and code.co_code[last.tb_lasti] == _RAISE
+
     def forget_frames(self) -> None:
         """Let go of what the layer's functions hold."""
         self._asker = self._failure = None
@@ -205,6 +221,8 @@ def _paths(run: Callable[[Answers], _R], given: tuple[bool, ...]) -> Iterator[tu
             recorder = run(answers)
     except Exception as error:
         if not answers.raises(error):
+            if answers.refuses(error):
+                raise RefusedError(error) from error
             raise
     except BaseException as error:
         if not answers.checks or _is_of_a_signal(error):

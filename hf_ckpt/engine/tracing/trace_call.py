@@ -23,7 +23,7 @@ from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
 from ..untraceable import UntraceableError, in_words
 from .cached_results import caches_of_its_own
-from .checks import recorded_with_every_answer
+from .checks import RefusedError, recorded_with_every_answer
 from .choices import with_single_choices
 from .composites import python_composites
 from .ir import Trace
@@ -69,13 +69,17 @@ def trace_call(
             recorder, endings, guards, slots = _recorded(call, symbolic, device, free, in_python)
     except UntraceableError:
         raise
+    except RefusedError as refused:
+        raise _obstacle(refused.error, is_final=not functions_behind(refused.error)) from refused
     except _DATA_DEPENDENT as error:
-        raise UntraceableError(f"its shapes depend on data ({_op_of(error)})") from error
+        # An autograd Function may be one op of another trace, whatever it asks.
+        is_final = not isinstance(error, GuardOnDataDependentSymNode) and not functions_behind(error)
+        raise UntraceableError(f"its shapes depend on data ({_op_of(error)})", is_final=is_final) from error
     except UnsupportedOperatorException as error:
         raise UntraceableError(f"{_op_of(error)} cannot run on fake tensors") from error
     except Exception as error:
         # Whatever a kernel or a layer raises on fake tensors, the layer itself is fine.
-        raise UntraceableError(f"it could not be traced ({in_words(error)})") from error
+        raise _obstacle(error) from error
     return Trace(
         class_name=type(call.layer).__name__,
         symbolic=symbolic,
@@ -100,7 +104,8 @@ def _recorded(
             return _record(call, symbolic, device, free, in_python, opaque)
         except Exception as error:
             # Symbols cannot run for real, and another device than the layer's may be none of this machine's.
-            found = () if symbolic or device is not None else functions_behind(error)
+            told = error.error if isinstance(error, RefusedError) else error
+            found = () if symbolic or device is not None else functions_behind(told)
             if not found or found[0] in opaque:
                 raise
             opaque += found
@@ -215,6 +220,10 @@ def _symbolic_mode() -> FakeTensorMode:
     # fake kernel itself: 2.5 times as long a trace (FakeTensorMode._cached_dispatch_impl, fake_tensor.py).
     with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
         return FakeTensorMode(shape_env=env)
+
+
+def _obstacle(error: Exception, *, is_final: bool = False) -> UntraceableError:
+    return UntraceableError(f"it could not be traced ({in_words(error)})", is_final=is_final)
 
 
 def _op_of(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DetrConfig
 from transformers.models.detr.modeling_detr import DetrEncoderLayer
@@ -568,3 +569,46 @@ def test_an_overflow_in_detr() -> None:
         ours, theirs = (gradients(model, (scale, 5)) for model in (stack, reference))
         assert equal([t.nan_to_num(7.0) for t in ours], [t.nan_to_num(7.0) for t in theirs]), scale
         assert [engine.report().mode for engine in engines] == [Mode.SYMBOLIC] * 2
+
+
+class CountsItsTraces(PlainLayer):
+    """Counts the runs of its forward on fake tensors; what it does with them makes it untraceable."""
+
+    traced = 0
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        type(self).traced += isinstance(hidden, FakeTensor)
+        return super().forward(self.looks_at(hidden.sin()))
+
+    def looks_at(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
+
+
+class RaisesAfterAnOp(CountsItsTraces):
+    def looks_at(self, hidden: torch.Tensor) -> torch.Tensor:
+        if is_huge(hidden):
+            shape = hidden.square().shape
+            raise ValueError(f"too large: {shape}")
+        return hidden
+
+
+class ClampsFirst(CountsItsTraces):
+    def looks_at(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.clamp(-40.0, 40.0) if is_huge(hidden) else hidden
+
+
+class PicksSome(CountsItsTraces):
+    def looks_at(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.index_fill(1, (hidden.sum((0, 2)) > 1e9).nonzero()[:, 0], 0.0)
+
+
+#: The ways through each until it is refused: both answers, then again to where it asks first.
+@pytest.mark.parametrize(("kind", "runs"), [(RaisesAfterAnOp, 1), (ClampsFirst, 3), (PicksSome, 1)])
+def test_a_refused_layer_is_traced_no_other_way(kind: type[CountsItsTraces], runs: int) -> None:
+    stack, reference = Stack(kind), Stack(kind)
+    engines = stack.checkpoint()
+    kind.traced = 0
+    for length in (5, 6, 7):
+        assert equal(gradients(stack, (ORDINARY, length)), gradients(reference, (ORDINARY, length)))
+    assert [engine.report().mode for engine in engines] == [Mode.WHOLE] * 2
+    assert kind.traced == runs
