@@ -55,4 +55,5 @@ class Surroundings:
             outside=self.beside.of(size),
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
             mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
+            class_names=[type(layer).__name__ for layer in self.room.layers],
         )

@@ -30,6 +30,7 @@ def assemble(
     outside: int = 0,
     chunk: int = 0,
     mlp_names: Sequence[str | None] | None = None,
+    class_names: Sequence[str] = (),
 ) -> Problem:
     """Build the planner's problem.
 
@@ -45,6 +46,7 @@ def assemble(
         chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
         mlp_names: Each layer's MLP that runs in chunks, by its name relative to the layer, None for a layer without
             one; None where all MLPs run whole.
+        class_names: The class of each layer. One without a ledger is given as much as the others of its class.
 
     Returns:
         The problem.
@@ -55,7 +57,8 @@ def assemble(
     known = [ledger for ledger in ledgers if ledger is not None]
     if not known:
         raise ValueError("no layer has a ledger")
-    kinds, order = _kinds(ledgers, rates, [0] * len(ledgers) if gradients is None else gradients)
+    classes = list(class_names) or [""] * len(ledgers)
+    kinds, order = _kinds(ledgers, rates, [0] * len(ledgers) if gradients is None else gradients, classes)
     names = [None] * len(order) if mlp_names is None else mlp_names
     return Problem(
         kinds=kinds,
@@ -73,16 +76,17 @@ def assemble(
 
 
 def _kinds(
-    ledgers: Sequence[LayerLedger | None], rates: Calibration, gradients: Sequence[int]
+    ledgers: Sequence[LayerLedger | None], rates: Calibration, gradients: Sequence[int], classes: Sequence[str]
 ) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
-    """The kinds of layers, those alike in ledger and in bytes of gradients, and the kind of each layer."""
+    """The kinds of layers and the kind of each layer: alike in ledger, or class without one, and bytes of gradients."""
     known = [ledger for ledger in ledgers if ledger is not None]
     different, which = _different(ledgers)
-    keys = list(zip(which, gradients, strict=True))
+    opaque = [name if ledger is None else "" for name, ledger in zip(classes, ledgers, strict=True)]
+    keys = list(zip(which, gradients, opaque, strict=True))
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     kinds = tuple(
-        _opaque(known, nbytes) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
-        for ledger, nbytes in ((different[number], nbytes) for number, nbytes in numbers)
+        _opaque(known, nbytes, name) if ledger is None else kind_of(ledger, rates, gradients=nbytes)
+        for ledger, nbytes, name in ((different[number], nbytes, name) for number, nbytes, name in numbers)
     )
     return kinds, tuple(numbers[key] for key in keys)
 
@@ -131,9 +135,14 @@ def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset())
     return sum(b.nbytes for b in inputs[1:] if not b.own and (b.saved or b.index in read))
 
 
-def _opaque(known: Sequence[LayerLedger], gradients: int) -> Kind:
-    """A layer that is replayed whole: it holds its input, and its backward is taken for the worst one known."""
-    held = max((ledger.buffers[0] for ledger in known), key=lambda buffer: buffer.nbytes)
+def _opaque(known: Sequence[LayerLedger], gradients: int, class_name: str) -> Kind:
+    """A layer that is replayed whole, or that did not run yet (LayerDrop).
+
+    It holds its input, as large as the largest one known of its class, and its backward is taken for the worst one
+    known.
+    """
+    alike = [ledger for ledger in known if ledger.class_name == class_name] or known
+    held = max((ledger.buffers[0] for ledger in alike), key=lambda buffer: buffer.nbytes)
     saved = Buffer(0, held.nbytes, Source.INPUT, None, (0,), held.shape, held.dtype)
     return Kind(
         LayerLedger("replayed whole", (saved,), ()), (), max(map(transient_bytes, known)) + gradients, gradients

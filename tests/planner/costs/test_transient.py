@@ -115,6 +115,17 @@ def test_a_mask_that_only_a_replay_reads_counts_where_there_is_one():
     assert under(problem, [dropped, kept]).shared == 7
 
 
+def test_a_layer_without_a_ledger_is_given_as_much_as_others_of_its_class():
+    def ledger(nbytes, name):
+        b = Builder()
+        b.op([b.buffer(nbytes, Source.INPUT)], [(10, True)])
+        return b.ledger(name)
+
+    known = [ledger(50, "Large"), ledger(8, "Small"), None, None]
+    problem = assemble(known, RATES, class_names=["Large", "Small", "Small", "Other"])
+    assert [problem.kind(layer).own_input.nbytes for layer in (2, 3)] == [8, 50]
+
+
 def test_a_piece_comes_back_with_those_in_it_and_what_is_around_it_is_there_all_along():
     b = Builder()
     b.buffer(1, Source.INPUT)
