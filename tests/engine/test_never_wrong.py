@@ -92,7 +92,7 @@ def test_an_error_while_a_trace_is_prepared_is_whole_layer_replay(monkeypatch: p
         assert "IndexError: broken on purpose" in engines[0].report().reason
 
 
-@pytest.mark.parametrize("where", ["CheckedFrame.rebuilt", "same_bits"])
+@pytest.mark.parametrize("where", ["CheckedFrame._places_that_differ", "same_bits"])
 def test_no_memory_for_the_comparison_says_nothing_about_the_trace(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from hf_ckpt.engine import clear_traces
     from hf_ckpt.engine.running import first_use

@@ -2,13 +2,15 @@
 
 ``rebuild(P, I, K, C, S, R)`` takes parameters, inputs, held tensors and constants (each a sequence, in the order of the
 slice; held tensors in the order they were packed), the values of the symbols, and the random state before each run of
-draws; it returns the rebuilt packs in order.
+draws; it returns the rebuilt packs in order. ``tell_rebuilt(T, P, I, K, C, S, R)`` returns nothing: it calls
+``T(place, pack)`` with each of them, and goes on with what that returns in its stead, which must be equal.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .slicing import Slice
 
     Rebuild: TypeAlias = Callable[..., list[torch.Tensor]]
+    TellRebuilt: TypeAlias = Callable[..., None]
 
 
 def window(base: torch.Tensor, shape: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
@@ -62,35 +65,58 @@ class Writer:
             "set_random_state": set_random_state,
             "torch": torch,
         }
+        for index in piece.ops:
+            if index not in self._halves:
+                self._write_op(index)
+        self._results = [self._variable(ref) for ref in piece.targets]
 
     def compile(self) -> Rebuild:
         """The function."""
-        for index in self._piece.ops:
-            if index not in self._halves:
-                self._write_op(index)
-        results = [self._variable(ref) for ref in self._piece.targets]
-        source = self._source(results)
-        code = compile(source, f"<rebuild of {self._trace.class_name}>", "exec")
-        exec(code, self.namespace)
-        function: Rebuild = self.namespace["rebuild"]
+        kept = set(self._results)
+        end = f"    return [{', '.join(self._results)}]"
+        function: Rebuild = self._compiled("rebuild", self._source("rebuild(P, I, K, C, S, R)", kept, {}, end))
+        return function
+
+    @cached_property
+    def tell_rebuilt(self) -> TellRebuilt:
+        """The function that tells of each pack as soon as it is there."""
+        made = {name: line for line, (names, _) in enumerate(self._lines) for name in names.replace(",", "").split()}
+        tells: dict[int, list[str]] = {}
+        last, kept = [], set[str]()
+        for place, (ref, name) in enumerate(zip(self._piece.targets, self._results, strict=True)):
+            # A storage that is written again may be written through another variable.
+            if name not in made or self._trace.buffers[ref.buffer].storage in self._rewritten:
+                kept.add(name)
+                last.append(f"    T({place}, {name})")
+            else:
+                tells.setdefault(made[name], []).append(f"    {name} = T({place}, {name})")
+        end = "\n".join([*last, "    return"])
+        source = self._source("tell_rebuilt(T, P, I, K, C, S, R)", kept, tells, end)
+        function: TellRebuilt = self._compiled("tell_rebuilt", source)
+        return function
+
+    def _compiled(self, name: str, source: str) -> Any:
+        exec(compile(source, f"<rebuild of {self._trace.class_name}>", "exec"), self.namespace)
+        function = self.namespace.pop(name)
         function.__doc__ = source
         return function
 
-    def _source(self, results: list[str]) -> str:
+    def _source(self, signature: str, kept: set[str], after: Mapping[int, Sequence[str]], end: str) -> str:
+        """The function's lines, with some ``after`` those of these numbers; variables but ``kept`` are dropped."""
         symbols = [binding.symbol for binding in self._trace.guards.bindings]
-        lines = ["def rebuild(P, I, K, C, S, R):"]
+        lines = [f"def {signature}:"]
         if any(symbol in expression for symbol in symbols for _, expression in self._lines):
             lines.append(f"    {', '.join(symbols)}, = S")
-        kept = set(results)
         dying: dict[int, list[str]] = {}
         for variable, line in self._uses.items():
             if variable not in kept:
                 dying.setdefault(line, []).append(variable)
         for number, (variable, expression) in enumerate(self._lines):
             lines.append(f"    {variable} = {expression}" if variable else f"    {expression}")
+            lines += after.get(number, ())
             if number in dying:
                 lines.append(f"    del {', '.join(dying[number])}")
-        lines.append(f"    return [{', '.join(results)}]")
+        lines.append(end)
         return "\n".join(lines)
 
     def _write_op(self, index: int) -> None:

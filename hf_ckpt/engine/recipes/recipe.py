@@ -47,7 +47,8 @@ class Recipe:
     """A trace under one assignment.
 
     ``stored_inputs`` are the places in ``inputs`` of those that a verb stores until backward: place -> buffer.
-    ``rebuild`` makes the dropped packs; ``inputs`` and ``parameters`` are what it reads. ``views`` makes a saved view
+    ``rebuild`` makes the dropped packs, and ``writer`` has a way to make them one by one; ``inputs`` and ``parameters``
+    are what they read. ``views`` makes a saved view
     of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``assignment``
     has the buffers that are stored, by verb; ``dropped`` are the others. ``runs`` are the draws that the rebuild
     repeats. ``proven`` are the ints among the arguments with which some layer's rebuild was equal.
@@ -56,6 +57,7 @@ class Recipe:
     trace: Trace
     actions: tuple[Action, ...]
     rebuild: Rebuild
+    writer: Writer
     rebuilt: tuple[int, ...]
     inputs: tuple[int, ...]
     parameters: tuple[int, ...]
@@ -114,14 +116,15 @@ def make_recipe(trace: Trace, assignment: Assignment[int]) -> Recipe:
     own = {b: trace.buffers[b].origin.index for b in assignment.held if trace.buffers[b].origin.kind == "input"}
     piece = slice_for(trace, rebuilt, readable_buffers(assignment) - own.keys())
     sources = {first[buffer] for buffer in piece.sources}
-    rebuild = Writer(trace, piece, first).compile()
+    writer = Writer(trace, piece, first)
     actions = tuple(_action(trace, position, assignment, position in sources) for position in range(len(trace.packs)))
     stored_inputs = {piece.inputs.index(origin): b for b, origin in own.items() if origin in piece.inputs}
     needed = frozenset(first).union(stored_inputs.values())
     return Recipe(
         trace=trace,
         actions=actions,
-        rebuild=rebuild,
+        rebuild=writer.compile(),
+        writer=writer,
         rebuilt=rebuilt,
         inputs=piece.inputs,
         parameters=piece.parameters,

@@ -125,6 +125,11 @@ class Frame:
 
     def rebuilt(self) -> list[torch.Tensor]:
         """Run the slice once: the dropped packs, in order."""
+        packs: list[torch.Tensor] = self.run_slice(self.prepared.recipe.rebuild)
+        return packs
+
+    def run_slice(self, rebuild: Callable[..., Any]) -> Any:
+        """Run one of the recipe's functions with what it reads."""
         prepared = self.prepared
         if [tensor._version for tensor in self.inputs] != self.versions:
             raise RuntimeError(self.modified("an input of the layer"))
@@ -140,9 +145,9 @@ class Frame:
         )
         with torch.no_grad():
             if not prepared.generators and not torch.is_autocast_enabled(prepared.device_type):
-                return prepared.recipe.rebuild(*arguments)
+                return rebuild(*arguments)
             with random_state_kept(prepared.generators), torch.autocast(prepared.device_type, enabled=False):
-                return prepared.recipe.rebuild(*arguments)
+                return rebuild(*arguments)
 
     def read_inputs(self) -> list[torch.Tensor]:
         """What the rebuild reads of the layer's inputs."""

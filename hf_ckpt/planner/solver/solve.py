@@ -16,8 +16,8 @@ Which moments can peak says :mod:`.peak_candidates`.
 
 The times of a layer that cannot be traced are those of a forward or two. They err by some
 :data:`SHARE_OF_ERROR` and :data:`SECONDS_OF_ERROR`, so of the plans that these cannot tell apart the one is taken of
-which share of time and share of bytes made again are the least in sum. Where some of them leave at most :data:`UNUSED` of
-what the layers save unused of a budget, it is one of those.
+which share of time and share of bytes made again are the least in sum. Where some of them leave at most :data:`UNUSED`
+of what the layers save unused of a budget, it is one of those.
 """
 
 from __future__ import annotations
