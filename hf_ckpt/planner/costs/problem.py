@@ -28,6 +28,11 @@ class Kind:
     forward: float = 0.0
     backward: float = 0.0
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the layer is not traced: its ops are pieces, each of which takes what its own replay takes."""
+        return self.ledger.workspace is not None
+
     @cached_property
     def own_input(self) -> Buffer | None:
         """The hidden states that come in."""
@@ -75,7 +80,7 @@ class Problem:
 
     ``shared`` bytes are alive all along (masks, rotary tables, what an encoder hands to all decoder layers);
     ``head_gradients`` are the gradients that exist before the first layer's backward starts, ``late_gradients`` those
-    that come after the last one's (input embeddings); ``overhead`` is the added seconds of a layer that replays at all.
+    that come after the last one's (input embeddings); ``overhead`` is the added seconds of a traced one that replays.
     ``link`` is None where offloading is not possible or not wanted. ``forwards`` says how many forwards of this kind
     are alive when backward begins (a smaller one counts for a part): the others hold what this one holds, their heads
     and ``shared`` bytes too. Each of them holds ``outside`` bytes beside the layers and the head (embeddings, final

@@ -97,7 +97,7 @@ def _add_group(program: Program, group: Group, work: Replayable) -> None:
         for p in predecessors:
             if group.again[op] != group.again[p]:
                 program.at_most({group.again[op]: 1.0, group.again[p]: -1.0}, 0.0)
-    if problem.overhead and work.needs:
+    if problem.overhead and work.needs and not kind.is_counted:
         replaying = program.variable(count, problem.overhead)
         for op, predecessors in work.needs.items():
             if not predecessors:

@@ -91,7 +91,7 @@ def solve(problem: Problem, limits: Limits) -> Solution:
     program = build(problem, limits)
     optimum = program.minimise(program.seconds)
     if optimum is not None:
-        counted = any(kind.ledger.workspace is not None for kind in problem.kinds)
+        counted = any(kind.is_counted for kind in problem.kinds)
         if counted and limits.peak is None and limits.held is not None:
             everything = untouched.predicted.held
             optimum = _fullest(program, optimum, everything - limits.held + UNUSED * everything)

@@ -41,9 +41,9 @@ class Rebuild(ReplayingVerb):
         return kind.further_inputs + (own.nbytes if is_held else 0)
 
     def layer_seconds(self, problem: Problem, kind: Kind, plan: Assignment[int]) -> float:
-        """Seconds of the ops, and of replaying anything at all."""
+        """Seconds of the ops, and of replaying anything at all, which the times of counted pieces have in them."""
         ops = rebuilt_ops(kind, plan)
-        return sum(kind.seconds[op] for op in ops) + (problem.overhead if ops else 0.0)
+        return sum(kind.seconds[op] for op in ops) + (problem.overhead if ops and not kind.is_counted else 0.0)
 
 
 def needs_input(kind: Kind, plan: Assignment[int]) -> bool:

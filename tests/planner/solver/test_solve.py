@@ -308,6 +308,11 @@ def test_of_plans_of_about_the_same_time_one_is_taken_that_uses_the_budget(secon
     assert solve(problem, Limits(held=75)).predicted.held == 100 - taken
 
 
+def test_the_overhead_of_replaying_a_layer_is_in_its_counted_times() -> None:
+    problem = dataclasses.replace(two_ways((1.0, 2.0), 60), overhead=5.0)
+    assert solve(problem, Limits(held=110)).predicted.seconds == pytest.approx(1.0)
+
+
 def test_where_the_second_search_ends_without_an_answer_the_first_ones_plan_is_taken(monkeypatch) -> None:
     real, searches = Program.minimise, []
 
