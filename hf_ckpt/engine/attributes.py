@@ -11,11 +11,12 @@ from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_iter
 
 from .readings import copied, reading_of, share, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from .readings import Reading
 
@@ -26,31 +27,74 @@ _DEEPSPEEDS = frozenset({"applied_pre_backward_ref_cnt", "pre_bwd_fn", "post_bwd
 _NOBODY_READS = _TORCHS | _DEEPSPEEDS
 #: Longer and deeper containers are compared by what they are and how long.
 MOST_ITEMS, DEEPEST = 256, 4
-_CONTAINERS = frozenset({list, tuple, set, dict})
+_WRITABLE = frozenset({list, set, dict})
 #: Of a module whose first forward did not write them, tensors of up to so many bytes are still copied before each.
 _SMALL = 1 << 20
+#: Stands for a value that no replay puts back.
+_WHATEVER = object()
 #: Modules that had a forward, and those of them in whose forwards a tensor among the attributes was written in place.
 _seen: WeakSet[nn.Module] = WeakSet()
 _writers: WeakSet[nn.Module] = WeakSet()
 
 
+class _Container:
+    """Stands for a container, which modules and others may share; ``items`` has what stands for what was in it.
+
+    A replay fills the very container where it still stands there, so that all who share it find the same in it. It is
+    not held: it may get tensors whose graph would hold it in turn.
+    """
+
+    __slots__ = ("items", "key", "kind")
+
+    def __init__(self, container: Any) -> None:
+        self.kind = type(container)
+        self.key = id(container)
+        self.items: Any = None
+
+    def of(self, value: Any) -> bool:
+        """Whether ``value`` is the container."""
+        return type(value) is self.kind and id(value) == self.key
+
+
+class _Tensor:
+    """Stands for a tensor. Its graph is not held: that of an earlier step would hold the step before, and so on."""
+
+    __slots__ = ("_alias", "_is_leaf", "_requires_grad", "reading")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.reading = reading_of(tensor)
+        self._is_leaf = tensor.is_leaf
+        self._requires_grad = tensor.requires_grad
+        self._alias = tensor if tensor.is_leaf else tensor.detach()
+
+    def as_read(self) -> torch.Tensor:
+        """The tensor while nobody wrote to it; then what it held."""
+        tensor = self.reading.tensor()
+        if tensor is not None:
+            return self.reading.as_read(tensor)
+        found = self.reading.as_read(self._alias)
+        if self._is_leaf or not self._requires_grad or found.requires_grad:
+            return found
+        with torch.enable_grad():
+            return copied(found).requires_grad_().clone()
+
+
 class AttributesBefore:
     """The attributes of ``module`` and of all modules inside it, as they are before a forward."""
 
-    __slots__ = ("_copies", "_readings", "_values")
+    __slots__ = ("_copies", "_values")
 
     def __init__(self, module: nn.Module | None) -> None:
         self._values: dict[nn.Module, dict[str, Any]] = {}
-        #: By id, the tensors among the values.
-        self._readings: dict[int, Reading] = {}
         self._copies: list[tuple[nn.Module, torch.Tensor, Reading, torch.Tensor]] = []
+        known: dict[int, _Tensor | _Container] = {}
         for owner in () if module is None else module.modules():
             if type(owner).__module__.startswith("torch.distributed."):  # FSDP knows in which pass it is
                 continue
             values = self._values[owner] = attributes_of(owner)
             for name, value in values.items():
-                if type(value) in _CONTAINERS or _is_followed(value):
-                    values[name] = _apart(value, self._read(owner))
+                if type(value) in _WRITABLE or type(value) is tuple or _is_followed(value):
+                    values[name] = self._stand_in(value, owner, known)
 
     def settle(self) -> None:
         """The forward is over."""
@@ -60,8 +104,12 @@ class AttributesBefore:
                 _writers.add(owner)
             if writes or copy.nbytes <= _SMALL:
                 share(tensor, reading.version, copy)
-        for owner in self._values:
+        for owner, before in self._values.items():
             _seen.add(owner)
+            now = vars(owner)
+            for name, value in before.items():
+                if type(value) not in (_Tensor, _Container) and now.get(name) is not value and _has_graph(value):
+                    before[name] = _WHATEVER
         self._copies.clear()
 
     @contextmanager
@@ -69,50 +117,50 @@ class AttributesBefore:
         """Let a replay find what the forward found, and put back what stands there now."""
         changed = [(owner, name) for owner in self._values for name in self._changed(owner)]
         now = [(owner, name, name in vars(owner), vars(owner).get(name)) for owner, name in changed]
+        there: dict[int, tuple[_Container, Any]] = {}
+        for owner, before in self._values.items():
+            for name, value in before.items():
+                _find(value, vars(owner).get(name), there)
+        filled = [(stands, c) for stands, c in there.values() if not _holds(c, stands.items)]
+        contents = [(container, container.copy()) for _, container in filled]
+        made: dict[int, Any] = {id(stands): container for stands, container in there.values()}
         try:
+            for stands, container in filled:
+                _fill(container, _items(stands, made))
             for owner, name in changed:
-                # Each replay has containers of its own.
-                value = _apart(self._values[owner].get(name), self._as_read)
-                _put(owner, name, name in self._values[owner], value)
+                _put(owner, name, name in self._values[owner], _found(self._values[owner].get(name), made))
             yield
         finally:
             for owner, name, is_there, value in now:
                 _put(owner, name, is_there, value)
+            for container, content in contents:
+                _fill(container, content)
 
     def _changed(self, owner: nn.Module) -> list[str]:
         before, now = self._values[owner], attributes_of(owner)
         names = list(before) if before.keys() == now.keys() else list(before | now)
-        return [n for n in names if n not in before or n not in now or not self._is_same(before[n], now[n])]
+        return [n for n in names if n not in before or n not in now or not _is_same(before[n], now[n])]
 
-    def _is_same(self, before: Any, now: Any) -> bool:
-        if before is now:
-            return not _is_followed(before) or self._readings[id(before)].is_current
-        if type(before) is not type(now):
-            return False
-        match before:
-            case bool() | int() | float() | complex() | str() | bytes() | set():
-                return bool(before == now)
-            case dict() if type(before) is dict:
-                pairs = zip(before.items(), now.items(), strict=False)
-                return len(before) == len(now) and all(a == b and self._is_same(x, y) for (a, x), (b, y) in pairs)
-            case list() | tuple() if type(before) in _CONTAINERS:
-                return len(before) == len(now) and all(map(self._is_same, before, now))
-        return False
-
-    def _read(self, owner: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Notes what a tensor among the attributes of ``owner`` holds."""
-
-        def read(tensor: torch.Tensor) -> torch.Tensor:
-            reading = self._readings[id(tensor)] = reading_of(tensor)
+    def _stand_in(self, value: Any, owner: nn.Module, known: dict[int, _Tensor | _Container], depth: int = 0) -> Any:
+        if id(value) in known:
+            return known[id(value)]
+        if _is_followed(value):
+            stands = known[id(value)] = _Tensor(value)
             # Who has written large tensors may do so again; before the first forward nobody knows.
-            if tensor.nbytes <= _SMALL or owner in _writers or owner not in _seen:
-                self._copies.append((owner, tensor, reading, copied(tensor)))
-            return tensor
-
-        return read
-
-    def _as_read(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self._readings[id(tensor)].as_read(tensor)
+            if value.nbytes <= _SMALL or owner in _writers or owner not in _seen:
+                self._copies.append((owner, value, stands.reading, copied(value)))
+            return stands
+        kind = type(value)
+        if (kind not in _WRITABLE and kind is not tuple) or depth == DEEPEST or len(value) > MOST_ITEMS:
+            return value
+        if kind is tuple:
+            return tuple(self._stand_in(item, owner, known, depth + 1) for item in value)
+        container = known[id(value)] = _Container(value)
+        if kind is dict:
+            container.items = {key: self._stand_in(item, owner, known, depth + 1) for key, item in value.items()}
+        else:
+            container.items = [self._stand_in(item, owner, known, depth + 1) for item in value]
+        return container
 
 
 def attributes_of(module: nn.Module) -> dict[str, Any]:
@@ -128,19 +176,86 @@ def _is_followed(value: Any) -> bool:
     return type(value) in (torch.Tensor, nn.Buffer)
 
 
+def _is_same(before: Any, now: Any) -> bool:
+    """Whether ``now`` is what ``before`` stands for; what is in a container is asked for by :func:`_holds`."""
+    if type(before) is _Tensor:
+        return before.reading.of(now) and before.reading.is_current
+    if type(before) is _Container:
+        return before.of(now)
+    if before is _WHATEVER:
+        return True
+    if type(before) is not type(now):
+        return False
+    if type(before) is tuple:
+        return len(before) == len(now) and all(map(_is_same, before, now))
+    return before is now or (isinstance(before, bool | int | float | complex | str | bytes) and bool(before == now))
+
+
+def _holds(container: Any, items: Any) -> bool:
+    """Whether a container holds what it held."""
+    if len(container) != len(items):
+        return False
+    if type(container) is set:
+        members = [item.reading.tensor() if type(item) is _Tensor else item for item in items]
+        return set(members) == container and all(i.reading.is_current for i in items if type(i) is _Tensor)
+    if type(container) is dict:
+        pairs = zip(items.items(), container.items(), strict=True)
+        return all(_is_same(key, k) and _is_same(item, i) for (key, item), (k, i) in pairs)
+    return all(map(_is_same, items, container))
+
+
+def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> None:
+    """Note the containers that still stand where they stood, by what stands for them."""
+    if type(stands) is tuple and type(now) is tuple:
+        for item, i in zip(stands, now, strict=False):
+            _find(item, i, there)
+    elif type(stands) is _Container and stands.of(now) and id(stands) not in there:
+        there[id(stands)] = stands, now
+        if stands.kind is dict:
+            for key, item in stands.items.items():
+                _find(item, now.get(key), there)
+        elif stands.kind is list:
+            for item, i in zip(stands.items, now, strict=False):
+                _find(item, i, there)
+
+
+def _found(stands: Any, made: dict[int, Any]) -> Any:
+    """What a replay finds; ``made`` has what it found so far, as modules may share it."""
+    if type(stands) is tuple:
+        return tuple(_found(item, made) for item in stands)
+    if type(stands) not in (_Tensor, _Container):
+        return stands
+    if id(stands) not in made:
+        if isinstance(stands, _Tensor):
+            made[id(stands)] = stands.as_read()
+        else:
+            made[id(stands)] = container = stands.kind()
+            _fill(container, _items(stands, made))
+    return made[id(stands)]
+
+
+def _items(stands: _Container, made: dict[int, Any]) -> Any:
+    if stands.kind is dict:
+        return {key: _found(item, made) for key, item in stands.items.items()}
+    return [_found(item, made) for item in stands.items]
+
+
+def _has_graph(value: Any) -> bool:
+    """Whether tensors in ``value`` have a graph, which whoever holds them holds."""
+    inside = (value, list(getattr(value, "__dict__", {}).values()))
+    return any(isinstance(t, torch.Tensor) and not t.is_leaf for t in tree_iter(inside))
+
+
+def _fill(container: Any, content: Any) -> None:
+    if type(container) is list:
+        container[:] = content
+    else:
+        container.clear()
+        container.update(content)
+
+
 def _put(owner: nn.Module, name: str, is_there: bool, value: Any) -> None:
     if is_there:
         vars(owner)[name] = value
     else:
         vars(owner).pop(name, None)
-
-
-def _apart(value: Any, tensor: Callable[[torch.Tensor], torch.Tensor], depth: int = 0) -> Any:
-    """A value whose containers nobody else has, with its tensors mapped by ``tensor``."""
-    if _is_followed(value):
-        return tensor(value)
-    if type(value) not in _CONTAINERS or depth == DEEPEST or len(value) > MOST_ITEMS:
-        return value
-    if isinstance(value, dict):
-        return {key: _apart(item, tensor, depth + 1) for key, item in value.items()}
-    return type(value)(_apart(item, tensor, depth + 1) for item in value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gc
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -163,4 +165,114 @@ def test_a_large_tensor_that_somebody_begins_to_write_stops_the_run() -> None:
     writes = True
     with pytest.raises(RuntimeError, match="written in place"):
         step(model)
+    handle.restore()
+
+
+class Shares(Mlp):
+    """Its linear layer and it share an attribute that one of them writes and the other reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(16, 4)
+        self.share()
+
+    def share(self) -> None:
+        self.state: Any = {"scores": torch.zeros(1)}
+        self.router.state = self.state
+        self.router.register_forward_hook(lambda router, _, scores: router.state.update(scores=scores))
+
+    def scores(self) -> torch.Tensor:
+        return self.state["scores"]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.router(x)
+        return super().forward(x * self.scores()[..., :1])
+
+
+class SharesWithAClosure(Shares):
+    def share(self) -> None:
+        state = self.state = {"scores": torch.zeros(1)}
+        self.router.register_forward_hook(lambda _, __, scores: state.update(scores=scores))
+
+
+class SharesAList(Shares):
+    def share(self) -> None:
+        self.state = ([torch.zeros(1)],)
+        self.router.state = self.state[0]
+        self.router.register_forward_hook(lambda router, _, scores: router.state.append(scores))
+
+    def scores(self) -> torch.Tensor:
+        return self.state[0][-1]
+
+
+class SharesATensor(Shares):
+    def share(self) -> None:
+        self.state = self.router.state = torch.zeros(1)
+        self.router.register_forward_hook(lambda router, *_: router.state.add_(1.0) and None)
+
+    def scores(self) -> torch.Tensor:
+        return self.state.clone()
+
+
+class ReplacesADeepList(Shares):
+    def share(self) -> None:
+        self.state = [[[[[torch.ones(1)]]]]]
+
+    def scores(self) -> torch.Tensor:
+        self.state = [[[[list(self.state[0][0][0][0])]]]]
+        return self.state[0][0][0][0][0]
+
+
+class HasTensorsForKeys(Shares):
+    def share(self) -> None:
+        self.state = {torch.zeros(3): torch.ones(1)}
+
+    def scores(self) -> torch.Tensor:
+        return next(iter(self.state.values()))
+
+
+SHARING = [Shares, SharesWithAClosure, SharesAList, SharesATensor, ReplacesADeepList, HasTensorsForKeys]
+
+
+@pytest.mark.parametrize("policy", ["full", "mlp"])
+@pytest.mark.parametrize("mlp", SHARING)
+def test_what_modules_share(mlp: type[Mlp], policy: str) -> None:
+    plain, model = build(nothing, mlp), build(nothing, mlp)
+    handle = apply(model, policy)
+    for _ in range(3):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+
+
+class Logs(Mlp):
+    """Keeps a tensor that is in nobody's loss, the way ``keep`` says."""
+
+    def keep(self, value: torch.Tensor) -> None:
+        self.kept = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.keep(self.linear(x).square())
+        return super().forward(x)
+
+
+class LogsInAList(Logs):
+    def keep(self, value: torch.Tensor) -> None:
+        self.kept = [[value]]
+
+
+class LogsInAnObject(Logs):
+    def keep(self, value: torch.Tensor) -> None:
+        self.kept = SimpleNamespace(value=value)
+
+
+@pytest.mark.parametrize("mlp", [Logs, LogsInAList, LogsInAnObject])
+def test_the_graphs_of_earlier_steps_are_not_held(mlp: type[Mlp]) -> None:
+    model = build(nothing, mlp)
+    handle = apply(model, "mlp")
+    alive = []
+    for _ in range(4):
+        step(model)
+        gc.collect()
+        alive.append(sum(isinstance(each, torch.Tensor) for each in gc.get_objects()))
+    assert alive[-1] == alive[-2]
     handle.restore()
