@@ -134,7 +134,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Backward, KbitPrepare, TrainerBuild
-from ..model.libraries.quantized import is_quantized
+from ..model.libraries.quantized import is_quantized, sets_in_layers
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainers_of
 from ..model.report import Report, Rewrite, SetKeyword
@@ -194,6 +194,8 @@ def _is_decided_later(run: Run, prepare: KbitPrepare) -> bool:
     model = root(prepare.model)
     switches = run.method_calls(*_SWITCHES)
     if any(call.order > prepare.order and same(root(call.receiver), model) for call in switches):
+        return True
+    if sets_in_layers(run, prepare.order):
         return True
     known = {event.call for event in run.of(TrainerBuild)}
     return any(_may_decide(call) and call not in known and _gets(call, prepare) for call in run.program.calls)

@@ -153,10 +153,13 @@ peft 0.21 `peft/tuners/tuners_utils.py` (`_get_tuner_state_dict_key_prefixes`); 
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Dict, Partial, Ref, Value, equals, options
 from ..finding import Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import (
     AdapterAttach,
     ApplyCheckpointing,
@@ -168,13 +171,12 @@ from ..model.events import (
 )
 from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import where
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Place
@@ -189,6 +191,10 @@ NEEDS = (
 )
 VERSIONS = {"peft": ">=0.21"}
 _SAVES = ("save_pretrained", "save_model", "train")
+#: Conditions that hold in one process.
+_OF_ONE_PROCESS = re.compile(r"main|process|rank|master|zero")
+#: Attributes by which wrappers give the model inside.
+_SAME_MODEL = frozenset(("module", "_orig_mod"))
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -215,7 +221,8 @@ def _by_accelerator(run: Run, attach: AdapterAttach) -> Iterator[Report]:
         if not wraps or not any(root(given) is model for given in prepare.objects):
             continue
         later = (save for save in run.method_calls("save_pretrained") if save.order > prepare.order)
-        saves = [save for save in later if root(save.receiver) is model and _meet(save.place, plugin, prepare, attach)]
+        own = (save for save in later if root(save.receiver) is model and {*attributes(save.receiver)} <= _SAME_MODEL)
+        saves = [save for save in own if _meet(save.place, plugin, prepare, attach) and not _is_optional(save.place)]
         if saves:
             node = where(plugin.call.keyword("activation_checkpointing"), plugin.node)
             yield _report(node, attach.node, "`model.gradient_checkpointing_enable()`")
@@ -232,6 +239,12 @@ def _meet(place: Place, *events: Event) -> bool:
         )
         for event in events
     )
+
+
+def _is_optional(place: Place) -> bool:
+    """Whether a switch of the run, `if args.save:`, may leave out what stands there; one process always comes to it."""
+    tests = (guard.test for guard in own_guards(place))
+    return any(isinstance(it, ast.Name | ast.Attribute) and not _OF_ONE_PROCESS.search(ast.unparse(it)) for it in tests)
 
 
 def _wraps_layers(plugin: FsdpPlugin) -> bool:

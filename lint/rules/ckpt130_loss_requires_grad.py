@@ -124,9 +124,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import attributes_in
 from ..facts.nodes import source_text
 from ..facts.values import Absent, Attr, Choice, Computed, Element, Instance, Result, Value, equals, options
 from ..finding import Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import (
     Backward,
     Checkpointing,
@@ -141,6 +143,7 @@ from ..model.flow.statements import own_statement
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
+from ..model.state.gradient_free import is_gradient_free
 from ..model.state.tensor_values import is_operation
 from ..model.types import bases, is_hf_model, same_object
 
@@ -154,6 +157,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
 NEEDS = together(GradientSwitch, Backward, "oss", CHECKPOINTS)
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
+#: Methods that give one without it.
+_CUTS = ("detach", "item", "numpy")
 #: Methods that give a tensor with the graph of their object.
 _KEEP_GRAPH = frozenset(("mean", "sum", "pow", "square", "abs", "exp", "log", "sqrt", "clamp", "norm", "float", "to"))
 
@@ -164,7 +169,9 @@ def check(run: Run) -> Iterator[Report]:
         return
     for target, value, node, place in _forced(run):
         backward = _backward(run, target, node, place)
-        if "loss" in target.lower() and _is_computed(value) and backward is not None:
+        # `if not loss.requires_grad:` handles a batch that nothing is learned from.
+        asks = any("requires_grad" in attributes_in(guard.test) for guard in own_guards(place))
+        if "loss" in target.lower() and _is_computed(value) and backward is not None and not asks:
             yield Report(
                 node,
                 f"`{target}` requires gradients by itself unless no parameter is reached, and then this hides it: "
@@ -223,6 +230,8 @@ def _comes_of_module(value: Value, depth: int = 6) -> bool:
             return call.method in _KEEP_GRAPH and _comes_of_module(call.receiver, depth - 1)
         case Result(call):
             name = canonical(call.name)
+            if is_gradient_free(call) or any(isinstance(it, Result) and it.call.method in _CUTS for it in call.args):
+                return False
             return name.startswith("torch.nn.functional") or name in _CHECKPOINTS or _is_module(call.func)
     return False
 

@@ -361,7 +361,7 @@ from ..model.events import (
 )
 from ..model.events.extract import args_of
 from ..model.libraries.launchers import data_parallel, trained_region
-from ..model.libraries.quantized import is_quantized
+from ..model.libraries.quantized import is_quantized, sets_in_layers
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
 from ..model.needs import together
@@ -415,7 +415,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _preparations(run: Run) -> Iterator[KbitPrepare]:
     """The preparations for quantized training that certainly leave the model with the reentrant variant."""
-    if any(run.of(TrainerBuild)) or any(run.method_calls(*_SWITCHES)):
+    if any(run.of(TrainerBuild)) or any(run.method_calls(*_SWITCHES)) or sets_in_layers(run):
         return
     for prepare in run.of(KbitPrepare):
         turned_on = is_absent(prepare.enables) is True or equals(prepare.enables, True) is True

@@ -3,7 +3,8 @@
 ## What it does
 Flags checkpointing on a transformers model whose whole backbone the file freezes (`model.model`, `model.bert`, ...) and
 only the head trains, or whose embeddings and first layers it freezes, under the non-reentrant variant, unless
-`disable_input_require_grads()` is called. Models with a PEFT adapter are not meant.
+`disable_input_require_grads()` is called. Models with a PEFT adapter are not meant, nor files that name
+`inputs_embeds`: what makes them may train.
 
 ## Why is this bad?
 transformers makes the embedding output require a gradient when checkpointing is turned on, so the backward pass goes
@@ -120,13 +121,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Element, Result, Value
+from ..facts.values import Attr, Element, Instance, Ref, Result, Value
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable
+from ..model.flow.mentions import mentions
 from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import enable_reentrant
 from ..model.report import Remark, Report
 from ..model.state.frozen_layers import freezes_first_layers
+from ..model.state.tensor_changes import LIBRARIES
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
@@ -157,6 +160,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report switches that make the backward pass go through frozen layers."""
     if any(run.of(AdapterAttach)) or any(run.method_calls("disable_input_require_grads", "add_adapter")):
         return
+    if mentions(run.program.tree, "inputs_embeds"):
+        return  # What makes them may train: a projector of pictures, a soft prompt.
     changes = list(_changes(run))
     for enable in run.of(HfEnable):
         frozen = [node for target, freezes, node in changes if freezes and _is_backbone(target, enable.model)]
@@ -187,7 +192,7 @@ def _frozen_bottom(run: Run, enable: HfEnable) -> ast.AST | None:
     if enable_reentrant(run, enable) is not False or not is_hf_model(model):
         return None
     switches = [switch for switch in run.of(GradientSwitch) if not switch.place.excludes(enable.place)]
-    if any(not switch.freezes and _may_thaw(switch.module, model) for switch in switches):
+    if any(not switch.freezes and _may_thaw(switch.module, model) for switch in switches) or _is_changed(run, model):
         return None
     whole = (switch for switch in switches if switch.freezes and not switch.place.guards and not switch.is_partial)
     frozen = {_path(switch.module, model) for switch in whole}
@@ -196,6 +201,20 @@ def _frozen_bottom(run: Run, enable: HfEnable) -> ast.AST | None:
         if below is not None and all(path in frozen for path in below) and freezes_first_layers(run, switch):
             return switch.node
     return None
+
+
+def _is_changed(run: Run, model: Value) -> bool:
+    """Whether other modules may be put into ``model``, or a function that is not shown gets it and may thaw a part."""
+    if any(isinstance(write.value, Instance) and root(write.obj) is model for write in run.writes):
+        return True
+    if any(run.calls_to("builtins.setattr")):
+        return True
+    foreign = (call for call in run.program.calls if isinstance(call.func, Ref) and not _is_library(call.func))
+    return any(root(given) is model for call in foreign for given in (*call.args, *call.kwargs.values()))
+
+
+def _is_library(called: Ref) -> bool:
+    return called.name.partition(".")[0] in LIBRARIES
 
 
 def _path(module: Value, model: Value) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from .statements import body_around, holder_of
 from .written_texts import WrittenText, WrittenTexts, numbers_in
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator
 
     from ..events import NamedParts
@@ -22,6 +22,10 @@ _WRAPPED = ("checkpoint_wrapped", "wrapped_module")
 #: Methods of a name, and functions of `re`, that test it.
 _TESTS = frozenset(("startswith", "endswith", "find"))
 _MATCHES = frozenset(("match", "fullmatch", "search"))
+#: Functions that give no other name for a name.
+_LOOK = frozenset(("print", "len", "any", "all", "isinstance"))
+#: Methods and functions of modules that do, by their own names.
+_CLEANS = re.compile(r"clean|strip|normal|canonical|unwrap|plain|original|fqn|remap|rename")
 
 
 def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[WrittenText]:
@@ -46,17 +50,18 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         return
     written = WrittenTexts(run.program.tree, body)
     numbers = numbers_in((*names.place.loops, *parts))
+    tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
+    if any(part in it.text for texts in tested for it in written.texts(texts, numbers) for part in _WRAPPED):
+        return
     seen: set[str] = set()
-    for node in parts:
-        texts = _tested_with(node, name)
+    for texts in tested:
         if isinstance(texts, ast.Name):
             if texts.id in seen:
                 continue
             seen.add(texts.id)
-        if texts is not None:
-            found = (text for text in written.texts(texts, numbers) if pattern.search(text.text))
-            for text in islice(found, 1):
-                yield WrittenText(texts, text.text, True) if isinstance(texts, ast.Name) else text
+        found = (text for text in written.texts(texts, numbers) if pattern.search(text.text))
+        for text in islice(found, 1):
+            yield WrittenText(texts, text.text, True) if isinstance(texts, ast.Name) else text
 
 
 def _parts(loop: ast.For | ast.comprehension, around: ast.AST | None) -> list[ast.AST]:
@@ -87,6 +92,12 @@ def _untouched_name(loop: ast.For | ast.comprehension, parts: list[ast.AST]) -> 
                         return ""
                     case ast.Attribute(value=ast.Name(id=changed), attr="replace") if changed == name:
                         return ""
+                    case ast.Call(func=ast.Name(id=function), args=[ast.Name(id=given), *_]) if given == name:
+                        if function not in _LOOK:
+                            return ""
+                    case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=given), *_]) if given == name:
+                        if _CLEANS.search(method):
+                            return ""
             return name
     return ""
 

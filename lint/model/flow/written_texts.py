@@ -96,6 +96,7 @@ class _Bindings:
         self._given: set[str] = set()
         for node in _inside(body):
             self._note(node)
+        self._note_aliases()
 
     def binds(self, name: str) -> bool:
         """Whether the variable is one of the function."""
@@ -130,6 +131,16 @@ class _Bindings:
                     self._give([*args, *(keyword.value for keyword in keywords)], function)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 self._changed.update(names)
+            case ast.alias(name=name, asname=given):
+                name = given or name.partition(".")[0]
+                self._count[name] = self._count.get(name, 0) + 1
+
+    def _note_aliases(self) -> None:
+        """What changes a container by another name of it changes it; more than a chain of a few names is not made."""
+        aliases = [(name, value.id) for name, value in self._values.items() if isinstance(value, ast.Name)]
+        for _ in range(_DEPTH):
+            self._changed.update(held for name, held in aliases if name in self._changed)
+            self._given.update(held for name, held in aliases if name in self._given)
 
     def _note_loop(self, target: ast.expr, value: ast.expr) -> None:
         is_items = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "items"

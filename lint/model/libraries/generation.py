@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import words_in
 from ...facts.nodes import all_nodes
 from ...facts.values import equals
+from ..types import is_hf_model
 
 if TYPE_CHECKING:
     from ...facts.values import Call
     from ..run import Run
 
-#: Calls that take `use_cache` for a later `generate`.
-_SETTING = ("from_pretrained", "from_config", "dict", "update", "partial")
+#: Names of configurations.
+_SETTINGS = re.compile(r"cfg|conf|gen|args|sampl|option")
 
 
 def uses_cache(run: Run, generate: Call) -> bool:
     """Whether ``generate`` certainly uses the cache: it says so, or nothing in the program sets another value."""
     if any(word.arg == "use_cache" for word in generate.node.keywords):
         return equals(generate.keyword("use_cache"), True) is True
-    return not any(_may_set(node) for node in all_nodes(run.program.tree))
+    if any(word.arg is None and _is_setting(word.value) for word in generate.node.keywords):
+        return False
+    forwards = {id(other.node) for other in run.program.calls if is_hf_model(other.func)}
+    return not any(_may_set(node) for node in all_nodes(run.program.tree) if id(node) not in forwards)
+
+
+def _is_setting(given: ast.expr) -> bool:
+    """Whether ``given`` is a part of a configuration that the program does not show: `**cfg.generation`."""
+    is_part = isinstance(given, ast.Attribute | ast.Subscript)
+    return is_part and any(_SETTINGS.search(word) for word in words_in(given))
 
 
 def _may_set(node: ast.AST) -> bool:
@@ -30,9 +42,10 @@ def _may_set(node: ast.AST) -> bool:
             return isinstance(owner, ast.Name) and owner.id == "self"
         case ast.Attribute(attr="use_cache") | ast.Constant(value="use_cache"):
             return True
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), keywords=words):
-            takes = name in _SETTING or name.endswith("Config")
-            return takes and any(word.arg == "use_cache" and not _is_true(word.value) for word in words)
+        case ast.Call(func=ast.Attribute(attr="generate" | "forward")):
+            return False
+        case ast.Call(keywords=words):
+            return any(word.arg == "use_cache" and not _is_true(word.value) for word in words)
     return False
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SWITCHES = ("load_in_4bit", "load_in_8bit")
 _CONFIGS = re.compile(r"(BitsAndBytes|GPTQ|AqlM?|AQLM|Eetq|Hqq|TorchAo|Quanto)\w*Config$", re.IGNORECASE)
+#: What transformers keeps in each layer: the switch and the variant.
+_IN_LAYERS = ("gradient_checkpointing", "_gradient_checkpointing_func")
 #: Names of weights that are stored quantized.
 _STORED = re.compile(r"gptq|aqlm|eetq|hqq|bnb|torchao|[48]-?bit|int[48]", re.IGNORECASE)
 
@@ -83,3 +85,8 @@ def _is_on(call: Call, place: Place) -> bool | None:
     if True in given:
         return True
     return None if None in given else False
+
+
+def sets_in_layers(run: Run, after: int = 0) -> bool:
+    """Whether the program writes the switch or the variant into layers itself, behind the order ``after``."""
+    return any(write.field in _IN_LAYERS and write.order > after for write in run.writes)

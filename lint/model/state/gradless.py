@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import all_nodes
 from ...facts.values import (
     Attr,
     Computed,
@@ -24,6 +26,7 @@ from ...facts.values import (
 from ...facts.values.grad_mode import GradMode
 from ..flow.mentions import attributes_in
 from ..names import canonical
+from ..regions.call_targets import call_targets
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step
 from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
@@ -34,7 +37,6 @@ from .tensor_parts import ENTRIES, VIEWS, part_of
 from .trained import is_trained
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterable
 
     from ...facts.values import Call
@@ -173,10 +175,24 @@ def _has_no_graph(value: Value) -> bool:
             case Result(call) if call.method in _DRAWS and is_always_gradient_free(call):
                 value = call.receiver
             case Result(call):
-                computes = isinstance(call.func, Result | Instance) or bool(_ENCODES.match(call.method))
+                computes = isinstance(call.func, Result) or _computes(call.func) or bool(_ENCODES.match(call.method))
                 return computes and is_always_gradient_free(call)
             case _:
                 return False
+
+
+def _computes(called: Value) -> bool:
+    """Whether ``called`` is a module that neither gives a parameter of it as it is nor switches gradients on."""
+    if not isinstance(called, Instance):
+        return False
+    for target in call_targets(called):
+        for node in all_nodes(target.function.node):
+            match node:
+                case ast.Return(value=ast.Attribute(value=ast.Name("self"))):
+                    return False
+                case ast.Attribute(attr="enable_grad" | "set_grad_enabled"):
+                    return False
+    return True
 
 
 def _is_buffer(run: History, owner: Value, name: str) -> bool:

@@ -7,8 +7,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ...facts.values import Class, Function, Method, equals
+from ...facts.values import Class, Function, Instance, Method, equals, options
 from ..events import Backward
+from .tensor_changes import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 #: Names of functions that train what they get.
 _TRAINS = re.compile(r"fit|train|tun|learn|epoch|optimi[sz]e|run|launch")
+#: Names of those that only look at it.
+_LOOKS = re.compile(
+    r"(?i)eval|test|valid|predict|infer|sav|export|print|plot|report|log|summar|count|convert|generat|score"
+)
 
 
 def is_trained(run: History, what: Call | Event) -> bool:
@@ -38,9 +43,20 @@ def _trained_elsewhere(run: History) -> Mapping[int, int]:
     last: dict[int, int] = {}
     for call in run.program.calls:
         named = not isinstance(call.func, Function | Method | Class) and _TRAINS.search(call.called.lower())
-        if named and not (call.called == "train" and equals(call.argument(0, "mode"), False)):
+        if (named or _is_handed_a_module(call)) and not (
+            call.called == "train" and equals(call.argument(0, "mode"), False)
+        ):
             last[call.place.walk] = call.order
     return MappingProxyType(last)
+
+
+def _is_handed_a_module(call: Call) -> bool:
+    """Whether a function of a package that is not shown gets a module, and does not only look at it by its name."""
+    name = call.name.partition(".")[0]
+    if isinstance(call.func, Function | Method | Class | Instance) or name in LIBRARIES or _LOOKS.search(call.called):
+        return False
+    given = (option for value in (*call.args, *call.kwargs.values()) for option in options(value))
+    return any(isinstance(option, Instance) for option in given)
 
 
 def follows_training(run: History, call: Call) -> bool:
