@@ -82,7 +82,7 @@ class _Tensor:
 class AttributesBefore:
     """The attributes of ``module`` and of all modules inside it, as they are before a forward."""
 
-    __slots__ = ("_copies", "_values")
+    __slots__ = ("_buffers", "_copies", "_values")
 
     def __init__(self, module: nn.Module | None) -> None:
         self._values: dict[nn.Module, dict[str, Any]] = {}
@@ -95,6 +95,13 @@ class AttributesBefore:
             for name, value in values.items():
                 if type(value) in _WRITABLE or type(value) is tuple or _is_followed(value):
                     values[name] = self._stand_in(value, owner, known)
+        #: What stands for tensors that are buffers too, which a replay may find on copies (``on_copies``).
+        self._buffers = [
+            (stands, owner._buffers, name)
+            for owner in (self._values if known else ())
+            for name, buffer in owner._buffers.items()
+            if isinstance(stands := known.get(id(buffer)), _Tensor)
+        ]
 
     def settle(self) -> None:
         """The forward is over."""
@@ -124,6 +131,9 @@ class AttributesBefore:
         filled = [(stands, c) for stands, c in there.values() if not _holds(c, stands.items)]
         contents = [(container, container.copy()) for _, container in filled]
         made: dict[int, Any] = {id(stands): container for stands, container in there.values()}
+        for tensor, buffers, name in self._buffers:
+            if (buffer := buffers.get(name)) is not None and not tensor.reading.of(buffer):
+                made[id(tensor)] = buffer
         try:
             for stands, container in filled:
                 _fill(container, _items(stands, made))

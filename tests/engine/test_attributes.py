@@ -214,6 +214,16 @@ class SharesATensor(Shares):
         return self.state.clone()
 
 
+class SharesABuffer(Shares):
+    def share(self) -> None:
+        self.router.register_buffer("state", torch.zeros(1))
+        self.__dict__["state"] = self.router.state
+        self.router.register_forward_hook(lambda router, *_: router.state.add_(1.0) and None)
+
+    def scores(self) -> torch.Tensor:
+        return self.state.clone()
+
+
 class ReplacesADeepList(Shares):
     def share(self) -> None:
         self.state = [[[[[torch.ones(1)]]]]]
@@ -231,7 +241,7 @@ class HasTensorsForKeys(Shares):
         return next(iter(self.state.values()))
 
 
-SHARING = [Shares, SharesWithAClosure, SharesAList, SharesATensor, ReplacesADeepList, HasTensorsForKeys]
+SHARING = [Shares, SharesWithAClosure, SharesAList, SharesATensor, SharesABuffer, ReplacesADeepList, HasTensorsForKeys]
 
 
 @pytest.mark.parametrize("policy", ["full", "mlp"])
