@@ -183,7 +183,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
 from ..facts.objects.containers import held_by
-from ..facts.values import Const, Instance, Result, options, same
+from ..facts.values import Const, Instance, Param, Result, options, same
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
 from ..model.flow.name_tests import names_tested
@@ -221,6 +221,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report names and patterns that meant something before the wrapping."""
     for wrap in run.of(ApplyCheckpointing):
         model = root(wrap.model)
+        if _may_be_copy(run, wrap, model):
+            continue
         for names in run.of(NamedParts):
             if _is_later(names, wrap) and root(names.module) is model:
                 for text in names_tested(run, names, _REACHES_INSIDE):
@@ -233,6 +235,12 @@ def check(run: Run) -> Iterator[Report]:
     for single in run.of(CheckpointWrap):
         yield from _below_attribute(run, single)
         yield from _below_list(run, single)
+
+
+def _may_be_copy(run: Run, wrap: ApplyCheckpointing, model: Value) -> bool:
+    """Whether ``model``, of which the file shows no construction, is copied before: the copy has the old names."""
+    copies = (call for call in run.calls_to("copy.deepcopy") if call.order < wrap.order)
+    return isinstance(model, Param) and any(root(given) is model for call in copies for given in call.args)
 
 
 def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:

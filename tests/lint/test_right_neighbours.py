@@ -391,6 +391,22 @@ PROGRAMS = {
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
     """,
+    ("CKPT131", "a copy keeps the names"): """
+        import copy
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+        def build(model, is_block):
+            ema = copy.deepcopy(model)
+            apply_activation_checkpointing(model, check_fn=is_block)
+            for n, p in ema.named_parameters():
+                if n in ("layers.0.mlp.weight", "layers.1.mlp.weight"):
+                    p.requires_grad_(False)
+    """,
+    ("CKPT208", "a model of text and pictures"): """
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+        from transformers import AutoModelForCausalLM
+        model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-3.2-11B-Vision-Instruct")
+        apply_activation_checkpointing(model, check_fn=lambda m: type(m).__name__ == "MllamaSelfAttentionDecoderLayer")
+    """,
 }
 
 
