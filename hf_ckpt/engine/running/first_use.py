@@ -165,7 +165,9 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return True
     # In the order in which they lie in memory, so that a transposed tensor is not copied.
     order = sorted(range(a.dim()), key=a.stride, reverse=True)
-    return torch.equal(*(x.permute(order).contiguous().view(-1).view(torch.uint8) for x in (a, b)))
+    rows = (x.permute(order).contiguous() for x in (a, b))
+    # An expanded tensor of one element is contiguous, and its stride 0 is that of no bytes.
+    return torch.equal(*(x.as_strided((x.numel(),), (1,)).view(torch.uint8) for x in rows))
 
 
 def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
