@@ -153,13 +153,11 @@ peft 0.21 `peft/tuners/tuners_utils.py` (`_get_tuner_state_dict_key_prefixes`); 
 
 from __future__ import annotations
 
-import ast
-import re
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Dict, Partial, Ref, Value, equals, options
 from ..finding import Severity
-from ..model.conditions.guards import own_guards
+from ..model.conditions.guards import is_optional
 from ..model.events import (
     AdapterAttach,
     ApplyCheckpointing,
@@ -177,6 +175,7 @@ from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Place
@@ -191,8 +190,6 @@ NEEDS = (
 )
 VERSIONS = {"peft": ">=0.21"}
 _SAVES = ("save_pretrained", "save_model", "train")
-#: Conditions that hold in one process.
-_OF_ONE_PROCESS = re.compile(r"main|process|rank|master|zero")
 #: Attributes by which wrappers give the model inside.
 _SAME_MODEL = frozenset(("module", "_orig_mod"))
 
@@ -222,7 +219,7 @@ def _by_accelerator(run: Run, attach: AdapterAttach) -> Iterator[Report]:
             continue
         later = (save for save in run.method_calls("save_pretrained") if save.order > prepare.order)
         own = (save for save in later if root(save.receiver) is model and {*attributes(save.receiver)} <= _SAME_MODEL)
-        saves = [save for save in own if _meet(save.place, plugin, prepare, attach) and not _is_optional(save.place)]
+        saves = [save for save in own if _meet(save.place, plugin, prepare, attach) and not is_optional(save.place)]
         if saves:
             node = where(plugin.call.keyword("activation_checkpointing"), plugin.node)
             yield _report(node, attach.node, "`model.gradient_checkpointing_enable()`")
@@ -239,12 +236,6 @@ def _meet(place: Place, *events: Event) -> bool:
         )
         for event in events
     )
-
-
-def _is_optional(place: Place) -> bool:
-    """Whether a switch of the run, `if args.save:`, may leave out what stands there; one process always comes to it."""
-    tests = (guard.test for guard in own_guards(place))
-    return any(isinstance(it, ast.Name | ast.Attribute) and not _OF_ONE_PROCESS.search(ast.unparse(it)) for it in tests)
 
 
 def _wraps_layers(plugin: FsdpPlugin) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from ...facts.exclusion import parts_that_hold
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from ...facts.values import Guard, Loop, Place
 
+#: Conditions that hold in one process.
+_OF_ONE_PROCESS = re.compile(r"main|process|rank|master|zero")
+
 
 def own_guards(place: Place) -> Iterator[Guard]:
     """The conditions around ``place`` inside the function it is in, those of the callers left out."""
@@ -22,6 +26,12 @@ def own_guards(place: Place) -> Iterator[Guard]:
         line = getattr(guard.test, "lineno", 0)
         if function is None or function.node.lineno <= line <= (function.node.end_lineno or 0):
             yield guard
+
+
+def is_optional(place: Place) -> bool:
+    """Whether a switch of the run, `if args.save:`, may leave out ``place``; some process always comes to it."""
+    tests = (guard.test for guard in own_guards(place))
+    return any(isinstance(it, ast.Name | ast.Attribute) and not _OF_ONE_PROCESS.search(ast.unparse(it)) for it in tests)
 
 
 def own_loops(place: Place) -> Iterator[Loop]:
