@@ -23,20 +23,23 @@ from .saved_tensor_hooks import hooks_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from torch import nn
 
     #: The sizes of the tensors that a forward was given, by place and number of dimensions.
     Sizes = Mapping[tuple[int, int], tuple[int, ...]]
+    #: What an op was asked: its name, the shape of what it compared, and its arguments (how many, of which dimension).
+    _Question: TypeAlias = tuple[Any, ...]
 
 #: Of each module whether its forwards chose so far, and the largest sizes that they were given.
 _known: WeakKeyDictionary[nn.Module, tuple[bool, Sizes]] = WeakKeyDictionary()
 
 
 class _Choice(NamedTuple):
-    """What one op chose: the name of the op and the handle that the hooks in force gave for the indices."""
+    """What one op chose: what it was asked, and the handle that the hooks in force gave for the indices."""
 
-    op: str
+    question: _Question
     indices: Any
 
 
@@ -60,14 +63,14 @@ class KeptChoices:
         if _chooses_nothing(self._module, args):
             yield
             return
-        chosen: list[tuple[str, torch.Tensor]] = []
+        chosen: list[tuple[_Question, torch.Tensor]] = []
         # A copy, because the layer may write to its own.
-        with _Noting(lambda op, indices: chosen.append((op, copied(indices)))):
+        with _Noting(lambda question, indices: chosen.append((question, copied(indices)))):
             yield
         if self._module is not None:
             _note(self._module, args, chooses=bool(chosen))
         # Only now: a hook may be another checkpoint's, which ends its replay by raising.
-        self._choices = [_Choice(op, self._keep(indices)) for op, indices in chosen]
+        self._choices = [_Choice(question, self._keep(indices)) for question, indices in chosen]
 
     @contextmanager
     def handed_on(self) -> Iterator[None]:
@@ -101,21 +104,21 @@ class _OverOps(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Noting(_OverOps):  # type: ignore[no-untyped-call]
-    """Calls ``chose`` with the name of each op that chooses, and the indices."""
+    """Calls ``chose`` with what each op that chooses was asked, and the indices."""
 
-    def __init__(self, chose: Callable[[str, torch.Tensor], None]) -> None:
+    def __init__(self, chose: Callable[[_Question, torch.Tensor], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._chose = chose
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if _may_choose(func) and (indices := _indices(args, result)) is not None:
-            self._chose(str(func), indices)
+            self._chose(_question(func, args, kwargs or {}), indices)
         return result
 
 
 class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
-    """``choices`` in the order in which they were made; from one on that differs in kind or shape, none."""
+    """``choices`` in the order in which they were made; from one on that was asked something else, none."""
 
     def __init__(self, choices: list[_Choice], give_back: Callable[[Any], torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -127,7 +130,7 @@ class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
         if not _may_choose(func) or (indices := _indices(args, result)) is None:
             return result
         choice = next(self._left, None)
-        if choice is None or choice.op != str(func):
+        if choice is None or choice.question != _question(func, args, kwargs or {}):
             self._left = iter(())
             return result
         noted = self._give_back(choice.indices)
@@ -144,6 +147,11 @@ class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
 def _may_choose(func: Any) -> bool:
     """Whether the op is one that chooses, and writes to no tensor of its caller's."""
     return isinstance(func, torch._ops.OpOverload) and traits_of(str(func)).chooses and not func._schema.is_mutable
+
+
+def _question(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Question:
+    given = (*args, *kwargs.items())
+    return str(func), *(tuple(value.shape) if isinstance(value, torch.Tensor) else value for value in given)
 
 
 def _indices(args: tuple[Any, ...], result: Any) -> torch.Tensor | None:

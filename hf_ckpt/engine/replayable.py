@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ..compat.checkpointing import switches_lowered
 from .attributes import AttributesBefore
 from .kept_choices import KeptChoices
+from .random_state import foreign_draws_repeated, foreign_random_state, have_drawn
 from .written_buffers import BuffersBefore, on_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import nn
 
@@ -25,22 +26,32 @@ def replayable(
     Args:
         forward: The forward of ``module``, or of a part of it.
         replay: What computes the same again.
-        module: The module whose buffers, attributes, switches and choices a replay must find as the forward did.
+        module: The module whose buffers, attributes, switches and choices a replay must find as the forward did, and
+            whose draws of Python's and NumPy's random numbers it repeats.
         replaying: Told of every replay.
     """
     written: Written | None = None
     attributes: AttributesBefore | None = None
     choices = KeptChoices(module)
+    drawn_from: Mapping[str, Any] | None = None
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal written, attributes
+        nonlocal written, attributes, drawn_from
         if written is not None and attributes is not None:
             replaying()
-            with on_copies([written]), attributes.restored(), switches_lowered(module), choices.handed_on():
+            with (
+                on_copies([written]),
+                attributes.restored(),
+                switches_lowered(module),
+                choices.handed_on(),
+                foreign_draws_repeated(drawn_from),
+            ):
                 return replay(*args, **kwargs)
+        states = foreign_random_state()
         before, attributes = BuffersBefore(module), AttributesBefore(module)
         with choices.noted(args):
             output = forward(*args, **kwargs)
+        drawn_from = states if have_drawn(states) else None
         attributes.settle()
         written = before.written()
         return output

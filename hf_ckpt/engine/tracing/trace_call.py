@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
 from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
+from ..random_state import foreign_random_state, foreign_random_state_kept, have_drawn
 from ..untraceable import UntraceableError, in_words
 from .cached_results import caches_of_its_own
 from .checks import RefusedError, recorded_with_every_answer
@@ -65,8 +66,11 @@ def trace_call(
         # Fake tensors on a device that torch was built without end the process, not the call.
         raise UntraceableError("this build of torch knows no CUDA, so it cannot be planned for")
     try:
-        with _without_torchs_log(), interrupts_after(), collections_after():
+        with _without_torchs_log(), interrupts_after(), collections_after(), foreign_random_state_kept():
+            before = foreign_random_state()
             recorder, endings, guards, slots = _recorded(call, symbolic, device, free, in_python)
+            if have_drawn(before):  # what was drawn would be a constant of the trace
+                raise UntraceableError("it draws from Python's or NumPy's random numbers", is_final=True)
     except UntraceableError:
         raise
     except RefusedError as refused:
