@@ -82,14 +82,3 @@ def foreign_random_state_kept() -> Iterator[None]:
         yield
     finally:
         set_foreign_random_state(states)
-
-
-@contextlib.contextmanager
-def foreign_draws_repeated(states: Mapping[str, Any] | None) -> Iterator[None]:
-    """Let the generators that torch does not own go on from ``states``, where there are some, and put them back."""
-    if states is None:
-        yield
-        return
-    with foreign_random_state_kept():
-        set_foreign_random_state(states)
-        yield

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..compat.checkpointing import switches_lowered
 from .attributes import AttributesBefore
+from .foreign_draws import ForeignDraws
 from .kept_choices import KeptChoices
-from .random_state import foreign_draws_repeated, foreign_random_state, have_drawn
 from .written_buffers import BuffersBefore, on_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import nn
 
@@ -33,10 +33,10 @@ def replayable(
     written: Written | None = None
     attributes: AttributesBefore | None = None
     choices = KeptChoices(module)
-    drawn_from: Mapping[str, Any] | None = None
+    draws = ForeignDraws(module)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal written, attributes, drawn_from
+        nonlocal written, attributes
         if written is not None and attributes is not None:
             replaying()
             with (
@@ -44,14 +44,12 @@ def replayable(
                 attributes.restored(),
                 switches_lowered(module),
                 choices.handed_on(),
-                foreign_draws_repeated(drawn_from),
+                draws.repeated(),
             ):
                 return replay(*args, **kwargs)
-        states = foreign_random_state()
         before, attributes = BuffersBefore(module), AttributesBefore(module)
-        with choices.noted(args):
+        with draws.noted(), choices.noted(args):
             output = forward(*args, **kwargs)
-        drawn_from = states if have_drawn(states) else None
         attributes.settle()
         written = before.written()
         return output
