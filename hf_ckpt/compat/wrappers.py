@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.fsdp import FlatParameter, FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 # DDP and DataParallel add `module.` at the root only; a model may well have a submodule of that name further down.
@@ -52,6 +52,14 @@ def gathers_parameters(module: nn.Module) -> bool:
 def is_sharded(parameter: torch.Tensor) -> bool:
     """Whether this rank holds only a shard of it (FSDP2, tensor parallelism)."""
     return isinstance(parameter, DTensor)
+
+
+def stands_for_parameter(attribute: object) -> bool:
+    """Whether FSDP1 put it on a module in the place of a parameter, while the unit around the module runs.
+
+    It is a view of the unit's flat parameter (``_use_unsharded_views``, in torch/distributed/fsdp/_flat_param.py).
+    """
+    return isinstance(attribute, torch.Tensor) and isinstance(attribute._base, FlatParameter)
 
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_iter
 
+from ..compat.wrappers import stands_for_parameter
 from .readings import copied, reading_of, share, version_of
 
 if TYPE_CHECKING:
@@ -175,7 +176,11 @@ class AttributesBefore:
 
 def attributes_of(module: nn.Module) -> dict[str, Any]:
     """The attributes of a module that its forward may read, and somebody set."""
-    return {n: v for n, v in vars(module).items() if n not in _NOBODY_READS and not n.startswith("ds_")}
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name not in _NOBODY_READS and not name.startswith("ds_") and not stands_for_parameter(value)
+    }
 
 
 def _is_followed(value: Any) -> bool:
