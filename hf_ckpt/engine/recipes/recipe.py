@@ -48,10 +48,10 @@ class Recipe:
 
     ``stored_inputs`` are the places in ``inputs`` of those that a verb stores until backward: place -> buffer.
     ``rebuild`` makes the dropped packs, and ``writer`` has a way to make them one by one; ``inputs`` and ``parameters``
-    are what they read. ``views`` makes a saved view
-    of a parameter from that parameter: position -> (slot, function, or None for the parameter itself). ``assignment``
-    has the buffers that are stored, by verb; ``dropped`` are the others. ``runs`` are the draws that the rebuild
-    repeats. ``proven`` are the ints among the arguments with which some layer's rebuild was equal.
+    are what they read. ``views`` makes a saved view of a parameter from that parameter: position -> (slot, function, or
+    None for the parameter itself). ``assignment`` has the buffers that are stored, by verb; ``dropped`` are the others.
+    ``runs`` are the draws that the rebuild repeats. ``proven`` are the ints among the arguments with which some layer's
+    rebuild was equal.
     """
 
     trace: Trace

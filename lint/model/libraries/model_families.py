@@ -76,8 +76,7 @@ def loaded_family(call: Call, weights: Mapping[str, str]) -> str:
         call: The call of the Auto class's loader.
         weights: The families that are looked for, each with a pattern of the names of its weights.
     """
-    remote = call.keyword("trust_remote_code")
-    if call.open_args or call.open_kwargs or not (isinstance(remote, Absent) or equals(remote, False)):
+    if call.open_args or call.open_kwargs or may_run_remote_code(call):
         return ""
     given = call.keyword("config")
     if isinstance(given, Absent):
@@ -90,6 +89,12 @@ def loaded_family(call: Call, weights: Mapping[str, str]) -> str:
             kind = name.split(".")[1]
             return kind.removesuffix("Config") if kind.removesuffix("Config") in weights else ""
     return family_of_weights(given, weights)
+
+
+def may_run_remote_code(call: Call) -> bool:
+    """Whether a loader may build a class that comes with the weights and not with transformers."""
+    given = call.keyword("trust_remote_code")
+    return not (isinstance(given, Absent) or equals(given, False) is True)
 
 
 def family_of_weights(name: Value, weights: Mapping[str, str] = _WEIGHTS) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.values import Absent, Const, Ref, Result, equals
+from ...facts.values import Absent, Const, Ref, Result
 from ..names import canonical
-from .model_families import family_of_weights
+from .model_families import family_of_weights, may_run_remote_code
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Value
+    from ...facts.values import Value
 
 #: Families whose configuration on the Hub drops 10 % in each layer, with the arguments that say how much.
 _DROPS = {
@@ -27,22 +27,16 @@ def dropout_of_weights(model: Value) -> str:
     if not isinstance(model, Result) or not isinstance(model.call.func, Ref):
         return ""
     call = model.call
-    name = canonical(call.func.name) if isinstance(call.func, Ref) else ""
+    name = canonical(model.call.func.name)
     loads = name.startswith("transformers.") and name.endswith(".from_pretrained")
-    if not loads or call.open_args or call.open_kwargs or len(call.args) > 1 or not _is_plain(call):
+    is_open = call.open_args or call.open_kwargs or len(call.args) > 1 or may_run_remote_code(call)
+    if not loads or is_open or not isinstance(call.keyword("config"), Absent):
         return ""
     family = family_of_weights(call.argument(0, "pretrained_model_name_or_path"))
     kind = name.split(".")[1]
     if not kind.startswith(("AutoModel", family)):
         return ""
     return next((drop for drop in _DROPS.get(family, ()) if _is_left_on(call.keyword(drop))), "")
-
-
-def _is_plain(call: Call) -> bool:
-    """Whether nothing but the weights says what is built."""
-    remote = call.keyword("trust_remote_code")
-    config = call.keyword("config")
-    return isinstance(config, Absent) and (isinstance(remote, Absent) or equals(remote, False) is True)
 
 
 def _is_left_on(given: Value) -> bool:
