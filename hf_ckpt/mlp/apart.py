@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..engine.random_state import random_state_kept
-from ..engine.running.casts import uncached_casts
+from ..engine.running.casts import UncachedCasts
 from .function import TOKENS, cut
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def problem_of(module: nn.Module, compute: Callable[..., Any], hidden: torch.Ten
     """
     last = hidden.shape[TOKENS] - 1
     kept = dict.fromkeys((hidden.device, torch.device("cpu")))
-    with torch.no_grad(), uncached_casts(), random_state_kept(kept), _in_eval_mode(module):
+    with torch.no_grad(), UncachedCasts(), random_state_kept(kept), _in_eval_mode(module):
         at_once = compute(hidden)
         if not isinstance(at_once, torch.Tensor):
             return "returns something else than one tensor"

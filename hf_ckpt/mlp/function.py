@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from ..engine.random_state import random_state, random_state_kept, set_random_state
-from ..engine.running.casts import uncached_casts
+from ..engine.running.casts import UncachedCasts
 from ..errors import ModelStructureError
 from ..head.deferred import autocast_state
 
@@ -62,7 +62,7 @@ class _InChunks(torch.autograd.Function):
         # The weights too, so that autograd refuses a backward after one was written in place (saved_variable.cpp).
         ctx.save_for_backward(hidden, *weights)
         # A cast that is cached here has no graph: whoever took it from the cache would get no gradient.
-        with uncached_casts():
+        with UncachedCasts():
             return torch.cat([mlp.compute(cut(hidden, *part)) for part in _parts(hidden, chunks)], TOKENS)
 
     @staticmethod

@@ -64,7 +64,9 @@ class CheckedFrame(Frame):
         else:
             self.release()
             viewed = {id(view.slot) for view in self.prepared.views.values()}
-            self.parameters = [(slot, mark) for slot, mark in self.parameters if id(slot) in viewed]
+            marked = zip(self.parameters, self.marks, strict=True)
+            of_views = [(slot, mark) for slot, mark in marked if id(slot) in viewed]
+            self.parameters, self.marks = [slot for slot, _ in of_views], [mark for _, mark in of_views]
         self.originals, self.later = [], {}
         return output
 

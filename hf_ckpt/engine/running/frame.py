@@ -17,7 +17,7 @@ import torch
 
 from ..random_state import random_state_kept
 from ..verb import packing_verbs
-from .casts import uncached_casts
+from .casts import UncachedCasts
 from .ending import Ending
 from .graph import graph_is_retained
 from .prepared import ParameterView, after_a_check, one_too_many
@@ -46,7 +46,7 @@ class Frame:
     """
 
     __slots__ = (
-        "checked", "dropped", "inputs", "of_verb", "parameters", "prepared", "retained", "sources", "states",
+        "checked", "dropped", "inputs", "marks", "of_verb", "parameters", "prepared", "retained", "sources", "states",
         "versions", "witness",
     )  # fmt: skip
 
@@ -55,8 +55,9 @@ class Frame:
         #: The tensors, or the handles of those that a verb stores: both tell their version.
         self.inputs: list[Any] = [leaves[i] for i in prepared.recipe.inputs]
         self.versions = [tensor._version for tensor in self.inputs]
-        #: What stood behind each slot when the forward ended: PEFT's LoRA on experts touches its weights on the way.
-        self.parameters: list[tuple[Slot, tuple[int, int]]] = []
+        self.parameters = prepared.referred
+        #: What stood behind each when the forward ended: PEFT's LoRA on experts touches its weights on the way.
+        self.marks: list[tuple[int, int]] = []
         self.checked = False
         self.sources: list[Any] = []
         self.dropped: list[list[torch.Tensor | None]] = []
@@ -95,7 +96,7 @@ class Frame:
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, its hooks watched."""
         binding = self.prepared.known.binding
-        with uncached_casts():
+        with UncachedCasts():
             if binding.hooked:
                 watch = HookWatch(binding.hooked, binding.slots, self.hook_changed)
                 output = watch.run(call, args)
@@ -103,7 +104,7 @@ class Frame:
                     self.hook_not_called()
             else:
                 output = call(*args)
-        self.parameters = [(slot, _mark(slot)) for slot in self.prepared.referred]
+        self.marks = _marks(self.parameters)
         return output
 
     def hook_changed(self, how: str) -> None:
@@ -166,14 +167,14 @@ class Frame:
 
     def check_parameters(self) -> None:
         """Once a backward, at its start: an optimizer that steps during backward may write them from then on."""
-        for slot, mark in self.parameters:
-            now = _mark(slot)
-            if now == mark:
-                continue
-            if now[0] != mark[0]:
-                raise RuntimeError(self.replaced(slot.path))
-            if slot.fetch().is_leaf:  # FSDP1 gathers into views of one flat parameter, and that is a write to them
-                raise RuntimeError(self.modified(slot.path))
+        marks = _marks(self.parameters)
+        if marks != self.marks:
+            for slot, mark, now in zip(self.parameters, self.marks, marks, strict=True):
+                if now[0] != mark[0]:
+                    raise RuntimeError(self.replaced(slot.path))
+                # FSDP1 gathers into views of one flat parameter, and that is a write to them.
+                if now != mark and slot.fetch().is_leaf:
+                    raise RuntimeError(self.modified(slot.path))
         self.checked = not graph_is_retained()
 
     def modified(self, what: str) -> str:
@@ -231,6 +232,16 @@ _HELD: dict[type, Callable[[Any], torch.Tensor | None]] = {verb.handle: verb.hel
 _AT_THE_END = (one_too_many, after_a_check)
 #: The mark of a slot behind which no tensor stands any more.
 _GONE = (0, -1)
+
+
+def _marks(slots: list[Slot]) -> list[tuple[int, int]]:
+    """The mark of each slot. Most are a module's own parameters, and one expression reads those."""
+    return [
+        _mark(slot)
+        if (tensor := slot.table.get(slot.attribute)) is None or slot.within or slot.kind == "__dict__"
+        else (id(tensor), tensor._version)
+        for slot in slots
+    ]
 
 
 def _mark(slot: Slot) -> tuple[int, int]:
