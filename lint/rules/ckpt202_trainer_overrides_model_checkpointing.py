@@ -2,11 +2,12 @@
 
 ## What it does
 Flags `model.gradient_checkpointing_enable({...})` whose arguments differ from those of the `Trainer` that gets the
-model, when that Trainer has checkpointing on.
+model, when that Trainer has checkpointing on: the variant, `every_n_layers` and `offload`, and what else the dict holds.
 
 ## Why is this bad?
 When training starts the Trainer enables checkpointing again, with its own arguments. What the model was told before is
-gone: the other variant runs, or `context_fn` and `preserve_rng_state` are lost. Nothing is printed.
+gone: the other variant runs, all layers are checkpointed in place of every second one, or `context_fn` and
+`preserve_rng_state` are lost. Nothing is printed.
 
 ## Bad
 ```python
@@ -16,6 +17,32 @@ model = AutoModelForCausalLM.from_pretrained("base")
 model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error
 args = TrainingArguments("out", gradient_checkpointing=True)
 Trainer(model=model, args=args).train()
+```
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+EVERY = 2
+
+class Finetuner:
+    def __init__(self, name, rows):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.activation_checkpointing_enable(every_n_layers=EVERY)  # error
+        config = dict(output_dir="out", activation_checkpointing=True)
+        self.trainer = Trainer(self.model, TrainingArguments(**config), train_dataset=rows)
+
+def offloaded(name, rows):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    options = {"every_n_layers": 3, "offload": True}
+    model.activation_checkpointing_enable({"use_reentrant": False}, **options)  # error
+    SFTTrainer(model, args=SFTConfig("out"), train_dataset=rows).train()
+
+def fewer(name, rows):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable({"use_reentrant": False}, every_n_layers=4)  # error
+    kwargs = {"use_reentrant": False, "every_n_layers": 2}
+    args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=kwargs)
+    Trainer(model, args, train_dataset=rows).train()
 ```
 
 ## Good
@@ -38,6 +65,27 @@ def either(name, by_trainer):
     if not by_trainer:
         model.gradient_checkpointing_enable({"use_reentrant": True})
     Trainer(model, args).train()
+
+def some_layers(name, every):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)
+    kwargs = {"use_reentrant": False, "every_n_layers": 2}
+    args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=kwargs)
+    Trainer(model, args).train()
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=1, offload=False)
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=every)
+    Trainer(model, TrainingArguments("out", activation_checkpointing=True)).train()
+
+def by_the_model(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)
+    Trainer(model, TrainingArguments("out", activation_checkpointing=False)).train()
+
+def not_the_dict(name, more):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=2)
+    kwargs = {"use_reentrant": False, **more}
+    Trainer(model, TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=kwargs))
 ```
 
 ## Fix safety
@@ -53,22 +101,30 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 warnings.simplefilter("ignore")
 default = int(transformers.__version__.split(".")[0]) < 5
 config = LlamaConfig(
-    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
     num_key_value_heads=1,
 )
 
-def keywords(**given):
+def layers(asked, **given):
     model = LlamaForCausalLM(config)
-    model.gradient_checkpointing_enable({"use_reentrant": not default})
+    model.gradient_checkpointing_enable({"use_reentrant": not default}, **asked)
     args = TrainingArguments(
         "out", use_cpu=True, report_to="none", max_steps=1, save_strategy="no", disable_tqdm=True, **given
     )
     rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}] * 8
     Trainer(model, args, train_dataset=rows).train()
-    return model.model.layers[0]._gradient_checkpointing_func.keywords
+    return model.model.layers
+
+def keywords(**given):
+    return layers({}, **given)[0]._gradient_checkpointing_func.keywords
+
+def checkpointed(**given):
+    return sum(layer.gradient_checkpointing for layer in layers({"every_n_layers": 2}, **given))
 
 assert keywords(gradient_checkpointing=True) == {"use_reentrant": default}
 assert keywords() == {"use_reentrant": not default}
+if "activation_checkpointing" in TrainingArguments.__dataclass_fields__:
+    assert checkpointed() == 1 and checkpointed(gradient_checkpointing=True) == 2
 ```
 
 ## References
@@ -79,11 +135,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.nodes import source_text
-from ..facts.values import Dict
+from ..facts.nodes import entries, source_text
+from ..facts.values import Const, Dict
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
-from ..model.libraries.trainer import SWITCHES, default_versions, overriding_trainer, trainer_reentrant
+from ..model.libraries.trainer import SWITCHES, default_versions, overriding_trainer, settings_lost, trainer_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.variant import hf_kwargs_reentrant
 
@@ -102,43 +158,53 @@ def check(run: Run) -> Iterator[Report]:
     """Report arguments given to the model that the Trainer's replace."""
     for enable in run.of(HfEnable):
         found = overriding_trainer(run, enable)
-        if found is not None and isinstance(enable.kwargs, Dict) and _differ(run, enable.kwargs, found[1]):
+        if found is not None and _differ(run, enable, found[1]):
             trainer, args = found
             yield Report(
                 enable.node,
                 "the Trainer enables checkpointing again with its own arguments, so these have no effect; "
                 "pass them to its `TrainingArguments`",
                 notes=(Remark(args.node, "these arguments hold"), Remark(trainer.node, "this Trainer gets the model")),
-                fix=_move(enable.kwargs, args),
-                versions=default_versions(args) if _rests_on_reentrant(run, enable.kwargs, args) else None,
+                fix=_move(enable, args),
+                versions=default_versions(args) if _rests_on_reentrant(run, enable, args) else None,
             )
 
 
-def _differ(run: Run, asked: Dict, args: TrainerArgs) -> bool:
-    variant, holds = hf_kwargs_reentrant(asked, default=None), trainer_reentrant(run, args)
+def _differ(run: Run, enable: HfEnable, args: TrainerArgs) -> bool:
+    asked, holds = enable.kwargs, trainer_reentrant(run, args)
+    variant = hf_kwargs_reentrant(asked, default=None) if isinstance(asked, Dict) else None
     if variant is not None and holds is not None and variant != holds:
         return True
-    return holds is not None and bool(_lost(asked, args))
+    return holds is not None and bool(settings_lost(enable, args))
 
 
-def _lost(asked: Dict, args: TrainerArgs) -> set[str]:
-    """What the Trainer's arguments leave out beside the variant."""
-    kept = args.kwargs.items if isinstance(args.kwargs, Dict) else {}
-    return set(asked.items) - set(kept) - {"use_reentrant"}
-
-
-def _rests_on_reentrant(run: Run, asked: Dict, args: TrainerArgs) -> bool:
+def _rests_on_reentrant(run: Run, enable: HfEnable, args: TrainerArgs) -> bool:
     """Whether the only difference is that the Trainer runs the reentrant variant."""
-    return trainer_reentrant(run, args) is True and not _lost(asked, args)
+    return trainer_reentrant(run, args) is True and not settings_lost(enable, args)
 
 
-def _move(asked: Dict, args: TrainerArgs) -> Rewrite | None:
+def _move(enable: HfEnable, args: TrainerArgs) -> Rewrite | None:
     switch = next((name for name in SWITCHES if args.call.written(name)), None)
-    if switch is None or asked.display is None or args.call.written(f"{switch}_kwargs"):
+    text = _asked_text(enable)
+    if switch is None or text is None or args.call.written(f"{switch}_kwargs"):
         return None
-    text = source_text(asked.display).replace("'", '"')
     return Rewrite(
         Applicability.UNSAFE,
         f"Pass them as `{switch}_kwargs`",
         (SetKeyword(args.node, f"{switch}_kwargs", text),),
     )
+
+
+def _asked_text(enable: HfEnable) -> str | None:
+    """All that ``enable`` asks for as one dict, which is how the Trainer takes it; None where it is not written out."""
+    selection = enable.selection
+    if isinstance(enable.kwargs, Dict):
+        display = enable.kwargs.display
+        written = entries(display) if display is not None else None
+    else:
+        written = {}
+    if written is None or not all(isinstance(value, Const) for value in selection.values()):
+        return None
+    texts = [f'"{name}": {source_text(value)}' for name, value in written.items()]
+    texts += [f'"{name}": {value.value!r}' for name, value in selection.items() if isinstance(value, Const)]
+    return f"{{{', '.join(texts)}}}".replace("'", '"')

@@ -39,6 +39,12 @@ class HfEnable(CallEvent, HfSetting):
         given = next((name for name in names if name in self.call.kwargs), names[0])
         return self.call.argument(0, given)
 
+    @property
+    def selection(self) -> dict[str, Value]:
+        """What stands beside the dict and says which layers are checkpointed and where their inputs go."""
+        given = {"every_n_layers": self.call.argument(1, "every_n_layers"), "offload": self.call.argument(2, "offload")}
+        return {name: value for name, value in given.items() if not isinstance(value, Absent)}
+
 
 class HfDisable(CallEvent):
     """``model.gradient_checkpointing_disable()``."""

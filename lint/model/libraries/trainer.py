@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
 KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+#: What selects layers, where nothing is given.
+_UNSELECTIVE = {"every_n_layers": 1, "offload": False}
 #: Methods that change a dict.
 _CHANGES = ("update", "setdefault", "__setitem__", "__ior__", "pop", "clear")
 
@@ -173,6 +175,23 @@ def default_versions(setting: Event) -> str | None:
 def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
     """The variant that a model enabled by ``enable`` runs."""
     return hf_kwargs_reentrant(enable.kwargs, run.versions.hf_default_reentrant)
+
+
+def settings_lost(enable: HfEnable, args: TrainerArgs) -> dict[str, Value]:
+    """What ``enable`` asks for beside the variant, and a Trainer with ``args`` does not, by its name."""
+    asked = dict(enable.kwargs.items) if isinstance(enable.kwargs, Dict) else {}
+    asked |= {name: value for name, value in enable.selection.items() if equals(value, _UNSELECTIVE[name]) is False}
+    kept = args.kwargs
+    if isinstance(kept, Dict):
+        asked = {name: value for name, value in asked.items() if not kept.open and _is_other(value, kept.get(name))}
+    return {name: value for name, value in asked.items() if name != "use_reentrant"}
+
+
+def _is_other(asked: Value, kept: Value) -> bool:
+    """Whether ``kept`` is certainly not what is ``asked`` for."""
+    if isinstance(asked, Const) and isinstance(kept, Const):
+        return asked.value != kept.value
+    return isinstance(kept, Absent)
 
 
 def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:
