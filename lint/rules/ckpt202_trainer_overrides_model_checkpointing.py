@@ -2,7 +2,7 @@
 
 ## What it does
 Flags `model.gradient_checkpointing_enable({...})` whose arguments differ from those of the `Trainer` that gets the
-model, when that Trainer has checkpointing on: the variant, `every_n_layers` and `offload`, and what else the dict holds.
+model, when that Trainer has checkpointing on: the variant, `every_n_layers`, `offload`, and the rest of the dict.
 
 ## Why is this bad?
 When training starts the Trainer enables checkpointing again, with its own arguments. What the model was told before is

@@ -1,10 +1,10 @@
 """Checkpointing that recomputes layers that are frozen from the bottom up.
 
 ## What it does
-Flags checkpointing on a transformers model whose whole backbone the file freezes (`model.model`, `model.bert`, ...) and
-only the head trains, or whose embeddings and first layers it freezes, under the non-reentrant variant, unless
-`disable_input_require_grads()` is called. Models with a PEFT adapter are not meant, nor files that name
-`inputs_embeds`: what makes them may train.
+Flags checkpointing on a transformers model, switched on by a call or by its Trainer, whose whole backbone the file
+freezes (`model.model`, `model.bert`, all but the `classifier`, ...) and only the head trains, or whose embeddings and
+first layers it freezes, under the non-reentrant variant, unless `disable_input_require_grads()` is called. Models
+with a PEFT adapter are not meant, nor files that name `inputs_embeds`: what makes them may train.
 
 ## Why is this bad?
 transformers makes the embedding output require a gradient when checkpointing is turned on, so the backward pass goes
@@ -29,6 +29,25 @@ model.bert.embeddings.requires_grad_(False)
 for layer in model.bert.encoder.layer[:8]:
     layer.requires_grad_(False)
 model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # error
+```
+```python
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+def by_name(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if "classifier" not in key:
+            parameter.requires_grad = False
+    args = TrainingArguments("out", gradient_checkpointing=True)  # error
+    Trainer(model, args, train_dataset=rows).train()
+
+def all_but_the_head(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.requires_grad_(False)
+    model.classifier.requires_grad_(True)
+    options = {"output_dir": "out", "gradient_checkpointing": True}
+    args = TrainingArguments(**options)  # error
+    Trainer(model, args, train_dataset=rows).train()
 ```
 
 ## Good
@@ -63,6 +82,37 @@ def adapter(name):
     model.model.requires_grad_(False)
     model.gradient_checkpointing_enable()
     return get_peft_model(model, LoraConfig()).train()
+```
+
+```python
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+from my_project import insert_adapters
+
+def last_layer_by_name(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if "classifier" not in key and "layer.11" not in key:
+            parameter.requires_grad = False
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def adapters(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.requires_grad_(False)
+    model.classifier.requires_grad_(True)
+    insert_adapters(model)
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def biases(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if not key.endswith("bias") and not key.startswith("classifier"):
+            parameter.requires_grad = False
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def not_on(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.bert.requires_grad_(False)
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=False), train_dataset=rows).train()
 ```
 
 ## Evidence
@@ -119,16 +169,17 @@ transformers 5.23 `modeling_utils.py` (`enable_input_require_grads` in `_activat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.values import Attr, Element, Instance, Ref, Result, Value
+from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absent
 from ..finding import Severity
-from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable
+from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
+from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import attributes, root
-from ..model.libraries.trainer import enable_reentrant
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.state.frozen_layers import freezes_first_layers
+from ..model.state.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
 from ..model.state.tensor_changes import LIBRARIES
 from ..model.types import is_hf_model, unwrapped
 
@@ -136,15 +187,18 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..model.libraries.enabled import Enabling
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
-NEEDS = ((HfEnable, GradientSwitch),)
+NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
 #: The attributes under which models of transformers keep everything but the head.
 _BACKBONES = frozenset(
     ("model", "base_model", "bert", "roberta", "distilbert", "deberta", "electra", "transformer", "gpt_neox", "xlnet")
 )
+#: And under which they keep the head; an `lm_head` may share its weight with the embeddings.
+_HEADS = frozenset(("classifier", "score", "qa_outputs", "classification_head"))
 #: Where models keep their layers, and what trains below them.
 _BOTTOMS = {
     ("bert", "encoder", "layer"): (("bert", "embeddings"),),
@@ -158,24 +212,26 @@ _BOTTOMS = {
 
 def check(run: Run) -> Iterator[Report]:
     """Report switches that make the backward pass go through frozen layers."""
-    if any(run.of(AdapterAttach)) or any(run.method_calls("disable_input_require_grads", "add_adapter")):
+    if _has_adapter(run) or any(run.method_calls("disable_input_require_grads", "add_adapter")):
         return
     if mentions(run.program.tree, "inputs_embeds"):
         return  # What makes them may train: a projector of pictures, a soft prompt.
     changes = list(_changes(run))
-    for enable in run.of(HfEnable):
-        frozen = [node for target, freezes, node in changes if freezes and _is_backbone(target, enable.model)]
-        thawed = any(not freezes and _reaches_backbone(target, enable.model) for target, freezes, _ in changes)
+    for enabling in enablings(run):
+        model = enabling.model
+        frozen = [change.node for change in changes if change.freezes and _is_backbone(change.target, model)]
+        frozen += _whole_frozen(run, model, changes)
+        thawed = any(not change.freezes and _reaches_backbone(change.target, model) for change in changes)
         if frozen and not thawed:
             yield Report(
-                enable.node,
+                enabling.event.node,
                 "the backbone is frozen, but checkpointing makes the embeddings require gradients: every frozen layer "
                 "is recomputed and differentiated for nothing; call `model.disable_input_require_grads()`",
                 notes=(Remark(frozen[0], "the backbone is frozen here"),),
             )
-        elif (bottom := _frozen_bottom(run, enable)) is not None:
+        elif (bottom := _frozen_bottom(run, enabling)) is not None:
             yield Report(
-                enable.node,
+                enabling.event.node,
                 "the embeddings and the first layers are frozen, but checkpointing makes the embeddings require "
                 "gradients: these layers are recomputed and differentiated for nothing; call "
                 "`model.disable_input_require_grads()`",
@@ -183,15 +239,22 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _frozen_bottom(run: Run, enable: HfEnable) -> ast.AST | None:
+def _has_adapter(run: Run) -> bool:
+    """Whether the program attaches an adapter, or one of trl's trainers may."""
+    return any(run.of(AdapterAttach)) or any(
+        is_absent(trainer.peft_config) is not True for trainer in run.of(TrainerBuild)
+    )
+
+
+def _frozen_bottom(run: Run, enabling: Enabling) -> ast.AST | None:
     """Where the first layers are frozen, with all that trains below them; None under the reentrant variant.
 
     That one gives no gradient to a layer whose input needs none.
     """
-    model = unwrapped(enable.model)
-    if enable_reentrant(run, enable) is not False or not is_hf_model(model):
+    model = unwrapped(enabling.model)
+    if enabling.reentrant is not False or not is_hf_model(model):
         return None
-    switches = [switch for switch in run.of(GradientSwitch) if not switch.place.excludes(enable.place)]
+    switches = [switch for switch in run.of(GradientSwitch) if not switch.place.excludes(enabling.event.place)]
     if any(not switch.freezes and _may_thaw(switch.module, model) for switch in switches) or _is_changed(run, model):
         return None
     whole = (switch for switch in switches if switch.freezes and not switch.place.guards and not switch.is_partial)
@@ -230,12 +293,36 @@ def _may_thaw(module: Value, model: Value) -> bool:
     return not path or path[0] in _BACKBONES
 
 
-def _changes(run: Run) -> Iterator[tuple[Value, bool, ast.AST]]:
-    """Every change of `requires_grad`: of what, whether it certainly freezes, and where."""
+class _Change(NamedTuple):
+    """A change of `requires_grad`: of what, whether it certainly freezes all of it, and where."""
+
+    target: Value
+    freezes: bool
+    node: ast.AST
+    #: Whether it chooses parameters by their names, and leaves out the head alone.
+    spares_head: bool
+
+
+def _changes(run: Run) -> Iterator[_Change]:
     for switch in run.of(GradientSwitch):
         # A condition in a loop over parameters chooses some of them.
-        certain = not (isinstance(switch, GradientSwitchWrite) and switch.place.guards)
-        yield _without_elements(switch.module), switch.freezes and certain, switch.node
+        chooses = isinstance(switch, GradientSwitchWrite) and any(switch.place.guards)
+        if not chooses or not spares_backbone_by_name(switch):
+            by_name = chooses and freezes_backbone_by_name(switch)
+            freezes = switch.freezes and (by_name or not chooses)
+            yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
+
+
+def _whole_frozen(run: Run, model: Value, changes: list[_Change]) -> list[ast.AST]:
+    """Where all of ``model`` is frozen but a head, which is left out, switched on again or built anew."""
+    model = unwrapped(model)
+    whole = [change for change in changes if change.freezes and unwrapped(change.target) is model]
+    if not whole or not is_hf_model(model) or _is_changed(run, model):
+        return []
+    heads = [change.target for change in changes if not change.freezes]
+    heads += [Attr(write.obj, write.field, None) for write in run.writes if isinstance(write.value, Result)]
+    trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in _HEADS for head in heads)
+    return [change.node for change in whole if change.spares_head or trains]
 
 
 def _without_elements(value: Value) -> Value:
@@ -254,5 +341,5 @@ def _is_backbone(target: Value, model: Value) -> bool:
 def _reaches_backbone(target: Value, model: Value) -> bool:
     """Whether a change may touch the backbone: anything of this model but a named head, or something unknown."""
     if isinstance(target, Attr) and unwrapped(target.base) is unwrapped(model):
-        return target.name in _BACKBONES
+        return target.name in _BACKBONES or target.name == "lm_head"
     return root(target) is root(model) or not isinstance(target, Attr)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Absent, Instance, Value, equals, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
+from ..events.extract import args_of
 from ..flow.ordering import surely_before
-from ..types import unwrapped, whole_model
+from ..types import is_hf_model, unwrapped, whole_model
 from ..variant import hf_kwargs_reentrant
 from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
 
@@ -16,7 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Function
+    from ..events import TrainerArgs
     from ..run import Run
+
+
+class Enabling(NamedTuple):
+    """A place that certainly switches checkpointing on for a model of transformers."""
+
+    event: HfEnable | TrainerArgs
+    model: Value
+    #: None where it is open.
+    reentrant: bool | None
+
+
+def enablings(run: Run) -> Iterator[Enabling]:
+    """The calls that switch a model's checkpointing on, and the arguments of Trainers that do so when they train.
+
+    A Trainer of a model that is switched on by a call too is left out.
+    """
+    calls = list(run.of(HfEnable))
+    yield from (Enabling(enable, enable.model, enable_reentrant(run, enable)) for enable in calls)
+    for trainer in run.of(TrainerBuild):
+        model = unwrapped(trainer.model)
+        values = options(trainer.args)
+        found = [args for value in values if (args := args_of(value)) is not None and is_enabled(run, args, value)]
+        called = any(_is(whole_model(enable.model), model) for enable in calls)
+        if found and len(found) == len(values) and is_hf_model(model) and not called:
+            yield from (Enabling(args, model, trainer_reentrant(run, args)) for args in found)
 
 
 def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
