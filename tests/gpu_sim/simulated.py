@@ -80,6 +80,17 @@ class Rig:
             check=False,
         )
 
+    def start(self, card: str, arguments: list[str]) -> subprocess.Popen[str]:
+        """Start its Python with these arguments on a simulated card; stdin and stdout are pipes, stderr is ours."""
+        return subprocess.Popen(
+            [str(self.python), *arguments],
+            env=self.environment(card),
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
 
 def rig() -> Rig:
     """The rig of ``$HF_CKPT_SIM_VENV``, else that of the repository's ``.venv-sim``."""

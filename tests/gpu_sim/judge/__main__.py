@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..simulated import Rig
 
 PAGE = Path(__file__).parents[1] / "SIMULATED.md"
-STEPS = 12
 EXPANDABLE = "expandable_segments:True"
 COMMAND = "make sim"
 
@@ -42,22 +41,18 @@ class Group:
         names = ("".join(filter(str.isalnum, name)) for name in (self.card, self.allocator, self.subject, self.setup))
         return found.folder / PLACE / "cells" / f"{'-'.join(names)}.jsonl"
 
-    def run(self, found: Rig) -> None:
-        """Run them. Raises SystemExit with what the process wrote when it failed."""
-        arguments = ["-m", "tests.gpu_sim.judge.on_card", self.subject, self.setup, *LABELS]
-        ended = found.run(self.card, arguments, allocator=self.allocator)
-        if ended.returncode:
-            raise SystemExit(f"{self} ended with {ended.returncode}\n{ended.stderr[-4000:]}")
-        kept = self.kept_in(found)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(ended.stdout, encoding="utf-8")
-        print(*astuple(self), flush=True)
+    def job(self, found: Rig) -> str:
+        """What :mod:`.forks` reads."""
+        own = ("SIM_GPU_", "PYTORCH_", "XDG_CACHE_HOME")
+        environment = found.environment(self.card, allocator=self.allocator)
+        fields = {"subject": self.subject, "setup": self.setup, "labels": LABELS, "kept": str(self.kept_in(found))}
+        told = {name: value for name, value in environment.items() if name.startswith(own)}
+        return json.dumps({**fields, "environment": told})
 
     def cells(self, found: Rig) -> list[dict[str, Any]]:
         """What is kept of them."""
         kept = self.kept_in(found)
-        printed = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
-        lines = (line for line in printed if line.startswith("{"))  # torch prints a warning or two
+        lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
         return [{"card": self.card, "allocator": self.allocator, **json.loads(line)} for line in lines]
 
 
@@ -65,6 +60,23 @@ def groups(cards: list[str], allocators: list[str], subjects: list[str]) -> list
     """All that there are of these, in the order of the page."""
     pairs = [(name, setup) for name in subjects for setup in SUBJECTS[name].setups]
     return [Group(*place, *pair) for place in product(cards, allocators) for pair in pairs]
+
+
+def run(wanted: list[Group], found: Rig) -> None:
+    """Run the cells of these. Raises SystemExit where a process failed, when the others are through."""
+    failed = []
+    with found.start("a100", ["-m", "tests.gpu_sim.judge.forks"]) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for group in wanted:
+            process.stdin.write(group.job(found) + "\n")
+            process.stdin.flush()
+            ended = json.loads(process.stdout.readline())
+            print(*astuple(group), f"{ended['seconds']:.0f} s", ended["error"], flush=True)
+            failed += [group] if ended["error"] else []
+        process.stdin.close()
+    if failed:
+        raise SystemExit(f"{len(failed)} processes failed: {failed}")
 
 
 def main() -> None:
@@ -80,13 +92,14 @@ def main() -> None:
     found = rig()
     if found.missing():
         raise SystemExit(found.missing())
-    for group in groups(asked.cards.split(","), asked.allocators.split(","), asked.subjects.split(",")):
-        if not asked.kept and (asked.again or not group.kept_in(found).exists()):
-            group.run(found)
+    chosen = groups(asked.cards.split(","), asked.allocators.split(","), asked.subjects.split(","))
+    wanted = [group for group in chosen if asked.again or not group.kept_in(found).exists()]
+    if wanted and not asked.kept:
+        run(wanted, found)
     everything = groups(list(CARDS), ["", EXPANDABLE], list(SUBJECTS))
     shown = [cell for group in everything for cell in group.cells(found)]
     missing = sum(not group.kept_in(found).exists() for group in everything)
-    asked.out.write_text(page(shown, COMMAND, STEPS, missing), encoding="utf-8")
+    asked.out.write_text(page(shown, COMMAND, missing), encoding="utf-8")
 
 
 if __name__ == "__main__":

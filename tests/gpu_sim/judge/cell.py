@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..counters import Span
+from .subjects import ALIKE, MOST_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hf_ckpt.handle import Handle
-
-#: The first step is measured, plans settle in the next ones.
-STEPS = 12
 
 
 @dataclass
@@ -31,6 +30,7 @@ class Cell:
         allocated: The peak of the last step's forward and backward.
         reserved: What the allocator had reserved at most in that step.
         ever: The same in any step, the optimizer's part included.
+        steps: How many ran.
         out_of_memory: Steps that ran out.
         retries: Times that the allocator gave its cache back because the card had nothing left.
         launches: Of the last step's forward and backward, likewise the rest.
@@ -45,6 +45,7 @@ class Cell:
     allocated: int = 0
     reserved: int = 0
     ever: int = 0
+    steps: int = 0
     out_of_memory: int = 0
     retries: int = 0
     launches: int = 0
@@ -64,11 +65,13 @@ def free() -> None:
 def measure(
     model: Any, last_layer: Any, handle: Handle | None, optimizer: torch.optim.Optimizer, loss: Callable[[], Any]
 ) -> Cell:
-    """Run steps and read the last one; a step that runs out of memory is counted, and the next one runs."""
+    """Run steps until they are alike and read the last one; the step after one that runs out of memory runs."""
     cell, beside = Cell(), _beside_the_allocator()
     before = torch.cuda.memory_stats()["num_alloc_retries"]
     ends = last_layer.register_forward_hook(lambda *_: _note(cell, beside))
-    for _ in range(STEPS):
+    latest: deque[Any] = deque(maxlen=ALIKE)
+    while cell.steps < MOST_STEPS and not _settled(latest):
+        cell.steps += 1
         torch.cuda.reset_peak_memory_stats()
         try:
             with Span() as span:
@@ -80,10 +83,25 @@ def measure(
             cell.error = cell.error or str(error).partition(". GPU")[0]
         model.zero_grad(set_to_none=True)
         cell.ever = max(cell.ever, torch.cuda.max_memory_reserved() + beside)
+        latest.append(_reading(cell, handle))
     ends.remove()
     cell.retries = torch.cuda.memory_stats()["num_alloc_retries"] - before
     _read_plan(cell, handle)
     return cell
+
+
+def _reading(cell: Cell, handle: Handle | None) -> tuple[Any, ...]:
+    """What is the same in two steps that are alike: their figures, the plan, and what the next one would be made from."""
+    read = (cell.held, cell.allocated, cell.reserved, cell.launches, cell.synchronisations, cell.device_allocations)
+    planner = None if handle is None else handle.planner
+    if planner is None:
+        return read
+    left = planner.fragmentation
+    return (*read, torch.cuda.memory_reserved(), planner.current, left.nbytes, left.share, left._tries)
+
+
+def _settled(latest: deque[Any]) -> bool:
+    return len(latest) == ALIKE and all(reading == latest[0] for reading in latest)
 
 
 def _beside_the_allocator() -> int:

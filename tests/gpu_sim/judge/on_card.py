@@ -1,10 +1,8 @@
-"""Runs the cells of a card in this process, each a line of JSON: ``on_card SUBJECT SETUP LABEL...``."""
+"""Runs the cells of a subject in a setup on the card of this process (:func:`run`)."""
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ from .cell import free, measure
 from .subjects import SUBJECTS, Setup, Subject, rows_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Nobody fine-tunes a model on a card that has less room than this share of it.
 _LEAST_ROOM = 0.15
@@ -95,8 +93,8 @@ def cell(training: Training, label: str) -> dict[str, Any]:
     return found
 
 
-def main(subject: str, setup: str, labels: list[str]) -> None:
-    """Print the cells."""
+def run(subject: str, setup: str, labels: list[str]) -> Iterator[dict[str, Any]]:
+    """The cells, one by one; none where the card has little room beside the model."""
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     stand_ins.install()
@@ -105,8 +103,4 @@ def main(subject: str, setup: str, labels: list[str]) -> None:
         return
     for label in labels:
         free()
-        print(json.dumps({"subject": subject, "setup": setup, **cell(training, label)}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+        yield {"subject": subject, "setup": setup, **cell(training, label)}

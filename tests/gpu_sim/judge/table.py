@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .subjects import ALL_KEPT
+from .subjects import ALIKE, ALL_KEPT, MOST_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ _HEAD = """# Budgets on simulated cards
 Written by `{command}`; every number is simulated (what that is and is not: [README.md](README.md)). Real are torch's
 CUDA dispatch and its caching allocator, which reserves these bytes on a card of this size.
 
-Batches of sequences of 2048 tokens, AdamW (fused); {steps} steps, the last one is shown. GiB of the whole card, the CUDA
-context included. `auto` and `0.9 of the card` get batches that would take about 1.5 times the room of the card without
+Batches of sequences of 2048 tokens, AdamW (fused); steps until {alike} in a row are alike under the same plan, {most} at most,
+the last one is shown. GiB of the whole card, the CUDA context included. `auto` and `0.9 of the card` get batches that would take about 1.5 times the room of the card without
 checkpointing, everything else 0.7 times. **planned** is what the plan says is alive at the peak and what it leaves to
 the allocator; **reserved** is what the card had to give (in any step: **ever**). **off** is reserved against planned, of
 shares, which bound what layers hold and not what the card gives, allocated against planned. A cell misses when a step ran
@@ -34,19 +34,18 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(cells: Sequence[Mapping[str, Any]], command: str, steps: int, missing: int) -> str:
+def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int) -> str:
     """The whole page.
 
     Args:
         cells: What ``on_card`` printed, with ``card`` and ``allocator``.
         command: The command that made them.
-        steps: How many steps a cell runs.
         missing: How many tables were not run.
 
     Returns:
         Markdown.
     """
-    parts = [_HEAD.format(command=command, steps=steps, tolerance=TOLERANCE, summary=_summary(cells))]
+    parts = [_HEAD.format(command=command, most=MOST_STEPS, alike=ALIKE, tolerance=TOLERANCE, summary=_summary(cells))]
     if missing:
         parts.append(f"Tables that are not here yet, of other cards, models and allocators: {missing}.\n")
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
@@ -98,7 +97,7 @@ def misses(cell: Mapping[str, Any]) -> list[str]:
         return []
     found = []
     if cell["out_of_memory"]:
-        found.append(f"{cell['out_of_memory']} steps ran out of memory")
+        found.append(f"{cell['out_of_memory']} of {cell['steps']} steps ran out of memory")
     off = cell_off(cell)
     if off is None:
         found.append("no plan")
@@ -124,7 +123,7 @@ def _row(cell: Mapping[str, Any]) -> list[str]:
     if (cell["planned"] or 0) > cell["total"]:
         wrong = ["the plan says that it does not fit the card"]
     if not is_planned(cell) and cell["out_of_memory"]:
-        wrong = [f"{cell['out_of_memory']} steps ran out of memory"]
+        wrong = [f"{cell['out_of_memory']} of {cell['steps']} steps ran out of memory"]
     planned = cell["planned"]
     return [
         cell["label"],

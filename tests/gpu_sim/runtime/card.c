@@ -14,7 +14,8 @@ static double number(const char *name, double otherwise) {
   return text ? atof(text) : otherwise;
 }
 
-__attribute__((constructor)) static void read_card(void) {
+// At the start, and once more in a forked process that stands for another card.
+__attribute__((constructor)) void sim_read_card(void) {
   const char *name = getenv("SIM_GPU_NAME");
   snprintf(the_card.name, sizeof the_card.name, "%s", name ? name : "Simulated GPU");
   the_card.count = (int)number("SIM_GPU_COUNT", 1);

@@ -48,6 +48,9 @@ def _interrupted(memory: HostMemory) -> int:
         os.kill(os.getpid(), signal.SIGINT)
         return done
 
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, and so do its children
     module.pin = pin_and_interrupt
     with contextlib.suppress(KeyboardInterrupt):
         memory.take(SIZE)

@@ -1,0 +1,87 @@
+"""Runs groups of cells, each in a forked process with a card of its own: torch is imported once for all of them.
+
+``python -m tests.gpu_sim.judge.forks`` on a simulated card reads :class:`Job` from stdin, a line of JSON each, and writes
+a line on stdout when one ended. CUDA is not initialised before the fork, so a process meets its card, with its
+compute capability, as one that was started there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import accelerate  # noqa: F401  # peft imports it
+import torch
+
+import hf_ckpt.engine.replay  # noqa: F401  # `hf_ckpt` imports it when a policy is applied
+
+from .on_card import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RUNTIME = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A subject in a setup on a card; the card's variables, and the file that keeps the cells.
+
+    The file is there once all of them are.
+    """
+
+    subject: str
+    setup: str
+    labels: list[str]
+    environment: Mapping[str, str]
+    kept: str
+
+
+def forked(job: Job) -> str:
+    """Run it in a process of its own; empty, or how that ended."""
+    child = os.fork()
+    if not child:
+        try:
+            _on_its_card(job)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return f"ended with {code}" if code else ""
+
+
+def _on_its_card(job: Job) -> None:
+    os.environ.update(job.environment)
+    _RUNTIME.sim_read_card()
+    allocator = job.environment.get("PYTORCH_CUDA_ALLOC_CONF")
+    if allocator:  # torch reads the variable when it is loaded
+        torch._C._accelerator_setAllocatorSettings(allocator)
+    gc.freeze()  # what all processes imported is no garbage
+    kept = Path(job.kept)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        for cell in run(job.subject, job.setup, job.labels):
+            print(json.dumps(cell), file=file)
+    partial.replace(kept)
+
+
+def main() -> None:
+    """Run what stands on stdin."""
+    for line in sys.stdin:
+        job, start = Job(**json.loads(line)), time.monotonic()
+        error = forked(job)
+        print(json.dumps({"kept": job.kept, "error": error, "seconds": time.monotonic() - start}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
