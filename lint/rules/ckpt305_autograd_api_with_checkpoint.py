@@ -1,8 +1,10 @@
 """`autograd.grad`, double backward or `torch.func` through a checkpoint that cannot do it.
 
 ## What it does
-Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint, and
-`torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it.
+Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint,
+`jacobian`, `hessian`, `vjp` and the others of `torch.autograd.functional` of a function with such a one in it, and
+`torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it. A parameter
+`critic` of a function that nothing in the file calls is taken for a `Critic` where that is a module of the file.
 
 ## Why is this bad?
 The reentrant variant works with a plain `.backward()` only: `autograd.grad` raises a RuntimeError, and after
@@ -77,6 +79,44 @@ def train(batches):
     for batch in batches:
         gradient_penalty(critic, batch, torch.randn_like(batch)).backward()
 ```
+```python
+import torch
+import torch.nn as nn
+from accelerate import Accelerator
+from torch.autograd.functional import jacobian
+from torch.utils.checkpoint import checkpoint
+
+accelerator = Accelerator()
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.block = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, self.embed(x), use_reentrant=True)
+
+def penalty(critic, x):
+    x.requires_grad_()
+    score = critic(x)
+    return torch.autograd.grad(score.sum(), x, create_graph=True)[0].norm()  # error
+
+def slope(score, x):
+    return torch.autograd.grad(score.sum(), x, create_graph=True)[0]  # error
+
+def energies(x):
+    net = nn.DataParallel(Critic())
+    return slope(net(x), x.requires_grad_())
+
+def step(x):
+    net = accelerator.prepare(Critic())
+    accelerator.backward(net(x).mean(), create_graph=True)  # error
+
+def sensitivity(x):
+    net = Critic()
+    product = torch.autograd.functional.hvp(lambda y: net(y).sum(), x, x)  # error
+    return jacobian(net, x), product  # error
+```
 
 ## Good
 ```python
@@ -104,6 +144,29 @@ def two_losses(block, head, x):
     loss.backward()
     loss = head(x).sum()
     return torch.autograd.grad(loss, x)
+
+class Scorer(torch.nn.Module):
+    def __init__(self, reentrant=True):
+        super().__init__()
+        self.block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+
+    def forward(self, x):
+        return checkpoint(self.block, x * 2, use_reentrant=True)
+
+def slope_of(score, x):
+    return torch.autograd.grad(score.detach().sum() + head(x), x)
+
+def slope_of_scorer(x):
+    return slope_of(Scorer()(x), x)
+
+def slope_of_another(scorer, x):
+    return torch.autograd.grad(scorer(x).sum(), x)
+
+def with_another(x):
+    return slope_of_another(torch.nn.Linear(8, 1), x)
+
+def slope_of_any(model, x):
+    return torch.autograd.grad(model(x).sum(), x)
 
 def batched(block, x):
     return vmap(lambda row: checkpoint(block, row, use_reentrant=False))(x), grad(plain)(x)
@@ -145,6 +208,8 @@ for reentrant in (False, True):
     loss = run(x, reentrant).sum()
     loss.backward(retain_graph=True)
     loss.backward()
+    jacobian = torch.autograd.functional.jacobian
+    assert fails(lambda: jacobian(lambda z: run(z, reentrant), torch.ones(2, 4))) is reentrant
 ```
 
 ## References
@@ -160,7 +225,7 @@ from ..finding import Severity
 from ..model.events import AutogradGrad, Backward, TorchCheckpoint
 from ..model.libraries.trainer import default_versions
 from ..model.needs import RECOMPUTES, together
-from ..model.regions.outputs import Derived, forwards
+from ..model.regions.outputs import Derived, forwards, passed_from
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -175,9 +240,14 @@ CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR
 NEEDS = (
     *together((("autograd", "grad"), "create_graph"), RECOMPUTES),
     *together("func", ("grad", "vjp", "jac", "hessian", "linearize"), TorchCheckpoint),
+    *together("functional", ("jvp", "hvp", "vhp"), TorchCheckpoint),
 )
 _TRANSFORMS = tuple(
     f"torch.func.{name}" for name in ("grad", "grad_and_value", "vjp", "jacrev", "hessian", "linearize")
+)
+
+_FUNCTIONALS = tuple(
+    f"torch.autograd.functional.{name}" for name in ("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp")
 )
 
 
@@ -195,6 +265,7 @@ def check(run: Run) -> Iterator[Report]:
                 notes=(Remark(cause.cause.node, "this checkpoint is reentrant"),),
                 versions=default_versions(cause.cause),
             )
+    yield from _differentiated_functions(run)
     for call in run.calls_to(*_TRANSFORMS):
         inside = run.bodies.of(call.argument(0, "func")).calls
         nodes = {event.node for event in run.of(TorchCheckpoint)}
@@ -208,6 +279,21 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
+def _differentiated_functions(run: Run) -> Iterator[Report]:
+    """The calls of `torch.autograd.functional`, which use `autograd.grad`, of what runs a reentrant checkpoint."""
+    for call in run.calls_to(*_FUNCTIONALS):
+        inside = run.bodies.of(call.argument(0, "func")).calls
+        cause = next(forwards(run, inside, reentrant=True), None)
+        if cause is not None:
+            yield Report(
+                call.node,
+                f"`{call.name.rpartition('.')[2]}` calls `autograd.grad`, which raises a RuntimeError on the "
+                "reentrant variant; write `use_reentrant=False`",
+                notes=(Remark(cause.cause.node, "this checkpoint is reentrant"),),
+                versions=default_versions(cause.cause),
+            )
+
+
 def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask for more than a plain backward pass, with what they differentiate."""
     for event in run.of(AutogradGrad, Backward):
@@ -216,17 +302,14 @@ def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
             named = (word.value for word in call.node.keywords if word.arg == "outputs")
             yield from ((call, outputs) for outputs in (*call.node.args[:1], *named))
         elif call.method and equals(call.keyword("create_graph"), True) is True:
-            yield call, call.node.func
+            # `loss.backward(...)`, or `accelerator.backward(loss, ...)`.
+            yield from ((call, loss) for loss in (*call.node.args[:1], call.node.func))
 
 
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:
-    function = call.place.function
-    here = [
-        forward
-        for forward in reentrant
-        if forward.call.place.function is function and not forward.call.place.excludes(call.place)
-    ]
-    for forward in here:
-        if Derived(run, function, [forward.call], call.node).holds(loss):
-            return forward
+    for function, outputs, place in passed_from(run, call, loss):
+        for forward in reentrant:
+            here = forward.call.place.function is function and not forward.call.place.excludes(place.place)
+            if here and Derived(run, function, [forward.call], place.node).holds(outputs):
+                return forward
     return None

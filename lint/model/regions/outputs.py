@@ -5,18 +5,21 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Function, Instance, Method, Result, options, same
+from ...facts.values import Function, Instance, Method, Param, Result, options, same
 from ..events import ApplyCheckpointing, Checkpointing, HfEnable
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
-from ..types import unwrapped
+from ..types import bases, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Value
     from ..run import Run
+
+#: Names of parameters for modules of any class.
+_ANY_MODULE = frozenset(("model", "module", "net", "network", "layer", "block", "fn", "func", "self"))
 
 
 class Forward(NamedTuple):
@@ -40,10 +43,22 @@ def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Fo
 
 
 def _inside(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
-    if not events or not all(isinstance(option, Instance | Function | Method) for option in options(call.func)):
+    if not events:
         return None
-    inside = run.bodies.of(call.func).calls
+    called = [unwrapped(_named_after_its_class(run, option) or option) for option in options(call.func)]
+    if not all(isinstance(option, Instance | Function | Method) for option in called):
+        return None
+    inside = run.bodies.of(*called).calls
     return next((events[found.node] for found in inside if found.node in events), None)
+
+
+def _named_after_its_class(run: Run, value: Value) -> Value | None:
+    """The module that a parameter of a function nobody calls is for, by its name: `critic`, where `Critic` is one."""
+    if not isinstance(value, Param) or value.annotation is not None or value.name in _ANY_MODULE:
+        return None
+    classes = [cls for cls in run.program.classes if cls.node.name.lower() == value.name.replace("_", "")]
+    fits = len(classes) == 1 and "torch.nn.Module" in bases(classes[0]) and not run.calls_of(value.function)
+    return classes[0].instance if fits else None
 
 
 def _applied(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
@@ -89,7 +104,47 @@ class Derived:
 
     def holds(self, expression: ast.AST) -> bool:
         """Whether ``expression`` is computed from one of the results, with its gradient."""
-        nodes = list(ast.walk(expression))
-        if any(isinstance(node, ast.Attribute) and node.attr in ("detach", "item", "no_grad") for node in nodes):
+        if _is_cut(expression):
             return False
+        nodes = ast.walk(expression)
         return any(node in self._sources or (isinstance(node, ast.Name) and node.id in self._names) for node in nodes)
+
+
+def _is_cut(expression: ast.AST) -> bool:
+    """Whether the gradient of something in ``expression`` is cut off."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("detach", "item", "no_grad") for node in ast.walk(expression)
+    )
+
+
+def passed_from(run: Run, call: Call, given: ast.expr) -> Iterator[tuple[Function | None, ast.expr, Call]]:
+    """Where ``given``, in an argument of ``call``, comes from: the functions, the expressions and the calls there.
+
+    A parameter that the function has not bound anew is what its caller gave.
+    """
+    way = run.path_to(call)
+    for depth, there in enumerate(reversed(way)):
+        yield there.place.function, given, there
+        outer = way[-2 - depth] if depth + 1 < len(way) else None
+        function = there.place.function
+        found = _argument_of(outer, function, given) if outer is not None and function is not None else None
+        if found is None:
+            return
+        given = found
+
+
+def _argument_of(call: Call, function: Function, given: ast.expr) -> ast.expr | None:
+    """What ``call`` of ``function`` passes for the parameter that ``given`` is computed from alone."""
+    names = {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}
+    parameters = [argument.arg for argument in (*function.node.args.posonlyargs, *function.node.args.args)]
+    stored = {
+        part.id for part in ast.walk(function.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+    asked = [name for name in parameters if name in names and name not in stored]
+    if len(asked) != 1 or _is_cut(given) or any(isinstance(part, ast.Starred) for part in call.node.args):
+        return None
+    named = {word.arg: word.value for word in call.node.keywords}
+    place = parameters.index(asked[0]) - (function.owner is not None)
+    if asked[0] in named:
+        return named[asked[0]]
+    return call.node.args[place] if 0 <= place < len(call.node.args) else None
