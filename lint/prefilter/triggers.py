@@ -274,7 +274,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("vars(", "gradient_checkpointing", "swift", "Arguments"),
     ),
     ("checkpointing_enable",),
-    (("checkpointing_enable", "backward"),),
+    (("checkpointing_enable", "backward"), ("checkpointing_enable", ".fit(")),
     (
         (".forward =", "Layer.forward", "transformers"),
         (".forward =", "Layer.forward", "checkpointing_enable"),

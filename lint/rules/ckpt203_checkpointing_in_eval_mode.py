@@ -1,9 +1,10 @@
-"""A hand-written training loop that leaves a checkpointed transformers model in eval mode.
+"""A training loop that leaves a checkpointed transformers model in eval mode.
 
 ## What it does
 Flags checkpointing enabled on a model of transformers that a hand-written loop then trains in eval mode: because
 `from_pretrained` returns it so and nothing calls `train()`, because `eval()` was the last word before the forward pass,
-or because the loop evaluates and does not switch back.
+or because the loop evaluates and does not switch back. The same for a model that a `LightningModule` holds: since
+Lightning 2.2 `fit` no longer calls `train()`, and trains each module in the mode it is in.
 
 ## Why is this bad?
 transformers checkpoints a layer only while `layer.training` is true. In eval mode every activation is kept although
@@ -68,6 +69,31 @@ def main(name, train, valid):
         step += 1
         if step % 500 == 0:
             print(evaluate(model, valid))
+```
+```python
+import lightning as L
+import torch
+from transformers import AutoModelForCausalLM
+
+class Finetuner(L.LightningModule):
+    def __init__(self, name, checkpointing=True):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        if checkpointing:
+            self.model.gradient_checkpointing_enable()  # error
+
+    def forward(self, **batch):
+        return self.model(**batch)
+
+    def training_step(self, batch, index):
+        return self(**batch).loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+def main(name, loader):
+    trainer = L.Trainer(max_epochs=1, callbacks=[L.pytorch.callbacks.LearningRateMonitor()])
+    trainer.fit(Finetuner(name), loader)
 ```
 
 ## Good
@@ -143,6 +169,54 @@ fit(model)  # may call train()
 model(**next(loader)).loss.backward()
 ```
 
+```python
+import pytorch_lightning as pl
+from transformers import AutoModelForCausalLM
+from my_project import ToTrainMode, prepare
+
+class Finetuner(pl.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+class Loaded(pl.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+def main(name, loader):
+    pl.Trainer(callbacks=[ToTrainMode()]).fit(Finetuner(name), loader)
+    module = Loaded(name)
+    prepare(module)
+    pl.Trainer().fit(module, loader)
+```
+```python
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+class Finetuner(L.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+
+    def on_fit_start(self):
+        self.model.train()
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+L.Trainer().fit(Finetuner("base"), loader)
+```
+
 ## Evidence
 ```python
 import tempfile
@@ -183,7 +257,8 @@ assert runs(fresh, fresh.model.layers[0]) == 2
 
 ## References
 transformers 5.23 `modeling_layers.py` (`if self.gradient_checkpointing and self.training`), `modeling_utils.py`
-(`from_pretrained` calls `model.eval()`).
+(`from_pretrained` calls `model.eval()`). Lightning 2.2.0, release notes; run with 2.6.6: 4 forward passes of a layer in
+4 steps, and 8 after `module.train()`.
 """
 
 from __future__ import annotations
@@ -191,7 +266,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import Backward, HfEnable
+from ..model.events import Backward, HfEnable, LightningFit
 from ..model.report import Remark, Report
 from ..model.state.modes import trained_in_eval
 
@@ -201,7 +276,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT203", "checkpointing-in-eval-mode", Severity.WARNING
-NEEDS = ((HfEnable, Backward),)
+NEEDS = ((HfEnable, Backward), (HfEnable, LightningFit))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -14,7 +14,7 @@ from .checkpoints import (
 )
 from .environment import EnvironmentSetting
 from .event import CallEvent, Event, Trigger, WriteEvent
-from .launchers import ACCELERATOR, AcceleratePrepare, HandOver
+from .launchers import ACCELERATOR, AcceleratePrepare, HandOver, LightningFit
 from .swift import SwiftArgs
 from .training import (
     AutogradGrad,
@@ -85,6 +85,7 @@ __all__ = [
     "HfSetting",
     "KbitPrepare",
     "KwargsWrite",
+    "LightningFit",
     "ModeChange",
     "ModeSwitch",
     "NamedParts",

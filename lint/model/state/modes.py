@@ -15,13 +15,14 @@ from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBui
 from ..names import canonical
 from ..types import bases, class_names, unwrapped, whole_model
 from .gradient_free import is_gradient_free
+from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from ...facts.values import Call, Loop
+    from ...facts.values import Call, Class, Loop
     from ..events import Checkpointing
     from ..history import History
 
@@ -55,10 +56,12 @@ class Iteration(NamedTuple):
 class Modes:
     """What a program does with the mode of a model, of which ``models`` are the ways it is loaded or built."""
 
-    __slots__ = ("_run", "_switches", "escapes", "forwards", "models")
+    __slots__ = ("_holder", "_run", "_switches", "escapes", "forwards", "models")
 
-    def __init__(self, run: History, *models: Result | Instance) -> None:
+    def __init__(self, run: History, *models: Result | Instance, holder: Class | None = None) -> None:
         self._run = run
+        #: The class that holds the models and that a launcher trains, which leaves the modes as they are.
+        self._holder = holder
         self.models = models
         #: The calls of the model itself, in program order.
         self.forwards = [call for call in run.program.calls if self._is_certainly_model(call.func)]
@@ -72,7 +75,7 @@ class Modes:
         self.escapes = (
             any(not (self._is_model(it.receiver) or _is_loaded_model(it.receiver)) for it in run.of(TrainSwitch))
             or any(self._hands_over(call) for call in run.program.calls)
-            or any(self._is_model(write.value) and not _is_own(write.obj) for write in run.writes)
+            or any(self._is_model(write.value) and not self._is_own(write.obj) for write in run.writes)
         )
 
     def _is_model(self, value: Value) -> bool:
@@ -80,6 +83,10 @@ class Modes:
 
     def _is_certainly_model(self, value: Value) -> bool:
         return all(any(one(inner, model) for model in self.models) for inner in _unwrapped_options(value))
+
+    def _is_own(self, value: Value) -> bool:
+        """Whether the program shows everything that the object ``value`` does with what it holds."""
+        return isinstance(value, Instance) and (value.cls is self._holder or not any(True for _ in bases(value.cls)))
 
     def _hands_over(self, call: Call) -> bool:
         if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
@@ -150,11 +157,6 @@ def _is_made_by(call: Call, stack: tuple[ast.Call, ...], direct: AbstractSet[ast
     return len(path) > len(stack) and path[: len(stack)] == stack and path[len(stack)] in direct
 
 
-def _is_own(value: Value) -> bool:
-    """Whether ``value`` is an object whose class the program shows whole, with everything it does."""
-    return isinstance(value, Instance) and not any(True for _ in bases(value.cls))
-
-
 class TrainedInEval(NamedTuple):
     """What leaves a model in eval mode, and the forward pass that is trained."""
 
@@ -171,9 +173,24 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     models = [option for option in found if isinstance(option, Result)]
     if len(models) < len(found) or _are_of_one_helper(models):
         return None
+    holder = enable.place.function.owner if enable.place.function is not None else None
+    if holder is not None and lightning_trains(run, holder):
+        return _in_steps(run, Modes(run, *models, holder=holder), holder)
     modes = Modes(run, *models)
     forwards = (call for call in modes.forwards if call.order > enable.order and _is_trained(run, call))
     first = None if modes.escapes else next(forwards, None)
+    cause = modes.eval_at(first) if first is not None else None
+    return None if first is None or cause is None else TrainedInEval(cause, first)
+
+
+def _in_steps(run: History, modes: Modes, holder: Class) -> TrainedInEval | None:
+    """The same for a model that a step of ``holder`` runs: Lightning (2.2 and later) trains it in the mode it is in."""
+    if modes.escapes or any(switch.on is not False for switch in run.of(ModeSwitch)):
+        return None
+    step = one_step(holder)
+    inside = {call.node for call in run.bodies.of(step).calls} if step is not None else set()
+    forwards = (call for call in modes.forwards if call.node in inside and not is_gradient_free(call))
+    first = next(forwards, None)
     cause = modes.eval_at(first) if first is not None else None
     return None if first is None or cause is None else TrainedInEval(cause, first)
 
