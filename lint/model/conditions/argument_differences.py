@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in, words_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.containers import is_none
-from ...facts.values import Const, may_be_none
+from ...facts.values import Const, is_absent, may_be_none
 from ..regions.call_targets import call_targets
 from ..state.tensor_values import is_filled, is_tensor
 from .arguments import effect_of_lack
@@ -21,7 +21,8 @@ from .result_differences import Difference, difference_of_results
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Place, Value
+    from ...facts.values import Function, Place, Value
+    from ..history import History
     from .arguments import Argument
     from .paired_calls import Pair, Side
 
@@ -35,6 +36,37 @@ def difference(pair: Pair) -> Difference | None:
     given, wanted = mine.arguments, plain.arguments
     found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
     return found or (difference_of_results(pair) if _texts(given) == _texts(wanted) else None)
+
+
+def is_mask_to_pass(run: History, argument: Argument, function: Function | None) -> bool:
+    """Whether ``argument`` is a mask that ``function`` takes, by its name, and no call in the program leaves it out.
+
+    Its default, None, is for calls that have nothing to hide: a function that takes a mask is called with one.
+    """
+    if function is None or not isinstance(argument.node, ast.Name) or not argument.node.id.endswith("mask"):
+        return False
+    name = argument.node.id
+    if _is_asked_or_bound(name, function):
+        return False
+    parameters = [part.arg for part in (*function.node.args.posonlyargs, *function.node.args.args)]
+    if name not in (*parameters, *(part.arg for part in function.node.args.kwonlyargs)):
+        return False
+    place = parameters.index(name) - (function.owner is not None) if name in parameters else len(parameters)
+    calls = [*run.forwards.get(function.node, ()), *run.calls_of(function)]
+    return all(is_absent(call.argument(place, name)) is False for call in calls)
+
+
+def _is_asked_or_bound(name: str, function: Function) -> bool:
+    """Whether ``function`` compares or tests the variable ``name``, or makes it something else."""
+    for node in all_nodes(function.node):
+        match node:
+            case ast.Name(id=bound, ctx=ast.Store()) if bound == name:
+                return True
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) if name in names_in(node):
+                return True
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.Assert(test=test) if name in names_in(test):
+                return True
+    return False
 
 
 def _texts(arguments: list[Argument]) -> list[str]:
@@ -162,7 +194,7 @@ def _of_effect(missing: list[Argument], lacking: Side, side: str) -> Difference 
         return None
     quoted = [f"`{ast.unparse(argument.node)}`" for argument in certain or possible]
     assumes = None if certain else f"{' or '.join(quoted)} is given"
-    return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes)
+    return Difference(f"the {side} one lacks {', '.join(quoted)}", assumes, optional=tuple(() if certain else possible))
 
 
 def _counts(argument: ast.expr, place: Place) -> bool:

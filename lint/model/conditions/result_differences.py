@@ -21,6 +21,7 @@ from .parting import asks_for_mode
 
 if TYPE_CHECKING:
     from ...facts.values import Function, Place, Value
+    from .arguments import Argument
     from .paired_calls import Pair
 
 #: What asks for the kind of a value.
@@ -33,6 +34,8 @@ class Difference(NamedTuple):
     text: str
     assumes: str | None = None
     advice: str = "pass the same arguments in both"
+    #: The arguments that must be something for it to matter.
+    optional: tuple[Argument, ...] = ()
 
 
 def difference_of_results(pair: Pair) -> Difference | None:
