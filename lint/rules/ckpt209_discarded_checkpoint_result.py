@@ -3,8 +3,9 @@
 ## What it does
 Flags `checkpoint(block, x)` whose result goes nowhere: a statement of its own, a comprehension that is one, a name that
 nothing reads afterwards, a `return` whose callers drop it. In a method of a module this holds when the block is one of
-its modules, elsewhere when this file shows that the function returns a value and changes nothing else. A file that
-registers forward hooks is left alone: they may keep what is returned.
+its modules, elsewhere when this file shows that the function returns a value and changes nothing else, or when a loop
+gives each block of a module the same input and the code behind it goes on with that. A file that registers forward
+hooks is left alone: they may keep what is returned.
 
 The same goes for `checkpoint_wrapper(layer)`, which returns a new module and leaves the model as it is: bound to the
 variable of the loop, collected in a list that nobody reads, given to `Module.apply`.
@@ -74,6 +75,20 @@ def wrap_head(model):
     model.apply(lambda module: checkpoint_wrapper(module))  # error
     return model
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tower = nn.Sequential(*[nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8)) for _ in range(8)])
+
+def features(model, x):
+    for block in model.tower:
+        checkpoint(block, x, use_reentrant=False)  # error
+    return x.mean(1)
+```
 
 ## Good
 ```python
@@ -137,6 +152,26 @@ class Net(nn.Module):
         x = checkpoint(self.block, x, use_reentrant=False)
         checkpoint(self.block, x, use_reentrant=False).sum().backward()
         return x
+
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tower = nn.Sequential(*[nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8)) for _ in range(8)])
+
+def warm_up(model, x):
+    for block in model.tower:
+        checkpoint(block, x, use_reentrant=False)
+
+@torch.no_grad()
+def dry_run(model, x):
+    for block in model.tower:
+        checkpoint(block, x, use_reentrant=False)
+    return x
+
+def each(functions, x):
+    for function in functions:
+        checkpoint(function, x, use_reentrant=False)
+    return x
 
 def measure(block, x):
     with torch.profiler.profile() as profile:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Element, Function, Instance, Result, equals, options
+from ...facts.objects.containers import container_kind
+from ...facts.values import Attr, Element, Function, Instance, Result, equals, options
+from ...facts.values.grad_mode import GradMode
 from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.recorded import recorded_nodes
 from ..flow.unused import is_unused
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..history import History
 
+#: Containers of modules that a loop goes through.
+_LISTS = ("ModuleList", "Sequential")
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
@@ -46,7 +50,7 @@ def _only_returns(run: History, event: Checkpoint) -> bool:
     if any(_has_effects(run, function) for function in region.functions):
         return False
     if all(_is_module(option) for option in options(event.function)):
-        return _in_module(event)
+        return _in_module(event) or _goes_on_with_input(run, event)
     return any(
         returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
         for function in region.functions[:1]
@@ -58,6 +62,39 @@ def _is_module(value: Value) -> bool:
     return isinstance(value, Instance | Element) or (
         isinstance(value, Result) and value.call.name.startswith("torch.nn.")
     )
+
+
+def _goes_on_with_input(run: History, event: Checkpoint) -> bool:
+    """Whether a loop runs the blocks of a module, each with the same input, and what follows it uses that input."""
+    loop = event.place.loops[-1] if event.place.loops else None
+    around = event.place.function.node if event.place.function is not None else run.program.tree
+    match loop, event.node.args[:2]:
+        case ast.For(end_lineno=int(end)), [ast.Name(id=block), ast.Name(id=name)]:
+            chosen = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+            uses = [part for part in ast.walk(around) if isinstance(part, ast.Name) and part.id == name]
+            bound = any(isinstance(part.ctx, ast.Store) and loop.lineno <= part.lineno <= end for part in uses)
+            later = any(isinstance(part.ctx, ast.Load) and part.lineno > end for part in uses)
+            blocks = block in chosen and all(_is_block(run, option) for option in options(event.function))
+            return blocks and later and not bound and event.call.grad_mode is not GradMode.OFF
+    return False
+
+
+def _is_block(run: History, value: Value) -> bool:
+    """Whether ``value`` is a module, or one of those that an attribute of a module of the program lists."""
+    match value:
+        case Instance(cls=cls):
+            return "torch.nn.Module" in bases(cls)
+        case Element(of=Element() as slice_of):
+            return _is_block(run, slice_of)
+        case Result(call) if call.name.startswith("torch.nn."):
+            return True
+        case Element(of=Attr(name=name)):
+            modules = [cls for cls in run.program.classes if "torch.nn.Module" in bases(cls)]
+            listed = [cls.fields[name] for cls in modules if name in cls.fields]
+            return bool(listed) and all(container_kind(held) in _LISTS for held in listed)
+        case Element(of=Result(call)):
+            return call.method in ("children", "modules")
+    return False
 
 
 def _in_module(event: Checkpoint) -> bool:
