@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
 from .conditions.older_versions import is_for_other_versions
 from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
@@ -13,12 +14,13 @@ from .events.extract import events_in
 from .names import canonical
 from .regions.call_targets import call_targets
 from .regions.region import Region, Regions, classes_checked
+from .types import unwrapped
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Value
     from ..facts.walk import Program, Write
     from .conditions.versions import Versions
 
@@ -147,7 +149,8 @@ class History:
         if self._forwards is None:
             self._forwards = {}
             for call in self.program.calls:
-                for target in call_targets(call.func) if isinstance(call.func, Instance) else ():
+                module = _first_module(call.func)
+                for target in call_targets(module) if isinstance(module, Instance) else ():
                     self._forwards.setdefault(target.function.node, []).append(call)
         return self._forwards
 
@@ -170,6 +173,17 @@ class History:
         here = self._by_function.get(_home(call), [])
         middle = bisect_left(here, call.order, key=lambda other: other.order)
         return _outward(here, middle, call)
+
+
+def _first_module(called: Value) -> Value:
+    """What gets the arguments of a call: the model for a wrapper around it, the first module of an `nn.Sequential`."""
+    for _ in range(8):
+        called = unwrapped(called)
+        held = held_by(called) if container_kind(called) == "Sequential" else []
+        if not held:
+            break
+        called = held[0]
+    return called
 
 
 def _home(call: Call) -> tuple[int, int]:

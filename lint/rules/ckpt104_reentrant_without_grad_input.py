@@ -112,6 +112,57 @@ wrap = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
 apply_activation_checkpointing(net, wrap, lambda module: isinstance(module, Block))  # error
 net(torch.randn(2, 8)).mean().backward()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU(), nn.Conv2d(8, 8, 3))
+
+    def forward(self, images):
+        return checkpoint(self.stem, images, use_reentrant=True).mean((2, 3))  # error
+
+def train(loader):
+    model = nn.DataParallel(nn.Sequential(Encoder(), nn.Linear(8, 10)).cuda())
+    for images, target in loader:
+        nn.functional.cross_entropy(model(images), target).backward()
+```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Lora(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        for parameter in base.parameters():
+            parameter.requires_grad_(False)
+        self.a, self.b = nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.b(self.a(x))
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 8).requires_grad_(False)
+        self.blocks = nn.ModuleList(nn.Sequential(Lora(nn.Linear(8, 8)), nn.GELU()) for _ in range(4))
+
+    def forward(self, ids):
+        h = self.embed(ids)
+        for block in self.blocks:
+            h = h + checkpoint(block, h, use_reentrant=True)  # error
+        return h
+
+def train(loader):
+    model = Words()
+    for ids, target in loader:
+        nn.functional.mse_loss(model(ids).mean((1, 2)), target).backward()
+```
 
 ## Good
 ```python
@@ -177,6 +228,54 @@ def text(name):
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
     model.gradient_checkpointing_enable({"use_reentrant": True})  # transformers adds its hook
     return model.train()
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU(), nn.Conv2d(8, 8, 3))
+
+    def forward(self, images):
+        return checkpoint(self.stem, images, use_reentrant=True).mean((2, 3))
+
+def train(loader):
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), Encoder(), nn.Linear(8, 10))
+    for images, target in loader:
+        nn.functional.cross_entropy(model(images), target).backward()
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Lora(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.a = base, nn.Linear(8, 8)
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+
+    def forward(self, x):
+        return self.base(x) + self.a(x)
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 8).requires_grad_(False)
+        self.blocks = nn.ModuleList(nn.Sequential(Lora(nn.Linear(8, 8)), nn.GELU()) for _ in range(4))
+
+    def forward(self, ids):
+        h = self.embed(ids)
+        for block in self.blocks:
+            h = h + checkpoint(block, h, use_reentrant=True)
+        return h
+
+def train(loader):
+    model = Words()
+    for ids, target in loader:
+        nn.functional.mse_loss(model(ids).mean((1, 2)), target).backward()
 ```
 
 ## Fix safety

@@ -192,8 +192,10 @@ def _constructions(run: History) -> Mapping[Class, int]:
 def _is_built_behind(run: History, switch: GradientSwitch, part: Value) -> bool:
     if not isinstance(part, Result) or canonical(part.call.name) not in _WEIGHT_ONLY | _WITH_BIAS | {*_PARAMETER}:
         return False
-    # In program order, so that all come behind the switch where the first one does.
-    first = next(iter(run.calls_at(part.call.node)), part.call)
+    # In program order, so that all come behind the switch where the first one does; of the same object, if any.
+    made, stack = run.calls_at(part.call.node), switch.place.stack
+    beside = [call for call in made if call.place.stack[: len(stack)] == stack]
+    first = next(iter(beside or made), part.call)
     behind = first.place.walk == switch.place.walk and first.order > switch.order
     return behind and not first.place.deeper_than(switch.place) and not is_frozen_parameter(part)
 
