@@ -454,7 +454,11 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     (("fullgraph", "utils.checkpoint"),),
     ("activation_checkpointing_offload", ("activation_offloading", "axolotl"), ("activation_offloading", "torchtune")),
-    (("FullyShardedDataParallel", "utils.checkpoint"), ("FullyShardedDataParallel", "checkpoint_wrapper")),
+    (
+        ("FullyShardedDataParallel", "utils.checkpoint"),
+        ("FullyShardedDataParallel", "checkpoint_wrapper"),
+        ("FullyShardedDataParallel", "apply_activation_checkpointing"),
+    ),
     ("utils.checkpoint", "checkpoint_wrapper", "apply_activation_checkpointing"),
     ("utils.checkpoint",),
     ("apply_activation_checkpointing",),

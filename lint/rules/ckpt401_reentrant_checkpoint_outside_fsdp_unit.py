@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that
-`FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit.
+`FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit, also
+because `apply_activation_checkpointing` comes before FSDP.
 
 ## Why is this bad?
 The unit gathers its parameters again for the recomputation and once more for the backward pass: twice the
@@ -39,6 +40,23 @@ from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 def wrap(block):
     return checkpoint_wrapper(FSDP(block), checkpoint_impl=CheckpointImpl.REENTRANT)  # error
 ```
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+
+def shard(model):
+    wrapper = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
+    apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, Qwen2DecoderLayer))  # error
+    policy = partial(transformer_auto_wrap_policy, transformer_layer_cls={Qwen2DecoderLayer})
+    return FSDP(model, auto_wrap_policy=policy)
+```
 
 ## Good
 ```python
@@ -68,6 +86,40 @@ def wrap(block):
     inside = FSDP(checkpoint_wrapper(block, checkpoint_impl=CheckpointImpl.REENTRANT))
     return inside, checkpoint_wrapper(FSDP(block))
 ```
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention, Qwen2DecoderLayer
+
+wrapper = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
+policy = ModuleWrapPolicy({Qwen2DecoderLayer})
+
+def is_layer(module):
+    return isinstance(module, Qwen2DecoderLayer)
+
+def sharded_first(model):
+    model = FSDP(model, auto_wrap_policy=policy)
+    apply_activation_checkpointing(model, wrapper, is_layer)
+    return model
+
+def without_reentrant(model):
+    apply_activation_checkpointing(model, checkpoint_wrapper, is_layer)
+    return FSDP(model, auto_wrap_policy=policy)
+
+def other_units(model):
+    apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, Qwen2Attention))
+    return FSDP(model, auto_wrap_policy=policy)
+
+def kept_after_forward(model):
+    apply_activation_checkpointing(model, wrapper, is_layer)
+    return FSDP(model, auto_wrap_policy=policy, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+```
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead.
@@ -78,7 +130,13 @@ import os
 import tempfile
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -101,9 +159,28 @@ class Gathers(TorchDispatchMode):
         self.count += "allgather" in str(func) or "all_gather" in str(func)
         return func(*args, **(kwargs or {}))
 
+def wrapped(implementation, first, strategy=None):
+    def wrap(model):
+        apply_activation_checkpointing(
+            model,
+            partial(checkpoint_wrapper, checkpoint_impl=implementation),
+            lambda module: isinstance(module, torch.nn.Linear),
+        )
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
+    if first:
+        wrap(model)
+    policy = ModuleWrapPolicy({torch.nn.Linear})
+    model = FSDP(model, device_id=torch.device("cpu"), auto_wrap_policy=policy, sharding_strategy=strategy)
+    if not first:
+        wrap(model)
+    return counted(model)
+
 def gathers(reentrant):
     policy = ModuleWrapPolicy({torch.nn.Linear})
-    model = FSDP(Net(reentrant), device_id=torch.device("cpu"), auto_wrap_policy=policy)
+    return counted(FSDP(Net(reentrant), device_id=torch.device("cpu"), auto_wrap_policy=policy))
+
+def counted(model):
     for _ in range(2):  # the first step records the execution order
         loss = model(torch.ones(2, 8, requires_grad=True)).sum()
         with Gathers() as seen:
@@ -114,6 +191,10 @@ def work(rank, path):
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     assert gathers(reentrant=False) == 3
     assert gathers(reentrant=True) == 6
+    reentrant, strategies = CheckpointImpl.REENTRANT, ShardingStrategy
+    assert wrapped(reentrant, first=True) == 6 and wrapped(reentrant, first=False) == 3
+    assert wrapped(CheckpointImpl.NO_REENTRANT, first=True) == wrapped(CheckpointImpl.NO_REENTRANT, first=False) == 3
+    assert wrapped(reentrant, first=True, strategy=strategies.SHARD_GRAD_OP) == 0
     dist.barrier()
     os._exit(0)  # gloo's threads may abort an interpreter that ends while they run
 
@@ -132,10 +213,11 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Result, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint
-from ..model.libraries.sharding import class_of, same_class, unit_classes
+from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint
+from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
 from ..model.names import canonical
 from ..model.needs import together
+from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
@@ -145,7 +227,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT401", "reentrant-checkpoint-outside-fsdp-unit", Severity.WARNING
-NEEDS = together(Fsdp1Wrap, (TorchCheckpoint, CheckpointWrap))
+NEEDS = together(Fsdp1Wrap, (TorchCheckpoint, CheckpointWrap, ApplyCheckpointing))
 _FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 
 
@@ -158,6 +240,23 @@ def check(run: Run) -> Iterator[Report]:
     for outer in run.of(CheckpointWrap):
         if outer.reentrant and (wrap := _unit(run, outer.module)) is not None:
             yield _report(outer, wrap)
+    for apply in run.of(ApplyCheckpointing):
+        if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
+            yield _report(apply, wrap)
+
+
+def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:
+    """What makes units of the modules that ``apply`` has put into checkpoints already."""
+    wrapped = [named_class(kind) for kind in classes_checked(apply.check, run.bodies)]
+    for wrap in run.of(Fsdp1Wrap):
+        later = (
+            wrap.order > apply.order and wrap.place.walk == apply.place.walk and not wrap.place.deeper_than(apply.place)
+        )
+        units = unit_classes(wrap) or ()
+        inside = any(same_class(kind, unit) for kind in wrapped for unit in units)
+        if later and inside and frees_after_forward(wrap) and root(wrap.module) is root(apply.model):
+            return wrap
+    return None
 
 
 def _unit(run: Run, module: Value) -> Fsdp1Wrap | None:
@@ -170,7 +269,9 @@ def _unit(run: Run, module: Value) -> Fsdp1Wrap | None:
     return None
 
 
-def _report(event: Checkpoint | CheckpointWrap, wrap: Fsdp1Wrap, keyword: str = "", text: str = "") -> Report:
+def _report(
+    event: Checkpoint | CheckpointWrap | ApplyCheckpointing, wrap: Fsdp1Wrap, keyword: str = "", text: str = ""
+) -> Report:
     change = SetKeyword(event.node, keyword, text) if keyword else None
     return Report(
         event.node,

@@ -4,8 +4,9 @@
 Notes `apply_activation_checkpointing(model)` that comes before `FullyShardedDataParallel(model)`. Off by default.
 
 ## Why is this bad?
-It is not: the units are the same in both orders, and so are the all-gathers and the gradients. torch's documentation
-shows the other order, shard first, so this is a matter of style.
+It is not under the non-reentrant variant: the units are the same in both orders, and so are the all-gathers and the
+gradients. torch's documentation shows the other order, shard first, so this is a matter of style. Under the reentrant
+variant this order gathers twice as often in the backward pass, which CKPT401 says.
 
 ## Bad
 ```python

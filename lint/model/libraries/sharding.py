@@ -101,6 +101,14 @@ def _classes(held: Value) -> list[Class | str] | None:
     return [cls for cls in found if cls is not None]
 
 
+def frees_after_forward(wrap: Fsdp1Wrap) -> bool:
+    """Whether the parameters of a unit are certainly freed after its forward pass, as they are by default."""
+    strategy = wrap.call.argument(2, "sharding_strategy")
+    if isinstance(strategy, Ref):
+        return strategy.name.endswith((".FULL_SHARD", ".HYBRID_SHARD"))
+    return isinstance(strategy, Absent)
+
+
 def is_whole_shard(wrap: Fsdp1Wrap) -> bool:
     """Whether parameters are really freed after use: not with `NO_SHARD`, unknown for a strategy that is computed."""
     strategy = wrap.call.argument(2, "sharding_strategy")
