@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .grad_modes import GradModes
+from .origin import origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,6 +150,21 @@ class Program:
         self.grad = GradModes()
         self.order = 0
         self.walks = 0
+
+    @property
+    def trees(self) -> tuple[ast.AST, ...]:
+        """The file, and the modules of the project that were read."""
+        return (self.tree, *(module.scope.node for module in self.modules.values() if module is not None))
+
+    def tree_with(self, node: ast.AST) -> ast.AST:
+        """The file or the module that ``node`` stands in."""
+        filename = origin(node)
+        return next((tree for tree in self.trees[1:] if origin(tree) == filename), self.tree)
+
+    def text_with(self, node: ast.AST) -> str:
+        """The text that ``node`` stands in; empty for one that is not kept."""
+        filename = origin(node)
+        return self.text if filename is None else self.texts.get(filename, "")
 
     def define(self, function: Function) -> None:
         """Remember a function where it is defined; the same text may define several, with other names around them."""

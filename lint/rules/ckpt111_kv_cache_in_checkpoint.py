@@ -303,7 +303,7 @@ def check(run: Run) -> Iterator[Report]:
     if any(run.of(TrainerBuild)) or any(run.of(HfEnable)):
         return
     for node, model, reentrant in (*_wrapped(run), *_by_accelerator(run)):
-        if _is_trained_language_model(run, model, reentrant) and not mentions(run.program.tree, "use_cache"):
+        if _is_trained_language_model(run, model, reentrant) and not mentions(run.program, "use_cache"):
             causal = not _keeps_cache_with_labels(model, reentrant)
             if not causal:
                 effect = "the first step fails"

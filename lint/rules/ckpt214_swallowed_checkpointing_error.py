@@ -67,6 +67,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
+from ..facts.values import is_absent
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
 from ..model.flow.handlers import catches
@@ -87,7 +88,7 @@ _CATCHES = ("TypeError", "Exception", "BaseException")
 def check(run: Run) -> Iterator[Report]:
     """Report calls that always fail where nobody sees it."""
     for enable in run.of(HfEnable):
-        wrong = [name for name in _MISPLACED if enable.call.written(name)]
+        wrong = [name for name in _MISPLACED if is_absent(enable.call.keyword(name)) is False]
         handlers = (handler for block in enable.place.tries for handler in block.handlers)
         handler = next((found for found in handlers if catches(found, *_CATCHES)), None)
         if wrong and handler is not None:
@@ -101,7 +102,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _fix(enable: HfEnable, wrong: list[str]) -> Rewrite | None:
-    if enable.node.args or len(enable.node.keywords) != 1:
+    if enable.node.args or [keyword.arg for keyword in enable.node.keywords] != wrong:
         return None
     renamed = enable.call.method.replace("_enable", "_kwargs")
     value = enable.node.keywords[0].value

@@ -382,7 +382,7 @@ def check(run: Run) -> Iterator[Report]:
         elif call.method in _OTHER_NAMES and is_hf_model(call.receiver):
             yield _misnamed(call)
         elif (library := library_of(call.receiver)) in _OF_LIBRARIES and _OF_LIBRARIES[library] != call.method:
-            if mentions(run.program.tree, "register_model"):
+            if mentions(run.program, "register_model"):
                 continue  # A model of its own may have the method.
             yield _of_another_library(call, library)
     for enable in run.of(HfEnable):
@@ -472,7 +472,7 @@ def _argument_fix(argument: ast.expr) -> Rewrite:
 
 def _unsupported(run: Run) -> Iterator[Report]:
     """Checkpointing for models of transformers whose class supports none, by their method or by a Trainer."""
-    if mentions(run.program.tree, _SUPPORT) or not run.versions.may_be(*_WITHOUT_SUPPORT):
+    if mentions(run.program, _SUPPORT) or not run.versions.may_be(*_WITHOUT_SUPPORT):
         return  # The program asks for it or changes it.
     enabled: dict[ast.Call, list[Call]] = {}
     for call in run.method_calls(*_ENABLERS):

@@ -214,7 +214,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report switches that make the backward pass go through frozen layers."""
     if _has_adapter(run) or any(run.method_calls("disable_input_require_grads", "add_adapter")):
         return
-    if mentions(run.program.tree, "inputs_embeds"):
+    if mentions(run.program, "inputs_embeds"):
         return  # What makes them may train: a projector of pictures, a soft prompt.
     changes = list(_changes(run))
     for enabling in enablings(run):

@@ -134,7 +134,7 @@ def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
     for event in run.of(Checkpoint):
         for guard in event.place.guards if runs_one_layer(event.call) else ():
-            assigned = square_root(run.program.tree, event.place, guard)
+            assigned = square_root(run.program.tree_with(event.node), event.place, guard)
             if assigned is not None:
                 yield Report(
                     event.node,

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from ..walk import Walk
 
+#: What is raised to end a program, and not by a mistake.
+_STOPS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
+_LEAVING = (ast.Return, ast.Continue, ast.Break)
+
 
 def branch(walk: Walk, node: ast.If) -> bool:
     """`if`: both ways where the condition is open, each under what it says."""
@@ -159,7 +163,8 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
     """`try`: each handler starts from the names before the statement."""
     outside, names, grad = walk.place, dict(walk.scope.names), walk.program.grad
     before = grad.current
-    walk.place = outside._replace(tries=(*outside.tries, node))
+    if any(map(_hides, node.handlers)):
+        walk.place = outside._replace(tries=(*outside.tries, node))
     ends = walk.engine.execute(walk, node.body) or walk.engine.execute(walk, node.orelse)
     walk.place = outside
     after = None if ends else walk.scope.names
@@ -183,6 +188,14 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
     grad.current = left
     walk.scope.names = names if after is None else after
     return walk.engine.execute(walk, node.finalbody) or after is None
+
+
+def _hides(handler: ast.ExceptHandler) -> bool:
+    """Whether the program may go on after an error that ``handler`` gets."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if all(isinstance(kind, ast.Name) and kind.id in _STOPS for kind in kinds):
+        return False
+    return not isinstance(handler.body[-1], ast.Raise) or any(isinstance(it, _LEAVING) for it in all_nodes(handler))
 
 
 def match_block(walk: Walk, node: ast.Match) -> bool:

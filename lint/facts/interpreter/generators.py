@@ -24,8 +24,7 @@ def _may_yield(program: Program, node: ast.FunctionDef) -> bool:
     """Whether a line of the function has the word in it: the walk through all others is saved."""
     filename = origin(node)
     if filename not in program.yields:
-        text = program.text if filename is None else program.texts.get(filename, "")
-        program.yields[filename] = _lines_with("yield", text)
+        program.yields[filename] = _lines_with("yield", program.text_with(node))
     lines = program.yields[filename]
     index = bisect_left(lines, node.lineno)
     return index < len(lines) and lines[index] <= (node.end_lineno or lines[index])

@@ -96,7 +96,10 @@ def _completed_forward(program: Program, cls: Class) -> Function | None:
     if "forward" in cls.body:
         return None
     found = next((owner.body["forward"] for owner in ancestors(cls) if "forward" in owner.body), None)
-    if not isinstance(found, Function) or not any(f"self.{name}" in program.text for name in cls.body):
+    if not isinstance(found, Function):
+        return None
+    text = program.text_with(found.node)
+    if not any(f"self.{name}" in text for name in cls.body):
         return None
     return found
 

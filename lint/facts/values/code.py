@@ -30,6 +30,7 @@ class Place(NamedTuple):
     loops: tuple[Loop, ...] = ()
     #: What the `with` blocks around it enter.
     contexts: tuple[Value, ...] = ()
+    #: The `try` blocks around it that may hide an error: they have a handler that does not raise it again.
     tries: tuple[ast.Try, ...] = ()
     #: The calls that were followed to come here.
     stack: tuple[ast.Call, ...] = ()

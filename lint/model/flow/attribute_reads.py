@@ -17,24 +17,17 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def is_read(program: Program, name: str) -> bool:
     """Whether the program reads ``.name`` of anything but ``self``."""
-    return any(any(_reads(tree, name)) for tree in _trees(program))
+    return any(any(_reads(tree, name)) for tree in program.trees)
 
 
 def is_read_after(program: Program, write: Write) -> bool:
     """Whether ``.field`` of a write is read where the write may have happened: other functions count as later."""
     earlier: set[ast.AST] = set()
-    for tree in _trees(program):
+    for tree in program.trees:
         body = _innermost(tree, write.node)
         if body is not None:
             earlier = set(_not_after(body, write))
-    return any(node not in earlier for tree in _trees(program) for node in _reads(tree, write.field))
-
-
-def _trees(program: Program) -> Iterator[ast.AST]:
-    yield program.tree
-    for module in program.modules.values():
-        if module is not None:
-            yield module.scope.node
+    return any(node not in earlier for tree in program.trees for node in _reads(tree, write.field))
 
 
 def _reads(tree: ast.AST, name: str) -> Iterator[ast.AST]:

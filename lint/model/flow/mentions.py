@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 
+if TYPE_CHECKING:
+    from ...facts.walk import Program
 
-def mentions(tree: ast.AST, name: str) -> bool:
+
+def mentions(program: Program, name: str) -> bool:
     """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own."""
-    return any(name in _names(node) for node in all_nodes(tree))
+    return any(name in _names(node) for tree in program.trees for node in all_nodes(tree))
 
 
 def _names(node: ast.AST) -> tuple[object, ...]:
@@ -36,11 +39,15 @@ class Attributes(NamedTuple):
         return name in self.written or not self.texts.isdisjoint((name, ""))
 
 
+def attributes_in(program: Program) -> Attributes:
+    """The attributes that the program sets, names and reads, in the modules of the project that were read too."""
+    return _attributes_in(program.trees)
+
+
 @lru_cache(maxsize=4)
-def attributes_in(tree: ast.AST) -> Attributes:
-    """The attributes that the program ``tree`` sets, names and reads."""
+def _attributes_in(trees: tuple[ast.AST, ...]) -> Attributes:
     written, texts, read = set[str](), set[str](), set[str]()
-    for node in all_nodes(tree):
+    for node in (node for tree in trees for node in all_nodes(tree)):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
                 written.add(name)

@@ -48,7 +48,7 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
     name = _untouched_name(loop, parts)
     if not name:
         return
-    written = WrittenTexts(run.program.tree, body)
+    written = WrittenTexts(run.program.tree_with(body), body)
     numbers = numbers_in((*names.place.loops, *parts))
     tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
     if any(part in it.text for texts in tested for it in written.texts(texts, numbers) for part in _WRAPPED):

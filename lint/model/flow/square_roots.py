@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...facts.values import Call, Class, Function, Guard, Place
 
 
-def square_root(tree: ast.Module, place: Place, guard: Guard) -> ast.Assign | None:
+def square_root(tree: ast.AST, place: Place, guard: Guard) -> ast.Assign | None:
     """Where the `k` of ``guard`` is computed from a square root, when one `i` in `k` is taken; None for others.
 
     Args:
@@ -44,7 +44,7 @@ def runs_one_layer(checkpoint: Call) -> bool:
     return False
 
 
-def _assigned(tree: ast.Module, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
+def _assigned(tree: ast.AST, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
     """The assignments to ``k`` in ``function``, in its class for an attribute; elsewhere in the file."""
     around: Function | Class | None = function
     if function is not None and isinstance(k, ast.Attribute):

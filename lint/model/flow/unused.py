@@ -51,7 +51,8 @@ def _is_dropped_by_callers(run: History, call: Call, hops: int) -> bool:
     calls = run.calls_of(function)
     # A name that is handed on is called somewhere else.
     called = {id(caller.node.func) for caller in calls}
-    handed_on = any(id(node) not in called for node in _names(run.program.tree).get(function.node.name, ()))
+    named = (node for tree in run.program.trees for node in _names(tree).get(function.node.name, ()))
+    handed_on = any(id(node) not in called for node in named)
     return bool(calls) and not handed_on and all(is_unused(run, caller, hops - 1) for caller in calls)
 
 

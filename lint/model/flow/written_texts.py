@@ -35,7 +35,7 @@ class WrittenTexts:
 
     __slots__ = ("_bodies",)
 
-    def __init__(self, tree: ast.Module, body: ast.AST) -> None:
+    def __init__(self, tree: ast.AST, body: ast.AST) -> None:
         #: What may bind a variable: the function, then the module.
         self._bodies = (body, tree) if body is not tree else (tree,)
 

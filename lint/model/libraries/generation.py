@@ -26,7 +26,8 @@ def uses_cache(run: Run, generate: Call) -> bool:
     if any(word.arg is None and _is_setting(word.value) for word in generate.node.keywords):
         return False
     forwards = {id(other.node) for other in run.program.calls if is_hf_model(other.func)}
-    return not any(_may_set(node) for node in all_nodes(run.program.tree) if id(node) not in forwards)
+    nodes = (node for tree in run.program.trees for node in all_nodes(tree))
+    return not any(_may_set(node) for node in nodes if id(node) not in forwards)
 
 
 def _is_setting(given: ast.expr) -> bool:

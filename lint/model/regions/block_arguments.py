@@ -98,7 +98,7 @@ def _only_raises(function: Function) -> bool:
 
 def _may_be_replaced(run: Run, method: str) -> bool:
     """Whether the program may set the attribute ``method`` of a module, or change what its `forward` gets."""
-    attributes = attributes_in(run.program.tree)
+    attributes = attributes_in(run.program)
     return attributes.may_set(method) or not attributes.read.isdisjoint(_HOOKS)
 
 
@@ -113,4 +113,4 @@ def _may_expect_error(run: Run, place: Place) -> bool:
     torchs = (
         isinstance(context, Result) and canonical(context.call.name).startswith("torch.") for context in place.contexts
     )
-    return not all(torchs) or not attributes_in(run.program.tree).read.isdisjoint(_EXPECTING)
+    return not all(torchs) or not attributes_in(run.program).read.isdisjoint(_EXPECTING)

@@ -28,7 +28,7 @@ _DEPTH = 3
 def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     """The checkpoint that certainly runs inside ``outer`` and makes its own region run a third time; None for none."""
     targets = [part.function for value in _checkpointed(run, outer) for part in call_targets(value)]
-    if not targets or attributes_in(run.program.tree).may_set("forward"):
+    if not targets or attributes_in(run.program).may_set("forward"):
         return None
     events = {id(event.node): event for event in run.of(Checkpointing)}
     search = _Search(run, outer, events)
@@ -102,7 +102,7 @@ class _Search(NamedTuple):
         """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
         guards = [*own_guards(call.place)]
         # A part may be in eval mode while what is around it trains.
-        is_in_train = not guards or "eval" not in attributes_in(self.run.program.tree).read
+        is_in_train = not guards or "eval" not in attributes_in(self.run.program).read
         return is_in_train and not any(own_loops(call.place)) and all(map(tests_training, guards))
 
     def _runs_thrice(self, inner: Checkpointing, is_followed: bool) -> bool:

@@ -149,7 +149,8 @@ def _reached(program: Program, functions: set[ast.AST], read: AbstractSet[str] |
         left = (part for part in _parts(node) if part not in functions and not _is_only_shown(part))
         return [part for part in left if read is None or not _is_left(part, read)]
 
-    return recorded_nodes(program.tree, program.grad, below, (GradMode.OFF, GradMode.EITHER))
+    off = (GradMode.OFF, GradMode.EITHER)
+    return (node for tree in program.trees for node in recorded_nodes(tree, program.grad, below, off))
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:

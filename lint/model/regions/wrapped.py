@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import all_nodes
 from ...facts.values import Class, Instance, Result, options, same
 from ..events import ApplyCheckpointing
 from ..names import canonical
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call
-    from ...facts.walk import Write
+    from ...facts.walk import Program, Write
     from ..events import CheckpointWrap, WrapperCheckpointing
     from ..history import History
 
@@ -35,7 +36,7 @@ def lists_of_wrapped(run: History, wrap: CheckpointWrap) -> Iterator[Write]:
             again = (other for other in run.writes if other is not write and other.field == write.field)
             replaced = any(same(other.obj, write.obj) for other in again)
             added = any(same(call.receiver, held) for call in run.method_calls("append", "extend", "insert"))
-            if not replaced and not added and not _stores_into(run.program.tree, write.field):
+            if not replaced and not added and not _stores_into(run.program, write.field):
                 yield write
 
 
@@ -46,9 +47,9 @@ def _wraps_each(made: Call, wrap: CheckpointWrap) -> bool:
     return False
 
 
-def _stores_into(tree: ast.Module, field: str) -> bool:
-    """Whether the file puts something into an attribute of this name: `self.blocks[0] = plain`."""
-    for node in ast.walk(tree):
+def _stores_into(program: Program, field: str) -> bool:
+    """Whether the program puts something into an attribute of this name: `self.blocks[0] = plain`."""
+    for node in (node for tree in program.trees for node in all_nodes(tree)):
         match node:
             case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()) if name == field:
                 return True

@@ -104,7 +104,7 @@ def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
 
 def _given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
     """What a variable of the function around ``switch`` holds: what the call gives, a default, or the one value."""
-    tree, function = run.program.tree, switch.place.function
+    tree, function = run.program.tree_with(switch.node), switch.place.function
     if function is None:
         return bound_once((tree,), name)
     arguments = function.node.args

@@ -197,7 +197,7 @@ def _computes(called: Value) -> bool:
 
 def _is_buffer(run: History, owner: Value, name: str) -> bool:
     """Whether the object ``owner`` registers what it has under ``name`` as a buffer, made of nothing that trains."""
-    if name in attributes_in(run.program.tree).written or any(write.field == name for write in run.writes):
+    if name in attributes_in(run.program).written or any(write.field == name for write in run.writes):
         return False
     if may_be_switched_on(run, Attr(owner, name, None)):
         return False
