@@ -67,6 +67,12 @@ class Rig:
             **({"PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else {}),
         }
 
+    def of_card(self, card: str, *, allocator: str = "") -> dict[str, str]:
+        """Those of the variables that differ from card to card."""
+        own = ("SIM_GPU_", "PYTORCH_", "XDG_CACHE_HOME")
+        everything = self.environment(card, allocator=allocator)
+        return {name: value for name, value in everything.items() if name.startswith(own)}
+
     def run(
         self, card: str, arguments: list[str], *, count: int = 1, allocator: str = ""
     ) -> subprocess.CompletedProcess[str]:

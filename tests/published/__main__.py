@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from .data import read_configs, read_sources
 from .page import page
-from .predict import NOT_EXPLAINED, Verdict, predict, write_configs
-from .results import Results, read_results, write_results
+from .predict import NOT_EXPLAINED, predict, write_configs
+from .results import Results, read_results, verdicts_of, write_results
 
 if TYPE_CHECKING:
     from .data import Pair
@@ -26,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results = _plan_again(arguments.only)
     arguments.page.write_text(page(results), encoding="utf-8")
-    verdicts = [Verdict(pair, results.predictions[pair.key]) for source in read_sources() for pair in source.pairs]
+    verdicts = [verdict for source in read_sources() for verdict in verdicts_of(source, results)]
     sys.exit(any(not verdict.holds and verdict.cause == NOT_EXPLAINED for verdict in verdicts))
 
 

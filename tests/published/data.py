@@ -23,8 +23,8 @@ class Pair:
         unit: The unit they are published in.
         whole: Whether they are rounded to whole units.
         less: Options of a second plan, whose bytes are subtracted.
-        counted: What the bytes are: ``allocated``, what layers hold of it (``held``), ``reserved`` by the allocator, or
-            ``video memory`` of the card, with all that is on it.
+        counted: What the bytes are: ``allocated``, what layers hold of it (``held``), ``reserved`` by the allocator,
+            ``video memory`` of the card, with all that is on it, or ``all of the card``, where nothing larger fits.
         added: Published time over that without checkpointing, less one; None where only the memory is.
         cause: Why the forecast differs, where it does by more than the bounds.
     """

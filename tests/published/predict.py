@@ -34,10 +34,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A pair with its prediction; ``memory_off`` is a share of what is published, ``time_off`` one of a step."""
+    """A pair with its prediction; ``memory_off`` is a share of what is published, ``time_off`` one of a step.
+
+    ``simulated`` are the bytes, of the kind that is published, that a simulated card gave to the same training.
+    """
 
     pair: Pair
     prediction: Prediction
+    simulated: int | None = None
 
     @property
     def memory_off(self) -> float | None:
@@ -49,6 +53,11 @@ class Verdict:
         """By how much they differ with the loss that the measurement was taken with; None where that is today's."""
         nbytes = self.prediction.with_older_loss
         return None if nbytes is None else self._off(nbytes)
+
+    @property
+    def simulated_off(self) -> float | None:
+        """By how much they differ on a simulated card; None where it did not run there."""
+        return None if self.simulated is None else self._off(self.simulated)
 
     def _off(self, nbytes: int) -> float | None:
         memory = self.pair.memory
@@ -71,6 +80,11 @@ class Verdict:
         nbytes = self.prediction.with_older_loss
         return nbytes is not None and self._holds(nbytes)
 
+    @property
+    def simulated_holds(self) -> bool:
+        """The same of the bytes that a simulated card gave."""
+        return self.simulated is not None and self._holds(self.simulated)
+
     def _holds(self, nbytes: int) -> bool:
         pair, off = self.pair, self._off(nbytes)
         if off is None or abs(off) <= MEMORY_BOUND:
@@ -85,8 +99,11 @@ class Verdict:
     @property
     def cause(self) -> str:
         """Why the row is a miss, as far as anybody knows."""
-        holds_then = "it holds with the loss of its time" if self.older_holds and self.time_holds else ""
-        return self.pair.cause or holds_then or NOT_EXPLAINED
+        if self.pair.cause:
+            return self.pair.cause
+        if self.simulated_holds and self.time_holds:
+            return "plans count what is alive; with what the allocator keeps it holds, as the simulated card shows"
+        return "it holds with the loss of its time" if self.older_holds and self.time_holds else NOT_EXPLAINED
 
     @property
     def holds(self) -> bool:

@@ -1,4 +1,4 @@
-"""The predictions of the last run, in ``results.json``: the page is written from them."""
+"""The predictions of the last run, in ``results.json``, and of the simulated cards: the page is written from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .predict import Prediction
+from .predict import Prediction, Verdict
 
 if TYPE_CHECKING:
-    from .data import Source
+    from .data import Pair, Source
 
 _FILE = Path(__file__).with_name("results.json")
+#: What `python -m tests.gpu_sim.published` found.
+SIMULATED = Path(__file__).with_name("simulated.json")
+_KINDS = {"reserved": "reserved", "video memory": "card", "allocated": "allocated"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,26 @@ class Results:
     def older_logit_of(self, source: Source) -> float | None:
         """Bytes of a logit where measurements of this source were taken with the older loss."""
         return self.older_logit if source.older_loss else None
+
+
+def read_simulated() -> dict[str, dict[str, int]]:
+    """The bytes of the rows that ran on simulated cards, by key, then by kind."""
+    found: dict[str, dict[str, int]] = json.loads(SIMULATED.read_text(encoding="utf-8")) if SIMULATED.exists() else {}
+    return found
+
+
+def verdicts_of(source: Source, results: Results) -> list[Verdict]:
+    """Its pairs with all that was found."""
+    simulated = read_simulated()
+    return [Verdict(pair, results.predictions[pair.key], _simulated(pair, simulated)) for pair in source.pairs]
+
+
+def _simulated(pair: Pair, simulated: dict[str, dict[str, int]]) -> int | None:
+    wanted = [pair.key] if pair.less is None else [pair.key, f"{pair.key} less"]
+    if pair.counted not in _KINDS or any(key not in simulated for key in wanted):
+        return None
+    nbytes, *less = (simulated[key][_KINDS[pair.counted]] for key in wanted)
+    return nbytes - sum(less)
 
 
 def read_results() -> Results:

@@ -12,9 +12,10 @@ from hf_ckpt.head.options import BYTES_PER_LOGIT
 
 from .data import Pair, read_configs, read_sources
 from .older_loss import bytes_per_logit
+from .options import options_of
 from .page import page
 from .predict import NOT_EXPLAINED, Verdict, predict, write_configs
-from .results import read_results
+from .results import read_results, read_simulated
 
 PAGE = Path(__file__).parents[2] / "hf_ckpt" / "PUBLISHED.md"
 PAIRS = [pair for source in read_sources() for pair in source.pairs]
@@ -32,6 +33,12 @@ def test_there_are_enough_and_each_can_be_planned() -> None:
             words = shlex.split(options)
             card_named(words[words.index("--gpu") + 1])
             assert "--policy" in words
+
+
+def test_what_ran_on_a_simulated_card_is_a_row() -> None:
+    rows = {pair.key + name for pair in PAIRS for name in ("", " less")}
+    assert set(read_simulated()) <= rows
+    assert options_of(PAIRS[0].plan)["gpu"] == "a100"
 
 
 def test_every_source_is_an_address_and_says_what_it_measured() -> None:

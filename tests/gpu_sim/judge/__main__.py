@@ -43,11 +43,8 @@ class Group:
 
     def job(self, found: Rig) -> str:
         """What :mod:`.forks` reads."""
-        own = ("SIM_GPU_", "PYTORCH_", "XDG_CACHE_HOME")
-        environment = found.environment(self.card, allocator=self.allocator)
         fields = {"subject": self.subject, "setup": self.setup, "labels": LABELS, "kept": str(self.kept_in(found))}
-        told = {name: value for name, value in environment.items() if name.startswith(own)}
-        return json.dumps({**fields, "environment": told})
+        return json.dumps({**fields, "environment": found.of_card(self.card, allocator=self.allocator)})
 
     def cells(self, found: Rig) -> list[dict[str, Any]]:
         """What is kept of them."""

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ import hf_ckpt.engine.replay  # noqa: F401  # `hf_ckpt` imports it when a policy
 from .on_card import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _RUNTIME = ctypes.CDLL(None)
 
@@ -45,12 +46,13 @@ class Job:
     kept: str
 
 
-def forked(job: Job) -> str:
-    """Run it in a process of its own; empty, or how that ended."""
+def forked(environment: Mapping[str, str], call: Callable[[], None]) -> str:
+    """Call it in a process of its own, on the card of these variables; empty, or how that ended."""
     child = os.fork()
     if not child:
         try:
-            _on_its_card(job)
+            _take_card(environment)
+            call()
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -59,27 +61,30 @@ def forked(job: Job) -> str:
     return f"ended with {code}" if code else ""
 
 
-def _on_its_card(job: Job) -> None:
-    os.environ.update(job.environment)
+def _take_card(environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
     _RUNTIME.sim_read_card()
-    allocator = job.environment.get("PYTORCH_CUDA_ALLOC_CONF")
+    allocator = environment.get("PYTORCH_CUDA_ALLOC_CONF")
     if allocator:  # torch reads the variable when it is loaded
         torch._C._accelerator_setAllocatorSettings(allocator)
     gc.freeze()  # what all processes imported is no garbage
+
+
+def _keep_cells(job: Job) -> None:
     kept = Path(job.kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8") as file:
+    unfinished = kept.with_suffix(".partial")
+    with unfinished.open("w", encoding="utf-8") as file:
         for cell in run(job.subject, job.setup, job.labels):
             print(json.dumps(cell), file=file)
-    partial.replace(kept)
+    unfinished.replace(kept)
 
 
 def main() -> None:
     """Run what stands on stdin."""
     for line in sys.stdin:
         job, start = Job(**json.loads(line)), time.monotonic()
-        error = forked(job)
+        error = forked(job.environment, partial(_keep_cells, job))
         print(json.dumps({"kept": job.kept, "error": error, "seconds": time.monotonic() - start}), flush=True)
 
 
