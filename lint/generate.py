@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import os
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from .catalogue import pitfalls
 from .catalogue.pages import table
 from .catalogue.rules import all_rules
-from .prefilter.candidates import in_search_order, without_implied
+from .prefilter.candidates import by_frequency, in_search_order, without_implied
 from .prefilter.rule_files import rule_files
+from .prefilter.words import ANY
 from .rules import load_rule, load_rules
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def readme(old: str) -> str:
 def triggers_module() -> str:
     """The text of `triggers.py`."""
     rules, kind = load_rules(), "tuple[tuple[str, ...], ...]"
-    by_file = tuple(load_rule(file).triggers for file in rule_files())
+    by_file = by_frequency(load_rule(file) for file in rule_files())
     parts = [
         _assignment("FILES", "tuple[str, ...]", rule_files()),
         "#: The triggers of the rule in each of these files: texts, or tuples of texts that must all be there.\n"
@@ -54,7 +56,20 @@ def triggers_module() -> str:
         "#: Those of the rules that are on by default.\n"
         + _assignment("ON", kind, in_search_order(without_implied(rule for rule in rules if rule.default))),
     ]
-    return "\n".join([_HEAD, *parts])
+    words = {word for triggers in by_file for trigger in triggers if not isinstance(trigger, str) for word in trigger}
+    return _with_names("\n".join(parts), sorted(word for word in words if len(word) > _WIDTH))
+
+
+def _with_names(text: str, words: list[str]) -> str:
+    """The module with a name for each of ``words``, which fit on no line."""
+    definitions = [_HEAD]
+    for number, word in enumerate(words):
+        name = f"_ONE_OF_{number}"
+        lines = wrap(word.replace(ANY, f"{ANY} "), _WIDTH - 10)
+        texts = "".join(f"    {_literal(line.replace(' ', ''))}\n" for line in lines)
+        definitions.append(f"{name} = (\n{texts})\n")
+        text = text.replace(_literal(word), name)
+    return "\n".join([*definitions, text])
 
 
 def _assignment(name: str, kind: str, values: Iterable[object]) -> str:

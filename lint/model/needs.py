@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from itertools import product
+from os.path import commonprefix
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..prefilter.words import KEYWORD, TRL, WHOLE
+from ..prefilter.words import ANY, KEYWORD, TRL, WHOLE
 from .events import Checkpointing, CheckpointPartial, HfEnable, HfSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .events import Event, Trigger
 
 
-#: A kind of event, or a text.
-Need: TypeAlias = "type[Event] | str"
+#: A kind of event, a text, or one of several names.
+Need: TypeAlias = "type[Event] | str | OneOf"
 #: A need, or needs that must all be met.
 Needs: TypeAlias = "Need | tuple[Need, ...]"
+
+#: Characters of a beginning that stands for all names with it: fewer stand in other words too.
+_LONG = 5
 
 #: A checkpointed region, or a model that transformers checkpoints.
 RECOMPUTES: tuple[Needs, ...] = (Checkpointing, HfEnable)
@@ -25,6 +29,15 @@ RECOMPUTES: tuple[Needs, ...] = (Checkpointing, HfEnable)
 CHECKPOINTS: tuple[Needs, ...] = (Checkpointing, CheckpointPartial, HfSetting)
 #: Arguments of a Trainer where they switch checkpointing on: trl's do without a word.
 SWITCHED_ON: tuple[Needs, ...] = (("TrainingArguments", "checkpointing"), (TRL, "Config"))
+
+
+class OneOf:
+    """One of the names that ``names`` gives; it is asked only where triggers are derived."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self.names = names
 
 
 def together(*groups: tuple[Needs, ...] | Need) -> tuple[tuple[Need, ...], ...]:
@@ -36,6 +49,18 @@ def together(*groups: tuple[Needs, ...] | Need) -> tuple[tuple[Need, ...], ...]:
 def whole(word: str) -> str:
     """``word`` where it ends: `.h` is in `model.h` and `model.h[0]`, not in `model.h.norm` or `model.head`."""
     return word + WHOLE
+
+
+def one_of(names: Iterable[str]) -> str:
+    """A text that stands for any of ``names``, by what several of them begin with."""
+    groups: list[str] = []
+    for name in sorted(names):
+        shared = commonprefix([groups[-1], name]) if groups else ""  # noqa: RUF071 - these are no paths
+        if len(shared) >= _LONG:
+            groups[-1] = shared
+        else:
+            groups.append(name)
+    return ANY.join(groups)
 
 
 def given(method: str, part: str) -> str:
@@ -58,6 +83,8 @@ def _words(need: Need) -> list[Trigger]:
     """The words of an event; those of its kinds for one that has none itself."""
     if isinstance(need, str):
         return [need]
+    if isinstance(need, OneOf):
+        return [one_of(need.names())]
     return [*need.words] or list(_words_of_kinds(need))
 
 

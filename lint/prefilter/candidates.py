@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..rules import Rule, load_rule, load_rules
 from . import triggers
 from .rule_files import rule_files
-from .words import Words
+from .words import ANY, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,12 @@ def without_implied(rules: Iterable[Rule]) -> tuple[tuple[str, ...], ...]:
 
 def _implies(trigger: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether every text with the parts of ``trigger`` has those of ``other``."""
-    return all(any(part in mine for mine in trigger) for part in other)
+    return all(any(_holds(mine, part) for mine in trigger) for part in other)
+
+
+def _holds(word: str, part: str) -> bool:
+    """Whether every text with ``word`` has ``part``: one of several words may be there without what is in another."""
+    return (part in word and ANY not in word) or part == word
 
 
 def in_search_order(triggers: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
@@ -73,8 +78,7 @@ def in_search_order(triggers: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, .
 
     A word that stands in others counts for them: where there is no `checkpointing`, there is no `checkpointing_enable`.
     """
-    words = {part for trigger in triggers for part in trigger}
-    asked = [{word for word in words if any(word in part for part in trigger)} for trigger in triggers]
+    asked = _asked(triggers)
     often = Counter(word for wanted in asked for word in wanted)
     return tuple(
         tuple(
@@ -82,3 +86,20 @@ def in_search_order(triggers: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, .
         )
         for trigger, wanted in zip(triggers, asked, strict=True)
     )
+
+
+def by_frequency(rules: Iterable[Rule]) -> tuple[tuple[str | tuple[str, ...], ...], ...]:
+    """The triggers of each of ``rules``, in each the part first that most triggers of all rules ask for."""
+    found = [rule.triggers for rule in rules]
+    every = tuple((it,) if isinstance(it, str) else it for triggers in found for it in triggers)
+    often = Counter(word for wanted in _asked(every) for word in wanted)
+    return tuple(
+        tuple(it if isinstance(it, str) else tuple(sorted(it, key=lambda word: -often[word])) for it in triggers)
+        for triggers in found
+    )
+
+
+def _asked(triggers: tuple[tuple[str, ...], ...]) -> list[set[str]]:
+    """The words that must stand in a text for each of ``triggers``, those inside of others too."""
+    words = {part for trigger in triggers for part in trigger}
+    return [{word for word in words if any(_holds(part, word) for part in trigger)} for trigger in triggers]

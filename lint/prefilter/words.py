@@ -6,8 +6,10 @@ import re
 
 #: A statement that imports trl, not the mention in a text or an interactive example.
 TRL = "import trl"
-#: What a word ends with that is the end of a dotted name.
+#: What a word ends with that is the end of a dotted name, which documentation puts in backticks.
 WHOLE = "\\b"
+#: What stands between words of which one is enough.
+ANY = "|"
 #: What a word ends with that is a call with a keyword: `.from_config(checkpointing=` has one with that in its name.
 KEYWORD = "="
 #: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
@@ -39,6 +41,8 @@ class Words:
             return True
         if word.endswith(WHOLE):
             return _has_whole(self._text, word.removesuffix(WHOLE))
+        if ANY in word:
+            return any(one in self._text for one in word.split(ANY))
         if word == TRL:
             return _imports(self._text, "trl")
         if "(" in word and word.endswith(KEYWORD):
@@ -57,10 +61,10 @@ def _calls_with_keyword(text: str, method: str, part: str) -> bool:
 
 
 def _has_whole(text: str, word: str) -> bool:
-    """Whether ``word`` stands in ``text`` where no dotted name goes on."""
+    """Whether ``word`` stands in ``text`` where no dotted name goes on and no backtick closes one."""
     end = text.find(word) + len(word)
     while end >= len(word):
-        if end == len(text) or not (text[end].isalnum() or text[end] in "_."):
+        if end == len(text) or not (text[end].isalnum() or text[end] in "_.`"):
             return True
         end = text.find(word, end) + len(word)
     return False

@@ -171,7 +171,7 @@ CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.E
 NEEDS = (
     *together("activation_checkpointing", "fsdp_config", TrainerArgs),
     ("activation_checkpointing", FsdpPlugin),
-    "fsdp2",
+    ("fsdp2", SwiftArgs),
 )
 VERSIONS = {"accelerate": ">=1.13"}
 #: In the name of a function that takes dropout out of a model.

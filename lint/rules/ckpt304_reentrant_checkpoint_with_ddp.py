@@ -386,7 +386,7 @@ NEEDS = (
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
     # So does ms-swift.
-    *together("swift", ("NPROC_PER_NODE", "NNODES", "ddp_find_unused_parameters")),
+    *together(SwiftArgs, ("NPROC_PER_NODE", "NNODES", "ddp_find_unused_parameters")),
 )
 _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
 _FINDS = "ddp_find_unused_parameters"

@@ -320,12 +320,12 @@ from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
-from ..model.libraries.checkpointing_support import not_checkpointed
+from ..model.libraries.checkpointing_support import names_not_checkpointed, not_checkpointed
 from ..model.libraries.makers import library_of
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
-from ..model.needs import SWITCHED_ON, given, together
+from ..model.needs import SWITCHED_ON, OneOf, given, together
 from ..model.regions.block_arguments import misfit_of_block
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
@@ -344,10 +344,10 @@ NEEDS = (
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
     ".set_grad_checkpointing",
-    *together(TrainerBuild, ("Module", "transformers"), SWITCHED_ON),
+    *together(TrainerBuild, ("Module", ("transformers", OneOf(names_not_checkpointed))), SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
-    *("recompute_granularity", "recompute_method", "recompute_num_layers"),
+    *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )
 RAISES = True
 _ENABLERS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
@@ -472,8 +472,14 @@ def _argument_fix(argument: ast.expr) -> Rewrite:
 
 def _unsupported(run: Run) -> Iterator[Report]:
     """Checkpointing for models of transformers whose class supports none, by their method or by a Trainer."""
-    if mentions(run.program, _SUPPORT) or not run.versions.may_be(*_WITHOUT_SUPPORT):
-        return  # The program asks for it or changes it.
+    if not run.versions.may_be(*_WITHOUT_SUPPORT):
+        return
+    reports = [*_unsupported_by_method(run), *_unsupported_by_trainer(run)]
+    if reports and not mentions(run.program, _SUPPORT):  # The program asks for it or changes it.
+        yield from reports
+
+
+def _unsupported_by_method(run: Run) -> Iterator[Report]:
     enabled: dict[ast.Call, list[Call]] = {}
     for call in run.method_calls(*_ENABLERS):
         enabled.setdefault(call.node, []).append(call)
@@ -489,6 +495,9 @@ def _unsupported(run: Run) -> Iterator[Report]:
                 f"`{name}` supports no checkpointing in transformers, and this call raises a ValueError; remove it",
                 versions="".join(_WITHOUT_SUPPORT),
             )
+
+
+def _unsupported_by_trainer(run: Run) -> Iterator[Report]:
     for trainer in run.of(TrainerBuild):
         name = not_checkpointed(trainer.model)
         args = args_of(trainer.args)

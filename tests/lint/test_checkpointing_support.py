@@ -9,8 +9,12 @@ from importlib.metadata import version
 import checkpointing_support
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.model.libraries.checkpointing_support import WEIGHTS
+from hf_ckpt.lint.model.libraries.checkpointing_support import WEIGHTS, names_not_checkpointed
 from hf_ckpt.lint.model.libraries.not_checkpointed import CLASSES
+from hf_ckpt.lint.model.needs import one_of
+from hf_ckpt.lint.prefilter.words import Words
+from hypothesis import given, settings
+from hypothesis.strategies import from_regex
 
 _HEAD = """\
 import sys
@@ -140,6 +144,25 @@ RIGHT = {
         AlbertModel.from_pretrained("x").gradient_checkpointing_disable()
     """,
 }
+
+
+def _is_named(name: str) -> bool:
+    return Words(name).contains(one_of(names_not_checkpointed()))
+
+
+def test_the_prefilter_knows_every_class_and_configuration():
+    assert [name for name in (*CLASSES, *(f"{family}Config" for family in WEIGHTS)) if not _is_named(name)] == []
+    assert not _is_named("LlamaForCausalLM AutoModelForCausalLM google-bert/bert-base-uncased")
+
+
+@pytest.mark.parametrize("pattern", WEIGHTS.values(), ids=WEIGHTS)
+def test_the_prefilter_knows_all_weights(pattern):
+    @settings(max_examples=20)
+    @given(from_regex(re.compile(pattern, re.ASCII), fullmatch=True))
+    def check(name):
+        assert _is_named(name)
+
+    check()
 
 
 def found(code: str) -> list[str]:

@@ -17,8 +17,9 @@ from hf_ckpt.lint.model.events import (
     GradientSwitchWrite,
     TrainerArgs,
 )
-from hf_ckpt.lint.model.needs import together, triggers
+from hf_ckpt.lint.model.needs import one_of, together, triggers
 from hf_ckpt.lint.model.run import Run
+from hf_ckpt.lint.prefilter.candidates import in_search_order
 from hf_ckpt.lint.prefilter.file_gate import gate, may_have_findings
 from hf_ckpt.lint.prefilter.words import Words
 from hf_ckpt.lint.project.settings import Settings
@@ -142,6 +143,41 @@ def test_patching_counts_where_the_layers_of_a_model_are_read(read, counts):
 )
 def test_switches_of_a_model_count_where_its_maker_is_called_with_one(call, counts):
     assert may_have_findings(f"from transformers import AutoModel\n{call}\n".encode(), every=False) is counts
+
+
+@pytest.mark.parametrize(
+    ("mention", "counts"),
+    [
+        ("Trainer(model, args)", True),
+        ("make = partial(SFTTrainer, args=args)", True),
+        ("kind = getattr(trl, 'SFTTrainer')", True),
+        ("class Own(transformers.Trainer): pass", True),
+        ('"""Arguments of [`SFTTrainer`]."""', False),
+        ("trainer = TrainerCallback()", False),
+    ],
+)
+def test_a_trainer_counts_where_code_names_it(mention, counts):
+    text = f"from torch.nn import Module\nargs = TrainingArguments(gradient_checkpointing=True)\n{mention}\n"
+    assert may_have_findings(text.encode(), every=False) is counts
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("MPNetModel", True), ("microsoft/resnet-50", True), ("LlamaModel", False), ("x", False)]
+)
+def test_a_trainer_without_modules_counts_where_a_model_without_checkpointing_is_named(name, counts):
+    text = f"from transformers import *\nTrainer(make('{name}'), TrainingArguments(gradient_checkpointing=True))\n"
+    assert may_have_findings(text.encode(), every=False) is counts
+
+
+def test_one_of_several_words_is_enough():
+    assert one_of(("AlbertModel", "BitModel", "AlbertForMaskedLM", "BitBackbone")) == "Albert|BitBackbone|BitModel"
+    assert Words("import BitModel").contains(one_of(("AlbertModel", "BitModel")))
+    assert not Words("import Bit").contains(one_of(("AlbertModel", "BitModel")))
+
+
+def test_what_is_in_one_of_several_words_is_asked_of_no_other():
+    several = one_of(("AlbertModel", "BitConfig"))
+    assert "Config" not in in_search_order(((several, "x"), ("Config",), ("Config", "y")))[0]
 
 
 def test_calls_that_are_never_closed_are_looked_at_once():

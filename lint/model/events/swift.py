@@ -24,6 +24,7 @@ class SwiftArgs(TrainerArgs):
     """The arguments of ``swift sft``, ``swift pt`` or ``swift rlhf``, or an object of the class that holds them."""
 
     __slots__ = ()
+    words = (("swift", "Arguments"),)
 
     @property
     def enabled(self) -> Value:

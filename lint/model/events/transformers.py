@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from typing import ClassVar
 
 from ...facts.objects.classes import ancestors
 from ...facts.values import ABSENT, Absent, Class, Value
-from ...prefilter.words import TRL
-from .event import CallEvent, Event, NamingEvent, WriteEvent
+from ...prefilter.words import TRL, WHOLE
+from .event import CallEvent, Event, NamingEvent, Trigger, WriteEvent
 
 
 class HfSetting(Event):
@@ -84,7 +85,7 @@ class TrainerArgs(CallEvent, HfSetting):
     """A ``TrainingArguments`` object (or one of its children in trl) is built."""
 
     __slots__ = ()
-    words = ("TrainingArguments", (TRL, "Config"), ("swift", "Arguments"))
+    words: ClassVar[tuple[Trigger, ...]] = ("TrainingArguments", (TRL, "Config"), ("swift", "Arguments"))
 
     @property
     def enabled(self) -> Value:
@@ -140,7 +141,7 @@ class TrainerBuild(CallEvent):
     """A ``Trainer`` (or one of its children in trl) is built."""
 
     __slots__ = ()
-    words = ("Trainer",)
+    words = (f"Trainer{WHOLE}",)
 
     @property
     def model(self) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
@@ -12,6 +13,8 @@ from .model_families import loaded_family
 from .not_checkpointed import CLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...facts.values import Value
 
 #: Weights on the Hub, by the family of the model that each Auto class makes of them.
@@ -47,6 +50,25 @@ WEIGHTS = {
     "XLM": r"(FacebookAI/)?xlm-(mlm|clm)-[\w-]+",
     "XLNet": r"(xlnet/)?xlnet-(base|large)-cased",
 }
+
+
+def names_not_checkpointed() -> Iterator[str]:
+    """What one of stands in every file with a model without support: its class, its configuration or its weights."""
+    yield from CLASSES
+    for family, pattern in WEIGHTS.items():
+        yield f"{family}Config"
+        yield from _literals(pattern)
+
+
+def _literals(pattern: str) -> Iterator[str]:
+    """For each alternative of ``pattern`` the text that its matches begin with, behind the owner if there is one."""
+    whole = ""
+    while whole != pattern:
+        whole, pattern = pattern, re.sub(r"\([^()]*\)\??", " ", pattern)
+    plain = re.sub(r"(?:\[[^]]*\]|\\.)(?:[*+]|\{\d+\})?", " ", pattern)
+    for alternative in plain.split("|"):
+        own = alternative.rpartition("/")[2].split()
+        yield own[0] if own else alternative.split()[0]
 
 
 def not_checkpointed(model: Value) -> str:
