@@ -142,6 +142,15 @@ def chosen_norms(count):
     return chosen_layers(0).replace("        for v in sizes:\n", f"        for v in sizes:\n{pairs}")
 
 
+def accelerators(count):
+    return "from accelerate import Accelerator, FullyShardedDataParallelPlugin\n" + "".join(
+        f"def run{i}(model):\n"
+        "    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)\n"
+        "    return Accelerator(fsdp_plugin=plugin).prepare(model)\n\n"
+        for i in range(count)
+    )
+
+
 def steps_of(text):
     """How many calls of functions the analysis of ``text`` takes: a measure that no other process disturbs."""
     steps = 0
@@ -161,7 +170,7 @@ def steps_of(text):
 
 PROGRAMS = (
     *(functions, branches, chosen_layers, chosen_norms, training_steps),
-    *(chained_losses, returned_losses, chained_checkpoints),
+    *(chained_losses, returned_losses, chained_checkpoints, accelerators),
 )
 
 

@@ -8,6 +8,7 @@ from ...facts.values import Result, one
 from ..events import AcceleratePrepare, AcceleratorBuild, FsdpPlugin
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..run import Run
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 
 def prepared_with(run: Run) -> Iterator[tuple[FsdpPlugin, AcceleratePrepare]]:
     """Each plugin for FSDP with each call that prepares objects by an Accelerator that certainly got it."""
+    # By the expression that made the object: a launcher may have a function for each of hundreds of settings.
+    prepares: dict[ast.AST | None, list[AcceleratePrepare]] = {}
+    for prepare in run.of(AcceleratePrepare):
+        prepares.setdefault(prepare.call.receiver.node, []).append(prepare)
+    plugins: dict[ast.AST | None, list[FsdpPlugin]] = {}
+    for plugin in run.of(FsdpPlugin):
+        plugins.setdefault(plugin.node, []).append(plugin)
     for accelerator in run.of(AcceleratorBuild):
-        made = Result(accelerator.call)
-        prepared = [prepare for prepare in run.of(AcceleratePrepare) if one(prepare.call.receiver, made)]
-        for plugin in run.of(FsdpPlugin):
-            if any(one(option, Result(plugin.call)) for option in accelerator.plugins):
-                yield from ((plugin, prepare) for prepare in prepared)
+        made, given = Result(accelerator.call), accelerator.plugins
+        prepared = [prepare for prepare in prepares.get(made.node, ()) if one(prepare.call.receiver, made)]
+        for node in dict.fromkeys(option.node for option in given):
+            for plugin in plugins.get(node, ()):
+                if any(one(option, Result(plugin.call)) for option in given):
+                    yield from ((plugin, prepare) for prepare in prepared)
