@@ -178,7 +178,7 @@ from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration
-from ..model.flow.own_results import cuts_own_result, is_leaf_of_itself, receiver_name
+from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, receiver_name
 from ..model.flow.statements import base_name, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -215,7 +215,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
-    """The variable of `x = x.detach().requires_grad_()` in a loop that does nothing else with it than checkpoint it.
+    """The variable of `x = y.detach().requires_grad_()` in a loop that does nothing else with it than checkpoint it.
 
     A leaf that goes elsewhere too may be there for a backward pass by hand, or the result for a loss of its own.
     """
@@ -223,8 +223,7 @@ def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]
     alike = source.place.loops == cut.place.loops and source.place.guards == cut.place.guards
     if not name or loop is None or not alike or any(run.method_calls(*_HOOKS)):
         return frozenset()
-    is_leaf = is_leaf_of_itself(cut.node, name, loop, source.node.args[1:])
-    return frozenset((name,)) if is_leaf else frozenset()
+    return frozenset((leaf_for_next_iteration(cut.node, name, loop, source.node.args[1:]),)) - {""}
 
 
 def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:

@@ -112,6 +112,16 @@ def given_modules(kind: str, call: Call) -> list[Value]:
     return [part for argument in given for part in _elements_of(argument)]
 
 
+def first_given(call: Call) -> Value | None:
+    """The module that a call which builds an `nn.Sequential` certainly begins with; None when that is open."""
+    match call.args:
+        case [Dict(items, False)]:
+            return next(iter(items.values()), None)
+        case [first, *_]:
+            return first
+    return call.spread[0] if call.spread and call.spread_count == len(call.spread) else None
+
+
 def child_named(container: Result, name: str) -> Value | None:
     """The module that a container was built with under a name: PyTorch makes it an attribute of that name."""
     match container.call.args:

@@ -50,14 +50,20 @@ def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
     return marks or part is cut.node or part is event.node
 
 
-def is_leaf_of_itself(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> bool:
-    """Whether ``cut`` stands in `x = x.detach().requires_grad_()`, and ``loop`` reads `x` in ``also`` else."""
+def leaf_for_next_iteration(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> str:
+    """The variable `x` of `x = y.detach().requires_grad_()`, which is ``cut`` of ``name``; empty for anything else.
+
+    Nothing of ``loop`` reads `y` but ``cut``, and nothing reads `x` but ``also`` does, and ``cut`` where both are one.
+    """
     parents = parents_in(loop)
     method = parents.get(cut)
     leaf = parents.get(method) if isinstance(method, ast.Attribute) and method.attr == "requires_grad_" else None
     match parents.get(leaf) if isinstance(leaf, ast.Call) else None:
-        case ast.Assign(targets=[ast.Name(id=stored)]) if stored == name:
-            inside = {id(node) for part in (cut, *also) for node in all_nodes(part)}
-            loads = (node for node in all_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
-            return all(id(node) in inside for node in loads if node.id == name)
-    return False
+        case ast.Assign(targets=[ast.Name(id=stored)]):
+            cuts = {id(node) for node in all_nodes(cut)}
+            given = {id(node) for part in also for node in all_nodes(part)}
+            readers = {name: cuts, stored: given} if stored != name else {name: cuts | given}
+            loads = [node for node in all_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+            is_leaf = all(id(node) in readers[node.id] for node in loads if node.id in readers)
+            return stored if is_leaf and any(id(node) in given for node in loads if node.id == stored) else ""
+    return ""

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_behind
+from ...facts.objects.containers import first_given
 from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
 from ..names import canonical
@@ -233,9 +234,10 @@ def _is_in_place(method: str) -> bool:
 
 def overwriting_head(module: Value) -> Result | None:
     """The activation that overwrites what ``module`` gets: itself, or the head of an `nn.Sequential`."""
-    while isinstance(module, Result) and module.call.name.endswith(".Sequential") and module.call.args:
-        module = module.call.args[0]
-    return module if isinstance(module, Result) and _is_in_place_activation(module) else None
+    head: Value | None = module
+    while isinstance(head, Result) and head.call.name.endswith(".Sequential"):
+        head = first_given(head.call)
+    return head if isinstance(head, Result) and _is_in_place_activation(head) else None
 
 
 def _is_in_place_activation(module: Value) -> bool:
