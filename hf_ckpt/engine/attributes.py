@@ -5,19 +5,22 @@ A parent hands a scale on before each call, or a module counts its calls. A repl
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter
 
 from ..compat.wrappers import stands_for_parameter
-from .readings import copied, reading_of, share, version_of
+from .readings import Unknown, copied, reading_of, share, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .readings import Reading
 
@@ -28,7 +31,9 @@ _DEEPSPEEDS = frozenset({"applied_pre_backward_ref_cnt", "pre_bwd_fn", "post_bwd
 _NOBODY_READS = _TORCHS | _DEEPSPEEDS
 #: Longer and deeper containers are compared by what they are and how long.
 MOST_ITEMS, DEEPEST = 256, 4
-_WRITABLE = frozenset({list, set, dict})
+#: The containers that a replay fills again, those of classes derived from them too.
+_CONTAINERS: tuple[type[Any], ...] = (list, dict, set, deque)
+_FOLLOWED = (*_CONTAINERS, tuple, torch.Tensor)
 #: Of a module whose first forward did not write them, tensors of up to so many bytes are still copied before each.
 _SMALL = 1 << 20
 #: Stands for a value that no replay puts back.
@@ -45,12 +50,30 @@ class _Container:
     not held: it may get tensors whose graph would hold it in turn.
     """
 
-    __slots__ = ("items", "key", "kind")
+    __slots__ = ("_options", "attributes", "base", "items", "key", "kind")
 
     def __init__(self, container: Any) -> None:
         self.kind = type(container)
         self.key = id(container)
-        self.items: Any = None
+        self.base = _base_of(container)
+        #: What is in it; a list of pairs for a dict.
+        self.items: list[Any] = []
+        #: Its own attributes, where its class gives it any.
+        self.attributes: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}
+        if isinstance(container, deque):
+            self._options = {"maxlen": container.maxlen}
+        elif isinstance(container, defaultdict):
+            self._options = {"default_factory": container.default_factory}
+
+    def another(self) -> Any:
+        """An empty one of the same class."""
+        made = self.kind.__new__(self.kind)
+        if "maxlen" in self._options:
+            deque.__init__(made, maxlen=self._options["maxlen"])
+        if "default_factory" in self._options:
+            made.default_factory = self._options["default_factory"]
+        return made
 
     def of(self, value: Any) -> bool:
         """Whether ``value`` is the container."""
@@ -60,9 +83,11 @@ class _Container:
 class _Tensor:
     """Stands for a tensor. Its graph is not held: that of an earlier step would hold the step before, and so on."""
 
-    __slots__ = ("_alias", "_is_leaf", "_requires_grad", "reading")
+    __slots__ = ("_alias", "_is_leaf", "_requires_grad", "reading", "together")
 
     def __init__(self, tensor: torch.Tensor) -> None:
+        #: All attributes in one memory, where it is not alone there: what is written to one shows in the others.
+        self.together: Sequence[_Tensor] = ()
         self.reading = reading_of(tensor)
         self._is_leaf = tensor.is_leaf
         self._requires_grad = tensor.requires_grad
@@ -79,6 +104,40 @@ class _Tensor:
         with torch.enable_grad():
             return copied(found).requires_grad_().clone()
 
+    @property
+    def memory(self) -> int:
+        """The address of its memory."""
+        is_strided = self._alias.layout is torch.strided
+        return self._alias.untyped_storage()._cdata if is_strided else id(self)  # type: ignore[no-any-return]
+
+    def read_together(self) -> Iterator[tuple[_Tensor, torch.Tensor]]:
+        """All tensors in its memory, in one memory again, as they were; :class:`Unknown` ones where that is unknown."""
+        aliases = [each._alias for each in self.together]
+        is_plain = all(_is_copied_into(alias, self._alias.dtype) for alias in aliases)
+        is_known = is_plain and not any(each._requires_grad or each.reading.content is None for each in self.together)
+        start = min(alias.storage_offset() for alias in aliases)
+        with _disable_current_modes():
+            memory = self._alias.new_empty(max(map(_end_of, aliases)) - start if is_known else 0)
+            for each, alias in zip(self.together, aliases, strict=True):
+                content = each.reading.content
+                if content is None or not is_known:
+                    yield each, Unknown.like(alias)
+                else:
+                    view = memory.as_strided(alias.shape, alias.stride(), alias.storage_offset() - start)
+                    yield each, view.copy_(content)
+
+
+def _is_copied_into(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether it is of this dtype, and no two of its elements are one."""
+    return tensor.dtype == dtype and all(
+        size < 2 or step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def _end_of(tensor: torch.Tensor) -> int:
+    steps = ((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.storage_offset() + sum(steps) + 1 if tensor.numel() else tensor.storage_offset()
+
 
 class AttributesBefore:
     """The attributes of ``module`` and of all modules inside it, as they are before a forward."""
@@ -94,8 +153,9 @@ class AttributesBefore:
                 continue
             values = self._values[owner] = attributes_of(owner)
             for name, value in values.items():
-                if type(value) in _WRITABLE or type(value) is tuple or _is_followed(value):
+                if type(value) is tuple or isinstance(value, _FOLLOWED):
                     values[name] = self._stand_in(value, owner, known)
+        _note_shared_memory(known)
         #: What stands for tensors that are buffers too, which a replay may find on copies (``on_copies``).
         self._buffers = [
             (stands, owner._buffers, name)
@@ -129,23 +189,25 @@ class AttributesBefore:
         for owner, before in self._values.items():
             for name, value in before.items():
                 _find(value, vars(owner).get(name), there)
-        filled = [(stands, c) for stands, c in there.values() if not _holds(c, stands.items)]
-        contents = [(container, container.copy()) for _, container in filled]
+        filled = [(stands, c) for stands, c in there.values() if not _holds(c, stands)]
+        contents = [
+            (container, _content(container), dict(getattr(container, "__dict__", {}))) for _, container in filled
+        ]
         made: dict[int, Any] = {id(stands): container for stands, container in there.values()}
         for tensor, buffers, name in self._buffers:
             if (buffer := buffers.get(name)) is not None and not tensor.reading.of(buffer):
                 made[id(tensor)] = buffer
         try:
             for stands, container in filled:
-                _fill(container, _items(stands, made))
+                _fill(container, _items(stands, made), _attributes(stands, made))
             for owner, name in changed:
                 _put(owner, name, name in self._values[owner], _found(self._values[owner].get(name), made))
             yield
         finally:
             for owner, name, is_there, value in now:
                 _put(owner, name, is_there, value)
-            for container, content in contents:
-                _fill(container, content)
+            for container, content, attributes in contents:
+                _fill(container, content, attributes)
 
     def _changed(self, owner: nn.Module) -> list[str]:
         before, now = self._values[owner], attributes_of(owner)
@@ -155,22 +217,29 @@ class AttributesBefore:
     def _stand_in(self, value: Any, owner: nn.Module, known: dict[int, _Tensor | _Container], depth: int = 0) -> Any:
         if id(value) in known:
             return known[id(value)]
-        if _is_followed(value):
+        if isinstance(value, torch.Tensor):
+            if not _is_followed(value):
+                return value
             stands = known[id(value)] = _Tensor(value)
             # Who has written large tensors may do so again; before the first forward nobody knows.
             if value.nbytes <= _SMALL or owner in _writers or owner not in _seen:
                 self._copies.append((owner, value, stands.reading, copied(value)))
             return stands
-        kind = type(value)
-        if (kind not in _WRITABLE and kind is not tuple) or depth == DEEPEST or len(value) > MOST_ITEMS:
+        if not isinstance(value, _FOLLOWED) or depth == DEEPEST or len(value) > MOST_ITEMS:
             return value
-        if kind is tuple:
+        if isinstance(value, tuple):
+            if type(value) is not tuple:
+                return value
             return tuple(self._stand_in(item, owner, known, depth + 1) for item in value)
         container = known[id(value)] = _Container(value)
-        if kind is dict:
-            container.items = {key: self._stand_in(item, owner, known, depth + 1) for key, item in value.items()}
+        stand_in = partial(self._stand_in, owner=owner, known=known, depth=depth + 1)
+        if isinstance(value, dict):
+            container.items = [(key, stand_in(item)) for key, item in _content(value)]
         else:
-            container.items = [self._stand_in(item, owner, known, depth + 1) for item in value]
+            container.items = [stand_in(item) for item in _content(value)]
+        own = getattr(value, "__dict__", None)
+        if own:
+            container.attributes = {name: stand_in(item) for name, item in own.items()}
         return container
 
 
@@ -206,17 +275,30 @@ def _is_same(before: Any, now: Any) -> bool:
     return before is now or (isinstance(before, bool | int | float | complex | str | bytes) and bool(before == now))
 
 
-def _holds(container: Any, items: Any) -> bool:
-    """Whether a container holds what it held."""
-    if len(container) != len(items):
+def _base_of(container: Any) -> type[Any]:
+    """The class whose methods read and fill a container: those of a derived one may do more."""
+    if isinstance(container, OrderedDict):
+        return OrderedDict
+    return next(base for base in _CONTAINERS if isinstance(container, base))
+
+
+def _content(container: Any) -> list[Any]:
+    """What is in a container, pairs for a dict."""
+    base = _base_of(container)
+    return list(base.items(container) if isinstance(container, dict) else base.__iter__(container))
+
+
+def _holds(container: Any, stands: _Container) -> bool:
+    """Whether a container holds what it held, and has the attributes that it had."""
+    items, content, attributes = stands.items, _content(container), getattr(container, "__dict__", {})
+    if len(content) != len(items) or attributes.keys() != stands.attributes.keys():
         return False
-    if type(container) is set:
+    if not all(_is_same(value, attributes[name]) for name, value in stands.attributes.items()):
+        return False
+    if stands.base is set:
         members = [item.reading.tensor() if type(item) is _Tensor else item for item in items]
-        return set(members) == container and all(i.reading.is_current for i in items if type(i) is _Tensor)
-    if type(container) is dict:
-        pairs = zip(items.items(), container.items(), strict=True)
-        return all(_is_same(key, k) and _is_same(item, i) for (key, item), (k, i) in pairs)
-    return all(map(_is_same, items, container))
+        return set(members) == set(content) and all(i.reading.is_current for i in items if type(i) is _Tensor)
+    return all(map(_is_same, items, content))
 
 
 def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> None:
@@ -226,12 +308,14 @@ def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> No
             _find(item, i, there)
     elif type(stands) is _Container and stands.of(now) and id(stands) not in there:
         there[id(stands)] = stands, now
-        if stands.kind is dict:
-            for key, item in stands.items.items():
-                _find(item, now.get(key), there)
-        elif stands.kind is list:
-            for item, i in zip(stands.items, now, strict=False):
+        if isinstance(now, dict):
+            for key, item in stands.items:
+                _find(item, dict.get(now, key), there)
+        elif stands.base is not set:
+            for item, i in zip(stands.items, _content(now), strict=False):
                 _find(item, i, there)
+        for name, value in stands.attributes.items():
+            _find(value, vars(now).get(name), there)
 
 
 def _found(stands: Any, made: dict[int, Any]) -> Any:
@@ -241,18 +325,36 @@ def _found(stands: Any, made: dict[int, Any]) -> Any:
     if type(stands) not in (_Tensor, _Container):
         return stands
     if id(stands) not in made:
-        if isinstance(stands, _Tensor):
+        if isinstance(stands, _Container):
+            made[id(stands)] = container = stands.another()
+            _fill(container, _items(stands, made), _attributes(stands, made))
+        elif all(each.reading.is_current for each in stands.together):
             made[id(stands)] = stands.as_read()
         else:
-            made[id(stands)] = container = stands.kind()
-            _fill(container, _items(stands, made))
+            made |= {id(each): made.get(id(each), read) for each, read in stands.read_together()}
     return made[id(stands)]
 
 
-def _items(stands: _Container, made: dict[int, Any]) -> Any:
-    if stands.kind is dict:
-        return {key: _found(item, made) for key, item in stands.items.items()}
+def _items(stands: _Container, made: dict[int, Any]) -> list[Any]:
     return [_found(item, made) for item in stands.items]
+
+
+def _attributes(stands: _Container, made: dict[int, Any]) -> dict[str, Any]:
+    return {name: _found(value, made) for name, value in stands.attributes.items()}
+
+
+def _note_shared_memory(known: dict[int, _Tensor | _Container]) -> None:
+    """Tell tensors that lie in one memory of each other."""
+    tensors = [stands for stands in known.values() if isinstance(stands, _Tensor)]
+    if len(tensors) < 2:
+        return
+    by_memory: dict[int, list[_Tensor]] = {}
+    for stands in tensors:
+        by_memory.setdefault(stands.memory, []).append(stands)
+    for together in by_memory.values():
+        if len(together) > 1:
+            for stands in together:
+                stands.together = together
 
 
 def _has_graph(value: Any) -> bool:
@@ -261,12 +363,20 @@ def _has_graph(value: Any) -> bool:
     return any(isinstance(t, torch.Tensor) and not t.is_leaf for t in tree_iter(inside))
 
 
-def _fill(container: Any, content: Any) -> None:
-    if type(container) is list:
-        container[:] = content
+def _fill(container: Any, content: list[Any], attributes: dict[str, Any]) -> None:
+    base = _base_of(container)
+    if base is list:
+        list.__setitem__(container, slice(None), content)
     else:
-        container.clear()
-        container.update(content)
+        base.clear(container)
+        if base is OrderedDict:
+            for key, value in content:
+                OrderedDict.__setitem__(container, key, value)
+        else:
+            (deque.extend if base is deque else base.update)(container, content)
+    if attributes or getattr(container, "__dict__", None):
+        vars(container).clear()
+        vars(container).update(attributes)
 
 
 def _put(owner: nn.Module, name: str, is_there: bool, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -251,6 +252,137 @@ def test_what_modules_share(mlp: type[Mlp], policy: str) -> None:
     handle = apply(model, policy)
     for _ in range(3):
         assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+
+
+class MyList(list):
+    """A list of a class of its own, with an attribute."""
+
+
+class MyDict(dict):
+    """A dict of a class of its own."""
+
+    def update(self, *_: Any, **__: Any) -> None:
+        raise TypeError("items are set one by one")
+
+
+class MyOrderedDict(OrderedDict):
+    """An ordered dict of a class of its own."""
+
+
+def a_list() -> MyList:
+    made = MyList([1.0])
+    made.last = 1.0
+    return made
+
+
+#: A container that a forward counts in, and how: by its latest number.
+COUNTERS: list[Callable[[], Any]] = [
+    lambda: OrderedDict(n=1.0), lambda: defaultdict(float, n=1.0), lambda: MyDict(n=1.0), lambda: MyOrderedDict(n=1.0),
+    a_list, lambda: deque([1.0], maxlen=2), lambda: ([1.0], 0), lambda: {"inner": [MyDict(n=1.0)]},
+]  # fmt: skip
+
+
+def count(container: Any) -> float:
+    """Count in a container, or in the first one inside it."""
+    if isinstance(container, tuple):
+        return count(container[0])
+    if isinstance(container, dict):
+        if "inner" in container:
+            return count(container["inner"][0])
+        container["n"] += 1.0
+        return float(container["n"])
+    if isinstance(container, MyList):
+        container.last += 1.0
+        container.append(container[-1] + container.last)
+    else:
+        container.append(container[-1] + 1.0)
+    return float(container[-1])
+
+
+class CountsIn(nn.Module):
+    """Counts its calls in a container, and may look at values, which a trace cannot."""
+
+    def __init__(self, container: Any, *, looks: bool) -> None:
+        super().__init__()
+        self.container, self.looks, self.linear = container, looks, nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x * count(self.container))
+        return torch.exp(y * (1.0 if not self.looks or y.argmax().item() >= 0 else 2.0))
+
+
+def counting(make: Callable[[], Any], *, looks: bool) -> nn.Module:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG).train()
+    for layer in model.model.layers:
+        layer.mlp = CountsIn(make(), looks=looks)
+    return model
+
+
+@pytest.mark.parametrize("policy", ["full", "mlp"])
+@pytest.mark.parametrize("looks", [False, True], ids=["traced", "replayed"])
+@pytest.mark.parametrize("make", COUNTERS)
+def test_what_a_module_counts_in_a_container(make: Callable[[], Any], looks: bool, policy: str) -> None:
+    plain, model = counting(make, looks=looks), counting(make, looks=looks)
+    handle = apply(model, policy)
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+    ours, theirs = (each.model.layers[0].mlp.container for each in (model, plain))
+    assert ours == theirs
+    assert type(ours) is type(theirs)
+
+
+def test_a_container_that_was_replaced_is_another_one_of_its_class() -> None:
+    def change(mlp: Mlp, value: float) -> None:
+        mlp.options = defaultdict(lambda: [value])
+
+    plain, model = build(change), build(change)
+    handle = apply(model, "mlp")
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+
+
+class OneMemory(Mlp):
+    """Writes to a tensor, and reads a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all = torch.ones(6)
+        self.first, self.last = self.all[:3], self.all.view(2, 3)[1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(0.25)
+        return super().forward(x * self.all[0].clone() + self.last[0].clone())
+
+
+@pytest.mark.parametrize("policy", ["full", "mlp"])
+def test_attributes_in_one_memory(policy: str) -> None:
+    plain, model = build(nothing, OneMemory), build(nothing, OneMemory)
+    handle = apply(model, policy)
+    for _ in range(3):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+    assert torch.equal(model.model.layers[0].mlp.all, plain.model.layers[0].mlp.all)
+
+
+class TwoTypesInOneMemory(OneMemory):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = self.all[3:].view(torch.int32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(0.25)
+        return Mlp.forward(self, x * self.all[0].clone() + self.last[:1].view(torch.float32).clone())
+
+
+def test_attributes_of_two_types_in_one_memory_stop_the_run() -> None:
+    model = build(nothing, TwoTypesInOneMemory)
+    handle = apply(model, "mlp")
+    with pytest.raises(RuntimeError, match="written in place"):
+        step(model)
     handle.restore()
 
 

@@ -10,6 +10,7 @@ import copy
 import enum
 import functools
 import types
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 
 #: Attributes that only say which layer this is. Layers that differ in nothing else share traces.
 _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "idx", "block_idx"})
+#: torch's own tables on a module are read one by one.
+_NO_STATE = _POSITION_NAMES | {name for name, value in vars(nn.Module()).items() if isinstance(value, OrderedDict)}
 _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
 #: Modules whose hooks only look; our meter notes which layer is running.
 _OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
 _PLAIN = (*PLAIN_TYPES, enum.Enum, types.FunctionType, types.BuiltinFunctionType)
+_SEQUENCES = (tuple, list, set, frozenset, deque)
 _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled,
@@ -58,7 +62,7 @@ class _Owner:
         self.path = path
         self.kind = type(owner)
         self.table: dict[str, Any] = owner.__dict__
-        self.names = tuple(sorted(n for n, v in self.table.items() if n not in _POSITION_NAMES and _is_plain(v)))
+        self.names = tuple(sorted(n for n, v in self.table.items() if n not in _NO_STATE and _is_plain(v)))
 
     def items(self) -> tuple[tuple[str, Hashable], ...]:
         """Its attributes, to compare."""
@@ -173,17 +177,17 @@ def _compiled(source: str) -> types.CodeType:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, _PLAIN):
         return True
-    if type(value) in (tuple, list, set, frozenset, torch.Size):
+    if isinstance(value, _SEQUENCES):
         return all(_is_plain(item) for item in value)
-    return type(value) is dict and bool(value) and all(_is_plain(item) for item in value.values())
+    return isinstance(value, dict) and bool(value) and all(_is_plain(item) for item in value.values())
 
 
 def _hashable(value: Any) -> Hashable:
-    if type(value) is dict:
+    if isinstance(value, dict):
         return tuple((key, _hashable(item)) for key, item in value.items())
-    if type(value) in (tuple, list):
+    if isinstance(value, tuple | list | deque):
         return tuple(_hashable(item) for item in value)
-    return frozenset(value) if type(value) in (set, frozenset) else value
+    return frozenset(value) if isinstance(value, set | frozenset) else value
 
 
 def _objects(modules: list[tuple[str, nn.Module]], slots: tuple[Slot, ...]) -> Iterator[tuple[str, Any]]:

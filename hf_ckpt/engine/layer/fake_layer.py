@@ -1,13 +1,16 @@
 """A fake copy of a layer: same classes, same attributes, fake tensors.
 
 Tracing the live module would touch real memory, draw random numbers, and under FSDP2 leave freed storage behind. The
-copy shares no state that a forward could change: its attributes are shallow copies, its hooks are gone.
+copy shares no state that a forward could change: containers among its attributes are copies, its hooks are gone.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import types
+from collections import deque
+from copy import copy as shallow_copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,10 +61,11 @@ def fake_layer_of(
     attach its own hooks.
     """
     copies: dict[int, nn.Module] = {}
+    containers: dict[int, Any] = {}
     for name, module in layer.named_modules():
         copy = object.__new__(type(module))
         copies[id(module)] = copy
-        copy.__dict__.update({key: _shallow(value) for key, value in module.__dict__.items()})
+        copy.__dict__.update({key: _apart(value, containers) for key, value in module.__dict__.items()})
         for table in _HOOK_TABLES:
             copy.__dict__[table] = type(module.__dict__[table])()
         scope(name, copy)
@@ -89,11 +93,26 @@ def fake_layer_of(
     return fake_layer, fakes
 
 
-def _shallow(value: Any) -> Any:
-    """Copy containers a forward may append to; share the rest."""
-    if type(value) in (list, dict, set) or isinstance(value, dict):
-        return value.copy()
-    return value
+def _apart(value: Any, done: dict[int, Any]) -> Any:
+    """Copy containers that a forward may fill, those inside others too, and each once; share the rest."""
+    kind = type(value)
+    if kind is tuple:
+        items = tuple(_apart(item, done) for item in value)
+        return items if any(map(operator.is_not, items, value)) else value
+    if not isinstance(value, list | dict | set | deque):
+        return value
+    if id(value) in done:
+        return done[id(value)]
+    made = done[id(value)] = shallow_copy(value)
+    if isinstance(value, dict):
+        for key, item in dict.items(value):
+            if (apart := _apart(item, done)) is not item:
+                dict.__setitem__(made, key, apart)
+    elif isinstance(value, list | deque):
+        for place, item in enumerate(value):
+            if (apart := _apart(item, done)) is not item:
+                made[place] = apart
+    return made
 
 
 def _rebound(value: Any, copies: dict[int, nn.Module]) -> Any:
