@@ -62,6 +62,8 @@ class Learning:
         self.foresight = Foresight()
         #: For each layer the inputs that only it is given.
         self.own: tuple[frozenset[int], ...] = (frozenset(),) * len(self.engines)
+        #: The storages, by key, of the tensors that each layer is given.
+        self.given: tuple[tuple[int, ...], ...] = ()
         #: Those of ``measured`` that are foreseen, and that no forward has shown to be right.
         self.foreseen: set[BatchSize] = set()
         #: What the latest plan was made from.
@@ -96,7 +98,8 @@ class Learning:
             self._forget(pending.foreseen)
         if pending.mine is not None:
             self.foresight.note(pending.mine, [engine.sized_trace() for engine in self.engines])
-        self.own = own_inputs([engine.given for engine in self.engines])
+        self.given = tuple(engine.given for engine in self.engines)
+        self.own = own_inputs(self.given)
         made = self.ranks.decide(lambda: self._made(pending), prefer=pending.own)
         if made is not None:
             self._note(pending.size, *made)
@@ -161,7 +164,7 @@ class Learning:
     ) -> tuple[Measured, MadePlan]:
         """What a batch of this size takes, and its plan."""
         counted = with_own_inputs(ledgers, self.own)
-        measured = Measured(ledgers, self.surroundings.problem(counted, size), taken)
+        measured = Measured(ledgers, self.surroundings.problem(counted, size, self.given), taken)
         return measured, make_plan(measured, self.demands.of(size))
 
 

@@ -42,8 +42,10 @@ class Surroundings:
         """What is taken of the device now, the same on all ranks."""
         return self.room.look(self.ranks, empty=not self.live.waiting())
 
-    def problem(self, ledgers: Sequence[LayerLedger | None], size: BatchSize) -> Problem:
-        """What there is to decide for a batch of this size, whose layers save this."""
+    def problem(
+        self, ledgers: Sequence[LayerLedger | None], size: BatchSize, given: Sequence[Sequence[int]]
+    ) -> Problem:
+        """What there is to decide for a batch of this size, whose layers save this and are given these storages."""
         grown = self.room.layer_gradients()
         return assemble(
             ledgers,
@@ -56,4 +58,5 @@ class Surroundings:
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
             mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
             class_names=[type(layer).__name__ for layer in self.room.layers],
+            given=given,
         )

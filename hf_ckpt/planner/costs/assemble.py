@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ from .roofline import kind_of
 from .transient import transient_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...assignment import Assignment
     from .roofline import Calibration
+
+_NOTHING: frozenset[int] = frozenset()
 
 
 def assemble(
@@ -31,6 +34,7 @@ def assemble(
     chunk: int = 0,
     mlp_names: Sequence[str | None] | None = None,
     class_names: Sequence[str] = (),
+    given: Sequence[Sequence[int]] = (),
 ) -> Problem:
     """Build the planner's problem.
 
@@ -47,6 +51,7 @@ def assemble(
         mlp_names: Each layer's MLP that runs in chunks, by its name relative to the layer, None for a layer without
             one; None where all MLPs run whole.
         class_names: The class of each layer. One without a ledger is given as much as the others of its class.
+        given: The storages, by key, of the tensors that each layer is given; () where nobody knows.
 
     Returns:
         The problem.
@@ -64,7 +69,8 @@ def assemble(
         kinds=kinds,
         order=order,
         heads=heads,
-        shared=max(shared_input_bytes(ledger) for ledger in known),
+        shared=_shared_bytes([(kinds[k].ledger, _NOTHING) for k in order], given),
+        given=tuple(map(tuple, given)),
         head_gradients=head_gradients,
         late_gradients=late_gradients,
         overhead=rates.per_layer,
@@ -114,9 +120,10 @@ def under(problem: Problem, plans: Sequence[Assignment[int]]) -> Problem:
     keys = list(zip(problem.order, plans, strict=True))
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     kinds = tuple(_kind_under(problem.kinds[k], plan) for k, plan in numbers)
-    read = (shared_input_bytes(problem.kinds[k].ledger, rebuilt_ops(problem.kinds[k], plan)) for k, plan in numbers)
+    again = [(problem.kinds[k].ledger, rebuilt_ops(problem.kinds[k], plan)) for k, plan in numbers]
     order = tuple(numbers[key] for key in keys)
-    return replace(problem, kinds=kinds, order=order, shared=max(problem.shared, *read))
+    read = _shared_bytes([again[number] for number in order], problem.given)
+    return replace(problem, kinds=kinds, order=order, shared=max(problem.shared, read))
 
 
 def _kind_under(kind: Kind, plan: Assignment[int]) -> Kind:
@@ -125,14 +132,40 @@ def _kind_under(kind: Kind, plan: Assignment[int]) -> Kind:
     return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=plan.held))
 
 
-def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = frozenset()) -> int:
+def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = _NOTHING) -> int:
     """Bytes of the inputs that all layers share (masks, rotary tables): they count once.
 
     Alive are those that autograd saves, and those that the ops running ``again`` read.
     """
+    return sum(b.nbytes for b in _shared_inputs(ledger, again))
+
+
+def _shared_inputs(ledger: LayerLedger, again: frozenset[int]) -> Iterator[Buffer]:
     inputs = [b for b in ledger.buffers if b.source is Source.INPUT]
     read = {b for op in again for b in ledger.ops[op].inputs}
-    return sum(b.nbytes for b in inputs[1:] if not b.own and (b.saved or b.index in read))
+    return (b for b in inputs[1:] if not b.own and (b.saved or b.index in read))
+
+
+def _shared_bytes(layers: Sequence[tuple[LayerLedger, frozenset[int]]], given: Sequence[Sequence[int]]) -> int:
+    """Bytes of what layers share, each with the ops that it runs again.
+
+    An encoder's layers share other tensors than a decoder's. Where nobody knows what they are ``given``, all are taken
+    to share the same.
+    """
+    inputs = {(id(ledger), again): list(_shared_inputs(ledger, again)) for ledger, again in layers}
+    each = [inputs[id(ledger), again] for ledger, again in layers]
+    known = len(given) == len(layers) and all(
+        b.index < len(keys) for keys, read in zip(given, each, strict=True) for b in read
+    )
+    if not known:
+        return max(sum(b.nbytes for b in read) for read in inputs.values())
+    bytes_of = Counter[int]()
+    for keys, read in zip(given, each, strict=True):
+        mine = Counter[int]()
+        for b in read:
+            mine[keys[b.index]] += b.nbytes
+        bytes_of |= mine
+    return sum(bytes_of.values())
 
 
 def _opaque(known: Sequence[LayerLedger], gradients: int, class_name: str) -> Kind:

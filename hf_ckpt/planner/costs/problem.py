@@ -86,7 +86,7 @@ class Problem:
     and ``shared`` bytes too. Each of them holds ``outside`` bytes beside the layers and the head (embeddings, final
     norms). ``chunk`` are the bytes that the backward of an MLP takes for one of its chunks, which no ledger shows; 0
     where MLPs run whole. ``chunk_seconds`` are the seconds of a step in which their backwards compute the chunks again,
-    whatever the plan.
+    whatever the plan. ``given`` are the storages, by key, of the tensors that each layer is given; () where unknown.
     """
 
     kinds: tuple[Kind, ...]
@@ -101,6 +101,7 @@ class Problem:
     outside: int = 0
     chunk: int = 0
     chunk_seconds: float = 0.0
+    given: tuple[tuple[int, ...], ...] = ()
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""

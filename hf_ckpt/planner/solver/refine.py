@@ -31,9 +31,9 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
 
     Raises :class:`BudgetError` as :func:`solve` does, when not even the smallest plan's own peak fits.
     """
-    best = _first(problem, limits)
+    best = _with_what_replays_read(problem, limits, _first(problem, limits))
     if limits.peak is None:
-        return _in_the_room(problem, limits, _with_what_replays_read(problem, limits, best))
+        return _in_the_room(problem, limits, best)
     bound = limits.peak + max(0, limits.peak - best.predicted.peak)
     for _ in range(ROUNDS):
         if best.predicted.seconds == 0 or bound - limits.peak < WORTH * limits.peak:
@@ -51,9 +51,9 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
 
 
 def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -> Solution:
-    """A plan that stays within a bound on held bytes with the shared inputs that only its replays read."""
+    """A plan that stays within the bounds with the shared inputs that only its replays read."""
     if limits.held is None:
-        return found
+        return _within_the_peak(problem, limits, found)
     read = under(problem, found.layers).shared - problem.shared
     over = found.predicted.held + read - limits.held
     if over <= 0:
@@ -62,6 +62,22 @@ def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -
         return refined(problem, solve(problem, replace(limits, held=limits.held - over)))
     except BudgetError:  # nothing is smaller
         return found
+
+
+def _within_the_peak(problem: Problem, limits: Limits, found: Solution) -> Solution:
+    for _ in range(ROUNDS):
+        if found.predicted.within(limits):
+            break
+        read = under(problem, found.layers).shared
+        try:
+            found = min(
+                found,
+                refined(problem, solve(replace(problem, shared=read), limits)),
+                key=lambda solution: (not solution.predicted.within(limits), solution.predicted.peak),
+            )
+        except BudgetError:  # nothing is smaller
+            break
+    return found
 
 
 def _in_the_room(problem: Problem, limits: Limits, found: Solution) -> Solution:

@@ -16,11 +16,13 @@ Which moments can peak says :mod:`.peak_candidates`.
 
 The times of a layer that cannot be traced are those of a forward or two. They err by some
 :data:`SHARE_OF_ERROR` and :data:`SECONDS_OF_ERROR`, so of the plans that these cannot tell apart the one is taken of
-which share of time and share of bytes made again are the least in sum.
+which share of time and share of bytes made again are the least in sum. Where some of them leave at most :data:`UNUSED`
+of what the layers save unused of a budget, it is one of those.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,8 @@ SHARE_OF_ERROR = 0.1
 SECONDS_OF_ERROR = 3e-4
 #: The most that is taken for chance: a share. Where the least time is a millisecond or two, the seconds are much of it.
 LARGEST_ERROR = 0.25
+#: The share of what the layers hold without checkpointing that a plan over counted ledgers may leave of its budget.
+UNUSED = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,10 @@ def solve(problem: Problem, limits: Limits) -> Solution:
     optimum = program.minimise(program.seconds)
     if optimum is not None:
         counted = any(kind.is_counted for kind in problem.kinds)
-        return _read(program, _fullest(program, optimum) if counted and limits.peak is None else optimum)
+        if counted and limits.peak is None and limits.held is not None:
+            everything = untouched.predicted.held
+            optimum = _fullest(program, optimum, everything - limits.held + UNUSED * everything)
+        return _read(program, optimum)
     # The search works in fractions, and may find nothing at the very bound that a plan meets to the byte.
     smallest = _least(problem, peak=limits.peak is not None)
     if smallest.predicted.within(limits):
@@ -97,20 +104,33 @@ def solve(problem: Problem, limits: Limits) -> Solution:
     raise BudgetError(_too_small(problem, limits))
 
 
-def _fullest(program: Program, best: Optimum) -> Optimum:
-    """Of the plans that take about the time of ``best``, the one that saves a larger share of its bytes made again."""
+def _fullest(program: Program, best: Optimum, most: float) -> Optimum:
+    """Of the plans that take about the time of ``best``, the one that saves a larger share of its bytes made again.
+
+    It makes no more than ``most`` bytes again, where one of these plans does not. For that, plans count as equal that
+    :data:`SECONDS_OF_ERROR` cannot tell apart, however little time all of it is: the fastest would be another one from
+    run to run.
+    """
     least, freed = _total(program.seconds, best), _total(program.freed, best)
     if not least or not freed:
         return best
     shares = {variable: seconds / least for variable, seconds in program.seconds.items()}
-    error = min(LARGEST_ERROR, SHARE_OF_ERROR + SECONDS_OF_ERROR * len(program.problem.order) / least)
-    program.at_most(shares, 1.0 + error)
     both = {v: program.freed.get(v, 0.0) / freed + shares.get(v, 0.0) for v in program.freed.keys() | shares.keys()}
-    try:
-        fullest = program.minimise(both)
-    except RuntimeError:  # HiGHS found neither a plan nor that there is none
-        return best
-    return best if fullest is None else replace(fullest, gap=best.gap + error)
+    error = SHARE_OF_ERROR + SECONDS_OF_ERROR * len(program.problem.order) / least
+    bounds = [(error, most / program.unit), (min(LARGEST_ERROR, error), math.inf)]
+    rows = list(program.rows)
+    for error, freed_at_most in bounds:
+        program.rows[:] = rows
+        program.at_most(shares, 1.0 + error)
+        if freed_at_most < math.inf:
+            program.at_most(program.freed, freed_at_most)
+        try:
+            found = program.minimise(both)
+        except RuntimeError:  # HiGHS found neither a plan nor that there is none
+            return best
+        if found is not None:
+            return replace(found, gap=best.gap + error)
+    return best
 
 
 def _total(row: Row, optimum: Optimum) -> float:

@@ -87,6 +87,15 @@ def test_the_real_peak_of_a_model_that_never_calls_its_loss_function(kind, batch
     assert planner.current.solution.head.chunks == 1
 
 
+def test_what_an_encoder_and_a_decoder_share_counts_for_each_of_them():
+    budget = step(prepared(t5()), 1, TRANSLATION) // 2
+    model = prepared(t5())
+    planner = conduct(model, f"{budget}B", memory=nothing_used())
+    peaks = [step(model, 1, TRANSLATION) for _ in range(3)]
+    assert max(peaks) <= budget
+    assert planner.current.solution.predicted.peak <= budget
+
+
 def test_every_forward_has_its_own_masks_and_encoder_states():
     problem = Problem((llama_kind(),), (0, 0), (HeadOption(1, 0),))
     plans = (Assignment.where(keep=problem.kind(0).everything),) * 2

@@ -115,6 +115,16 @@ def test_a_mask_that_only_a_replay_reads_counts_where_there_is_one():
     assert under(problem, [dropped, kept]).shared == 7
 
 
+def test_what_layers_share_counts_once_for_all_that_are_given_it():
+    b = Builder()
+    x, mask = b.buffer(10, Source.INPUT), b.buffer(7, Source.INPUT, saved=True)
+    (y,) = b.op([x, mask], [(10, True)])
+    ledger, kept = b.ledger(), Assignment.where(keep=[y])
+    for given, shared in (((), 7), (((1, 5), (2, 5), (3, 5)), 7), (((1, 5), (2, 5), (3, 6)), 14), (((1, 5), (2,)), 7)):
+        problem = assemble([ledger] * 3, RATES, given=given)
+        assert problem.shared == under(problem, [kept] * 3).shared == shared
+
+
 def test_a_layer_without_a_ledger_is_given_as_much_as_others_of_its_class():
     def ledger(nbytes, name):
         b = Builder()

@@ -297,6 +297,17 @@ def test_no_plan_is_taken_that_costs_more_time_than_it_saves_bytes_or_a_third_mo
     assert solve(problem, Limits(held=8 * (10 + 100))).predicted.seconds == pytest.approx(fewest * seconds[0])
 
 
+@pytest.mark.parametrize(("seconds", "taken"), [(1.2e-3, 27), (1.35e-3, 27), (1.5e-3, 30)])
+def test_of_plans_of_about_the_same_time_one_is_taken_that_uses_the_budget(seconds, taken) -> None:
+    b = Builder()
+    x = b.buffer(10, Source.INPUT, saved=True)
+    for nbytes in (30, 27, 33):
+        b.op([x], [(nbytes, True)])
+    ledger = dataclasses.replace(b.ledger(), workspace=0)
+    problem = Problem((Kind(ledger, (1e-3, seconds, 9.0), 0),), (0,))
+    assert solve(problem, Limits(held=75)).predicted.held == 100 - taken
+
+
 def test_the_overhead_of_replaying_a_layer_is_in_its_counted_times() -> None:
     problem = dataclasses.replace(two_ways((1.0, 2.0), 60), overhead=5.0)
     assert solve(problem, Limits(held=110)).predicted.seconds == pytest.approx(1.0)
