@@ -32,8 +32,8 @@ _NOBODY_READS = _TORCHS | _DEEPSPEEDS
 #: Longer and deeper containers are compared by what they are and how long.
 MOST_ITEMS, DEEPEST = 256, 4
 #: The containers that a replay fills again, those of classes derived from them too.
-_CONTAINERS: tuple[type[Any], ...] = (list, dict, set, deque)
-_FOLLOWED = (*_CONTAINERS, tuple, torch.Tensor)
+_CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
+_FOLLOWED: tuple[Any, ...] = (*_CONTAINERS, tuple, torch.Tensor)
 #: Of a module whose first forward did not write them, tensors of up to so many bytes are still copied before each.
 _SMALL = 1 << 20
 #: Stands for a value that no replay puts back.
@@ -53,7 +53,7 @@ class _Container:
     __slots__ = ("_options", "attributes", "base", "items", "key", "kind")
 
     def __init__(self, container: Any) -> None:
-        self.kind = type(container)
+        self.kind: Any = type(container)
         self.key = id(container)
         self.base = _base_of(container)
         #: What is in it; a list of pairs for a dict.
@@ -108,7 +108,7 @@ class _Tensor:
     def memory(self) -> int:
         """The address of its memory."""
         is_strided = self._alias.layout is torch.strided
-        return self._alias.untyped_storage()._cdata if is_strided else id(self)  # type: ignore[no-any-return]
+        return self._alias.untyped_storage()._cdata if is_strided else id(self)
 
     def read_together(self) -> Iterator[tuple[_Tensor, torch.Tensor]]:
         """All tensors in its memory, in one memory again, as they were; :class:`Unknown` ones where that is unknown."""
@@ -136,7 +136,7 @@ def _is_copied_into(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
 
 def _end_of(tensor: torch.Tensor) -> int:
     steps = ((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.storage_offset() + sum(steps) + 1 if tensor.numel() else tensor.storage_offset()
+    return int(tensor.storage_offset() + sum(steps) + 1 if tensor.numel() else tensor.storage_offset())
 
 
 class AttributesBefore:
@@ -275,7 +275,7 @@ def _is_same(before: Any, now: Any) -> bool:
     return before is now or (isinstance(before, bool | int | float | complex | str | bytes) and bool(before == now))
 
 
-def _base_of(container: Any) -> type[Any]:
+def _base_of(container: Any) -> Any:
     """The class whose methods read and fill a container: those of a derived one may do more."""
     if isinstance(container, OrderedDict):
         return OrderedDict

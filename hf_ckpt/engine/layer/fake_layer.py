@@ -103,7 +103,8 @@ def _apart(value: Any, done: dict[int, Any]) -> Any:
         return value
     if id(value) in done:
         return done[id(value)]
-    made = done[id(value)] = shallow_copy(value)
+    made: Any = shallow_copy(value)
+    done[id(value)] = made
     if isinstance(value, dict):
         for key, item in dict.items(value):
             if (apart := _apart(item, done)) is not item:
