@@ -9,7 +9,8 @@ to checkpoint a module of this file that is no transformers model. Models of tra
 checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where
 they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their
 parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
-(`checkpoint(block, x, use_reentrant=False, dropout=0.1)`), or are calls of the module
+(`checkpoint(block, x, use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(),
+True)`), or are calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
 program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
 of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
@@ -113,6 +114,25 @@ def forward(x, mask):
     x = checkpoint(block, x, mask, 0.5, use_reentrant=False)  # error
     return checkpoint(block, x, mask, scale=0.5, use_reentrant=False)
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x, context=None):
+        # These are the arguments of guided-diffusion's function of this name.
+        return checkpoint(self._forward, (x, context), self.parameters(), self.flag)  # error: CKPT101, CKPT308
+
+    def _forward(self, x, context=None):
+        return x if context is None else x + context
+
+class Reentrant(nn.Module):
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, use_reentrant=True)  # error
+
+    def inner(self, x, mask):
+        return x * mask
+```
 
 ```yaml
 # megatron sft this.yaml
@@ -135,6 +155,48 @@ def train(name):
 ```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Base(nn.Module):
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, mask, use_reentrant=False)
+
+    def inner(self, x):
+        return x
+
+class Derived(Base):
+    def inner(self, x, mask):
+        return x * mask
+
+class Abstract(nn.Module):
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, mask, use_reentrant=False)
+
+    def inner(self, x):
+        pass
+
+class Asks(nn.Module):
+    def forward(self, x, mask):
+        if len(self.parts(x)) > 1:
+            return checkpoint(self.inner, x, mask, use_reentrant=False)
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+    def inner(self, x):
+        return x.relu()
+
+class Replaced(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.given = inner
+
+    def forward(self, x, mask):
+        return checkpoint(self.given, x, mask, use_reentrant=False)
+
+    def given(self, x):
+        return x.relu()
+```
 ```python
 from transformers import AutoModel, ConvNextV2Model, Trainer, TrainingArguments
 
@@ -284,6 +346,7 @@ assert raises(lambda: checkpoint(block, x, x, use_reentrant=False, dropout=0.1))
 assert raises(lambda: checkpoint(block, x, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, scale=0.5, use_reentrant=False)) is None
+assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=True)) is TypeError
 
 small = MPNetConfig(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,

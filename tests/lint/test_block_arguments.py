@@ -73,6 +73,31 @@ def forward(x):
 def forward(x):
     return checkpoint(block.run, x, use_reentrant=False)
 """,
+    "a method of its own under a switch": """
+class Block(nn.Module):
+    def forward(self, x, context):
+        if self.use_checkpoint and self.training:
+            return checkpoint(self.inner, (x, context), self.parameters(), True, use_reentrant=False)
+        return x
+
+    def inner(self, x, context):
+        return x * context
+""",
+    "a method of its own in the reentrant variant": """
+class Block(nn.Module):
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, use_reentrant=True)
+
+    def inner(self, x, mask):
+        return x * mask
+""",
+    "a function in the reentrant variant": """
+def run(x, mask):
+    return x * mask
+
+def forward(x):
+    return checkpoint(run, x.requires_grad_(), use_reentrant=True)
+""",
     "a parameter by position only": """
 def run(x, /):
     return x
@@ -157,6 +182,65 @@ class Base(nn.Module):
 class Net(Base):
     def inner(self, x, mask):
         return x * mask
+""",
+    "a method that derived classes write": """
+class Base(nn.Module):
+    def inner(self, x):
+        pass
+
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, mask, use_reentrant=False)
+""",
+    "a method that derived classes may choose by another switch": """
+class Base(nn.Module):
+    takes_mask = False
+
+    def inner(self, x):
+        return x.relu()
+
+    def forward(self, x, mask):
+        if self.takes_mask:
+            return checkpoint(self.inner, x, mask, use_reentrant=False)
+        return checkpoint(self.inner, x, use_reentrant=False)
+""",
+    "a method of its own that is replaced": """
+class Block(nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        if inner is not None:
+            self.inner = inner
+
+    def inner(self, x):
+        return x.relu()
+
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, mask, use_reentrant=False)
+""",
+    "a decorated method of its own": """
+class Block(nn.Module):
+    @with_mask
+    def inner(self, x):
+        return x.relu()
+
+    def forward(self, x, mask):
+        return checkpoint(self.inner, x, mask, use_reentrant=False)
+""",
+    "a method of its own that asks for its class": """
+class Block(nn.Module):
+    def inner(self, x):
+        return x.relu()
+
+    def forward(self, x, mask):
+        if isinstance(self, MaskedBlock):
+            return checkpoint(self.inner, x, mask, use_reentrant=False)
+        return self.inner(x)
+""",
+    "a keyword that the reentrant variant refuses first": """
+def run(x):
+    return x
+
+def forward(x):
+    return checkpoint(run, x, mask=x, use_reentrant=True)
 """,
     "a class that derived classes choose": BLOCK
     + """

@@ -41,6 +41,12 @@ def asks_for_mode(test: ast.AST) -> bool:
     return any(_MODE.search(name) for name in _words(test))
 
 
+def are_switches(place: Place) -> bool:
+    """Whether the conditions around ``place`` speak of nothing but switches of checkpointing and the mode."""
+    assigned = _assigned(place.function, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
+    return all(_is_switch(atom, assigned) for guard in place.guards for atom in _atoms(guard.test))
+
+
 def parting(mine: Place, other: Place) -> Parting | None:
     """What decides between two places; None when the data does, or nothing."""
     assigned = _assigned(mine.function, (ast.Assign, ast.AnnAssign, ast.NamedExpr))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
+from ..conditions.parting import are_switches
 from ..events import Checkpoint
 from ..flow.mentions import attributes_in
 from ..names import canonical
@@ -32,15 +33,19 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
         The end of a sentence; None when it can be bound, when something may change what is run or what it gets, and
         when something decides first whether to come there.
     """
-    target = _certain_target(run, event)
-    if target is None or event.place.guards or event.place.tries or _may_expect_error(run, event.place):
+    own = _own_method(run, event)
+    target = own or _certain_target(run, event)
+    if target is None or event.place.tries or _may_expect_error(run, event.place):
+        return None
+    if event.place.guards and own is None:
         return None
     call, arguments = event.call, target.function.node.args
-    if call.via or call.open_args or call.open_kwargs or event.reentrant is not False:
+    given = {name for name in call.kwargs if name not in Checkpoint.OWN}
+    # The reentrant variant refuses every keyword argument before it comes to the function (CKPT301).
+    if call.via or call.open_args or call.open_kwargs or (given and event.reentrant is not False):
         return None
     names, count = target.parameters(), len(call.args) - 1
     by_position_only = {argument.arg for argument in arguments.posonlyargs}
-    given = {name for name in call.kwargs if name not in Checkpoint.OWN}
     if count > len(names) and not arguments.vararg:
         return f"takes {len(names)} arguments, not {count}"
     twice = next((name for name in names[:count] if name in given - by_position_only), None)
@@ -70,6 +75,21 @@ def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
     return None
 
 
+def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
+    """The method that a class checkpoints of itself, `checkpoint(self._forward, ...)`, where no other may be meant.
+
+    Only a switch of checkpointing may decide whether to come there: another condition may tell derived classes apart.
+    """
+    match event.function:
+        case Method(receiver=Instance(cls=cls, call=None), function=function):
+            own = cls.body.get(function.name) is function and is_inside(event.node, cls.node)
+            plain = not (cls.node.decorator_list or cls.node.keywords or function.decorators or _is_stub(function))
+            kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not _may_be_replaced(run, function.name)
+            is_certain = own and plain and kept and are_switches(event.place) and not _is_derived_from(run, event)
+            return CallTarget(function, 1) if is_certain else None
+    return None
+
+
 def _is_plain_module(module: Value) -> bool:
     """Whether ``module`` is made here of a class that is named, derives from `nn.Module` alone and calls as that does.
 
@@ -94,6 +114,14 @@ def _only_raises(function: Function) -> bool:
     """Whether it stands for those of derived classes, which may take something else."""
     body = function.node.body
     return isinstance(body, list) and any(isinstance(statement, ast.Raise) for statement in body)
+
+
+def _is_stub(function: Function) -> bool:
+    """Whether it does nothing but say what derived classes have: raises, returns nothing, a docstring alone."""
+    body = function.node.body
+    if not isinstance(body, list):
+        return False
+    return _only_raises(function) or all(isinstance(statement, ast.Expr | ast.Pass) for statement in body)
 
 
 def _may_be_replaced(run: Run, method: str) -> bool:
