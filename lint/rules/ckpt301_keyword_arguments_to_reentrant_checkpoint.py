@@ -41,6 +41,14 @@ def block(x, mask=None):
 def forward(x, mask):
     return block(x, mask=mask)
 ```
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layer, x, bias):
+    def run(*inputs):
+        return layer(*inputs)
+    return checkpoint(run, x, bias=bias, use_reentrant=True)  # error
+```
 
 ## Good
 ```python
@@ -60,7 +68,8 @@ def forward(block, make, x, mask, **kwargs):
 ```
 
 ## Fix safety
-Unsafe: the non-reentrant variant runs instead of none at all.
+Unsafe: the non-reentrant variant runs instead of none at all. None where the function takes no such keyword: the
+non-reentrant variant hands it on, a TypeError.
 
 ## Evidence
 ```python
@@ -79,6 +88,12 @@ for reentrant in (True, None):
     else:
         raise AssertionError("no error")
 checkpoint(block, x, mask=mask, use_reentrant=False)
+try:
+    checkpoint(lambda *inputs: block(*inputs), x, mask=mask, use_reentrant=False)
+except TypeError as error:
+    assert "unexpected keyword argument" in str(error)
+else:
+    raise AssertionError("no error")
 checkpoint(block, x, use_reentrant=True, preserve_rng_state=False, determinism_check="none", early_stop=False)
 checkpoint(function=lambda: x, use_reentrant=True)
 ```
@@ -95,12 +110,14 @@ from ..facts.objects.containers import GAP
 from ..facts.values import Absent, Dict, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.regions.call_targets import call_targets
 from ..model.report import Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
+    from ..model.regions.call_targets import CallTarget
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR
@@ -128,14 +145,29 @@ def check(run: Run) -> Iterator[Report]:
         names = [name for name, value in event.function_kwargs.items() if is_absent(value) is False]
         names = names or list(_in_every_dict(event))
         if event.reentrant and names:
-            quoted = ", ".join(f"`{name}`" for name in names)
-            yield Report(
-                event.node,
-                f"the reentrant variant refuses keyword arguments ({quoted}) with a ValueError; "
-                "pass them by position or write `use_reentrant=False`",
-                fix=Rewrite(
-                    Applicability.UNSAFE,
-                    "Use the non-reentrant variant",
-                    (SetKeyword(event.node, "use_reentrant", "False"),),
-                ),
-            )
+            yield _report(event, names)
+
+
+def _report(event: Checkpoint, names: list[str]) -> Report:
+    quoted = ", ".join(f"`{name}`" for name in names)
+    refused = f"the reentrant variant refuses keyword arguments ({quoted}) with a ValueError"
+    taker = next((target.function for target in call_targets(event.function) if not _takes(target, names)), None)
+    if taker is not None:
+        own = "the function" if taker.is_lambda else f"`{taker.name}`"
+        return Report(event.node, f"{refused}, and {own} does not take them by keyword; pass them by position")
+    return Report(
+        event.node,
+        f"{refused}; pass them by position or write `use_reentrant=False`",
+        fix=Rewrite(
+            Applicability.UNSAFE,
+            "Use the non-reentrant variant",
+            (SetKeyword(event.node, "use_reentrant", "False"),),
+        ),
+    )
+
+
+def _takes(target: CallTarget, names: list[str]) -> bool:
+    """Whether the function takes all ``names`` by keyword."""
+    arguments = target.function.node.args
+    known = {argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)}
+    return arguments.kwarg is not None or bool(target.function.decorators) or known.issuperset(names)
