@@ -39,7 +39,8 @@ def _guard(guard: Guard) -> str:
         return "an exception was caught"
     if not isinstance(guard.test, ast.expr):
         return f"the case is `{code(guard.test)}`"
-    text = f"`{code(guard.test)}`" if guard.taken else f"not `{code(guard.test)}`"
+    test, taken = guard.plain
+    text = f"`{code(test)}`" if taken else f"not `{code(test)}`"
     found = _given(guard.value)
     return text if found is None else f"{text} ({_option(found)})"
 

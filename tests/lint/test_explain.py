@@ -97,6 +97,21 @@ def test_provenance_is_said():
     assert "changes what the Trainer is asked for" in older
 
 
+def test_a_condition_is_said_without_a_not_twice():
+    text = """\
+from transformers import AutoModel
+
+def build(data, frozen):
+    if not data:
+        return None
+    model = AutoModel.from_pretrained("base")
+    if not frozen:
+        model.gradient_checkpointing_enable()
+    return model
+"""
+    assert "when `data` and not `frozen`: on, non-reentrant" in as_text(explain(text, "train.py", {}))
+
+
 def test_what_the_file_does_not_decide_is_left_open():
     text = textwrap.dedent(
         """\

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exclusion import contradict
 
 if TYPE_CHECKING:
-    import ast
-
     from .plain import Value
 
 
@@ -20,6 +19,14 @@ class Guard(NamedTuple):
     taken: bool
     #: The program raises or exits otherwise: every run that goes on is under it.
     asserted: bool = False
+
+    @property
+    def plain(self) -> tuple[ast.AST, bool]:
+        """The condition without the `not` before it, and whether that holds: false `not x` is true `x`."""
+        test, taken = self.test, self.taken
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, taken = test.operand, not taken
+        return test, taken
 
     def contradicts(self, other: Guard) -> bool:
         """Whether both cannot hold."""

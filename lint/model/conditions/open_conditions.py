@@ -189,16 +189,17 @@ def _is_equal(guard: Guard) -> bool:
 
 
 def _words(guard: Guard) -> str:
-    match guard.test:
+    subject, taken = guard.plain
+    match subject:
         case ast.ExceptHandler():
             return "an exception is caught"
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.NotEq() | ast.IsNot() as op], comparators=[right]):
-            equal = guard.taken is isinstance(op, ast.Eq | ast.Is)
+            equal = taken is isinstance(op, ast.Eq | ast.Is)
             value = f"`{_code(right)}`" if _text(right) is None else f'"{_text(right)}"'
             return f"`{_code(left)}` is {'' if equal else 'not '}{value}"
         case ast.expr() as test:
-            return f"`{_code(test)}`" if guard.taken else f"not `{_code(test)}`"
-    return f"the case is `{_code(guard.test)}`"
+            return f"`{_code(test)}`" if taken else f"not `{_code(test)}`"
+    return f"the case is `{_code(subject)}`"
 
 
 def _text(node: ast.expr) -> str | None:
