@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tests.published.data import Pair, read_configs, read_sources
 from tests.published.options import options_of
 
-from .simulated import rig
+from .simulated import answer, rig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,15 +57,14 @@ def main() -> None:
     wanted = [job for job in jobs() if "--again" in sys.argv or job["key"] not in read]
     with found.start("a100", ["-m", "tests.gpu_sim.published", "here"]) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         for job in wanted:
             environment = found.of_card(job["options"]["gpu"])
             process.stdin.write(json.dumps(job | {"environment": environment}) + "\n")
             process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
-            print(job["key"], answer, flush=True)
-            if "reserved" in answer:
-                read[job["key"]] = answer
+            found_there = answer(process)
+            print(job["key"], found_there, flush=True)
+            if "reserved" in found_there:
+                read[job["key"]] = found_there
                 OUT.write_text(json.dumps(read, indent=1) + "\n", encoding="utf-8")
         process.stdin.close()
 
@@ -84,10 +83,10 @@ def here() -> None:
 def _print(job: Mapping[str, Any]) -> None:
     from .scenarios.published import run
 
-    answer = run(
+    found = run(
         read_configs()[job["model"]], job["options"], SAMPLES if job["varied"] else (1.0,) * STEPS, job["older"]
     )
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ A card is data of :mod:`hf_ckpt.devices.cards`, handed over in the environment. 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hf_ckpt.devices.cards import CARDS, card_named
 
@@ -96,6 +98,16 @@ class Rig:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line of JSON that a started process prints; libraries print other lines. Raises EOFError at the end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+    raise EOFError("the process on the simulated card ended")
 
 
 def rig() -> Rig:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hf_ckpt.devices.cards import CARDS
 
 from ..build import PLACE
-from ..simulated import rig
+from ..simulated import answer, rig
 from .subjects import LABELS, SUBJECTS
 from .table import page
 
@@ -64,11 +64,10 @@ def run(wanted: list[Group], found: Rig) -> None:
     failed = []
     with found.start("a100", ["-m", "tests.gpu_sim.judge.forks"]) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         for group in wanted:
             process.stdin.write(group.job(found) + "\n")
             process.stdin.flush()
-            ended = json.loads(process.stdout.readline())
+            ended = answer(process)
             print(*astuple(group), f"{ended['seconds']:.0f} s", ended["error"], flush=True)
             failed += [group] if ended["error"] else []
         process.stdin.close()
