@@ -85,6 +85,8 @@ def command(
         from .study import read_model
 
         model = read_model(subject, memory, setup(subject), gpu)
+        if model.setup.in_turn and (plot or html):
+            raise click.UsageError("--plot and --html draw one card: leave --device-map out")
         rows = forecasts(model, several_sizes(model.subject, batches, lengths), parsed, say)
         sought = sought_sizes(model, rows, parsed, largest, say)
         if plot is not None:

@@ -21,6 +21,7 @@ _NAMES = (
     "ddp",
     "fsdp",
     "zero",
+    "device_map",
     "master",
     "load_in_4bit",
     "prepare_kbit",
@@ -52,6 +53,10 @@ _OPTIONS = (
     click.option("--ddp", is_flag=True, help="Every card holds the whole model; the default where --gpus is above 1."),
     click.option("--fsdp", is_flag=True, help="Each card holds a shard of weights, gradients and optimizer state."),
     click.option("--zero", type=click.Choice(["1", "2", "3"]), help="DeepSpeed's stage."),
+    click.option(
+        "--device-map", is_flag=True,
+        help="The layers stand on the cards one after the other, as device_map=\"auto\" places them.",
+    ),
     click.option(
         "--master", is_flag=True, help="With --fsdp: shards in float32, as accelerate keeps them under mixed precision."
     ),
@@ -91,6 +96,10 @@ def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
     spreads += [] if zero is None else [Spread(f"zero{zero}")]
     if len(spreads) > 1:
         raise click.UsageError("--ddp, --fsdp and --zero exclude each other")
+    if chosen["device_map"] and spreads:
+        raise click.UsageError("--device-map is for one process, --ddp, --fsdp and --zero for one on every card")
+    if chosen["device_map"] and gpus == 1:
+        raise click.UsageError("--device-map needs several cards: say how many with --gpus")
     if spreads and gpus == 1:
         raise click.UsageError(f"--{spreads[0]} spreads over several cards: say how many with --gpus")
     if chosen["master"] and spreads != [Spread.FSDP]:
@@ -104,10 +113,11 @@ def make_setup(chosen: dict[str, Any], subject: Subject) -> Setup:
     return Setup(
         optimizer=chosen["optimizer"],
         gpus=gpus,
-        spread=spreads[0] if spreads else Spread.DDP if gpus > 1 else None,
+        spread=spreads[0] if spreads else Spread.DDP if gpus > 1 and not chosen["device_map"] else None,
         master=chosen["master"],
         four_bit=chosen["load_in_4bit"],
         widened=chosen["prepare_kbit"],
         accumulates=chosen["accumulate"] > 1,
+        in_turn=chosen["device_map"],
         autocast=DTYPES[chosen["autocast"]] if chosen["autocast"] else None,
     )

@@ -19,8 +19,9 @@ from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
 from ..measuring.forecast import ChunkedMlpShape, ForecastInputs, Growing, as_solution
 from ..mlp.install import install as install_mlps
-from ..planner.budget import DeviceMemory, PeakBudget, parse_budget
+from ..planner.budget import AutoBudget, DeviceMemory, PeakBudget, parse_budget
 from ..planner.costs.unpacking import unpacking
+from ..planner.memory.cards import placed
 from ..planner.memory.setup import Setup, Standing, standing
 from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ..mlp.measured import ChunkedMlps
     from ..planner.costs.problem import Problem
     from ..planner.costs.roofline import Calibration
+    from ..planner.memory.cards import Card
     from ..planner.solver.solve import Solution
     from ..policy import Policy
     from ..policy.decision import Stack
@@ -57,6 +59,8 @@ class Study:
         inputs: What a forecast reads, for the stacks that run on token ids.
         step_copies: Bytes that the optimizer's step takes for itself.
         inputs_of_chunks: What a forecast reads where MLPs run in so many chunks.
+        cards: What each card holds where the layers stand on several; none: on one.
+        total: Bytes of a card; None where nobody says.
     """
 
     subject: Subject
@@ -65,10 +69,14 @@ class Study:
     inputs: ForecastInputs
     step_copies: int
     inputs_of_chunks: Callable[[int], ForecastInputs]
+    cards: tuple[Card, ...] = ()
+    total: int | None = None
 
     def solve(self, policy: Policy) -> tuple[Problem, Solution]:
         """What there is to decide under this policy, and what it decides. Raises CkptError where that is not known."""
         resolved = self.resolve(policy)
+        if self.cards and isinstance(resolved.requests.budget, PeakBudget | AutoBudget):
+            raise ForecastError(f"`{policy}` bounds one card: under --device-map, name a share such as budget=0.5")
         return as_solution(self.inputs_under(resolved), resolved)
 
     def inputs_under(self, policy: ResolvedPolicy) -> ForecastInputs:
@@ -132,6 +140,16 @@ class Model:
         return standing(self.module, [layer.module for layer in self.anatomy.reached_by_tokens().layers], setup)
 
     @cached_property
+    def cards(self) -> tuple[Card, ...]:
+        """What each card holds where the layers stand on several. Raises ForecastError where that cannot be."""
+        if not self.setup.in_turn:
+            return ()
+        if self.total is None:
+            raise ForecastError("--device-map places weights by the bytes of a card: give --gpu or --memory")
+        layers = [layer.module for layer in self.anatomy.reached_by_tokens().layers]
+        return placed(self.module, layers, self.setup, self.total)
+
+    @cached_property
     def _studies(self) -> dict[tuple[int, int], Study]:
         return {}
 
@@ -141,7 +159,9 @@ class Model:
 
     def _new_study(self, subject: Subject) -> Study:
         traced = cache(partial(self._inputs, subject))
-        return Study(subject, self.anatomy.stacks, self._platform, traced(None), self.standing.step_copies, traced)
+        copies = self.standing.step_copies
+        stacks, inputs = self.anatomy.stacks, traced(None)
+        return Study(subject, stacks, self._platform, inputs, copies, traced, self.cards, self.total)
 
     def _inputs(self, subject: Subject, chunks: int | None) -> ForecastInputs:
         """What a forecast reads, of MLPs in so many chunks; None: MLPs run whole."""
@@ -156,7 +176,7 @@ class Model:
             head=head_shape(self.module, subject.batch * subject.length),
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
-            memory=DeviceMemory(self.total, stands.weights, self._given(stands)),
+            memory=DeviceMemory(None if self.setup.in_turn else self.total, stands.weights, self._given(stands)),
             to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.in_backward),
             growing=growing,
             mlps=None if mlps is None else _shape_of(mlps, anatomy, subject.batch * subject.length),

@@ -281,6 +281,22 @@ def test_every_way_to_spread_takes_less_on_a_card(folder: str) -> None:
     assert sizes[()] == sizes[("--ddp",)]
 
 
+def test_layers_in_turn_take_less_on_the_fullest_card(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--policy", "full", "--policy", "budget=0.5")
+    alone, found = plan(*at)[1], plan(*at, "--gpus", "2", "--device-map")[1]
+    for one, several in zip(alone["forecasts"], found["forecasts"], strict=True):
+        assert several["held_bytes"] == one["held_bytes"]
+        assert several["total_bytes"] < one["total_bytes"]
+        assert ", card " in several["peak_at"]
+    assert found["sharding_more"] is None
+
+
+def test_a_budget_of_one_card_is_refused_where_there_are_several(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--gpu", "a100", "--gpus", "2", "--device-map")
+    (row,) = plan(*at, "--policy", "budget=auto")[1]["forecasts"]
+    assert "name a share such as budget=0.5" in row["error"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -289,6 +305,9 @@ def test_every_way_to_spread_takes_less_on_a_card(folder: str) -> None:
         (("--master",), "FSDP's shards"),
         (("--load-in-4bit",), "with --lora"),
         (("--prepare-kbit",), "with --load-in-4bit"),
+        (("--device-map",), "say how many with --gpus"),
+        (("--gpus", "2", "--device-map", "--fsdp"), "is for one process"),
+        (("--gpus", "2", "--device-map", "--memory", "1GiB", "--html", "page.html"), "draw one card"),
     ],
 )
 def test_a_setup_that_cannot_be_is_refused(folder: str, options: tuple[str, ...], says: str) -> None:

@@ -45,7 +45,7 @@ class Sharding:
 def sharding(model: Model, rows: Sequence[Row]) -> Sharding | None:
     """Compare recomputing with sharding more; None where nothing recomputes, or no memory is known."""
     best = fastest(rows)
-    if model.total is None or (best is not None and not best.added_seconds):
+    if model.total is None or model.setup.in_turn or (best is not None and not best.added_seconds):
         return None
     setup = model.setup
     sharded = setup.spread is not None and setup.spread.gathers
@@ -90,7 +90,7 @@ def _nothing_fits(model: Model, rows: Sequence[Row]) -> Iterator[str]:
         yield "Nothing fits: use a smaller batch, shorter sequences, LoRA, or shard the model."
         return
     least = min(known, key=lambda row: row.total_bytes or 0)
-    state = model.standing.all_along + model.standing.gradients
+    state = max((card.standing for card in model.cards), default=model.standing.all_along + model.standing.gradients)
     taken = decimal(least.total_bytes or 0)
     yield f"Nothing fits in {decimal(model.total)}: the least, `{least.policy}`, takes {taken}."
     if state > model.total:

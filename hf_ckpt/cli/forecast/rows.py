@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BudgetError, CkptError
 from ...measuring.forecast import forecast, moments, step_seconds
+from ...measuring.on_cards import card_moments
 from ...planner.costs.parts import MomentParts, Part
 from ...planner.costs.timeline import Moment, Phase, worst
 from ...policy import parse_policy
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...planner.costs.assess import Assessment
+    from ...planner.costs.problem import Problem
+    from ...planner.solver.solve import Solution
     from ...policy import Policy
     from ..study import Study
 
@@ -78,9 +81,8 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     except CkptError as error:
         return Row(str(policy), subject.batch, subject.length, error=str(error))
     found = solution.predicted
-    peak = worst((*moments(problem, solution), optimizer_step(study)))
-    total = peak.nbytes + study.inputs.memory.used + study.inputs.to_come
-    memory = study.inputs.memory.total
+    card, peak, total = max(_peaks(study, problem, solution), key=lambda found: found[2])
+    memory = study.total
     return Row(
         str(policy),
         subject.batch,
@@ -88,12 +90,24 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
         held_bytes=found.held,
         share_of_none=found.held / none.held if none.held else None,
         peak_bytes=peak.nbytes,
-        peak_at=str(peak),
+        peak_at=f"{peak}{card}",
         total_bytes=total,
         added_seconds=found.seconds,
         step_seconds=step_seconds(study.inputs),
         fits=None if memory is None else total <= memory,
     )
+
+
+def _peaks(study: Study, problem: Problem, solution: Solution) -> list[tuple[str, Moment, int]]:
+    """Every card's worst moment, and all bytes that it holds then."""
+    if not study.cards:
+        peak = worst((*moments(problem, solution), optimizer_step(study)))
+        return [("", peak, peak.nbytes + study.inputs.memory.used + study.inputs.to_come)]
+    found = []
+    for number, card in enumerate(study.cards):
+        peak = worst(card_moments(problem, solution, card, grows=study.inputs.growing is not None))
+        found.append((f", card {number}", peak, peak.nbytes + card.standing))
+    return found
 
 
 def optimizer_step(study: Study) -> Moment:

@@ -60,8 +60,8 @@ def _caption(study: Study) -> str:
     untraced = sum(ledger is None for ledger in inputs.ledgers)
     seconds = step_seconds(inputs)
     parts = [
-        *([] if inputs.memory.total is None else [f"memory: {decimal(inputs.memory.total)}"]),
-        f"in all: with {_state(inputs)}",
+        *([] if study.total is None else [f"memory: {decimal(study.total)}"]),
+        f"in all: with {_state(inputs)}" if not study.cards else f"in all: on the fullest of {len(study.cards)} cards",
         f"times of {inputs.rates.device}",
         *([] if seconds is None else [f"a step without checkpointing: {1000 * seconds:,.0f} ms by these rates"]),
         *([f"{untraced} layers cannot be traced and are replayed whole"] if untraced else []),

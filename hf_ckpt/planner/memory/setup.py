@@ -54,6 +54,7 @@ class Setup:
         four_bit: Whether frozen linear weights are packed to 4 bit.
         widened: Whether all others are float32 then.
         accumulates: Whether several backwards go before a step, so that gradients stand all along.
+        in_turn: Whether the layers stand on the cards one after the other (``device_map="auto"``).
         autocast: The name of the type that forwards compute in under autocast, as torch spells it; None: the weights'.
     """
 
@@ -64,6 +65,7 @@ class Setup:
     four_bit: bool = False
     widened: bool = False
     accumulates: bool = False
+    in_turn: bool = False
     autocast: str | None = None
 
 
