@@ -55,11 +55,10 @@ def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -
     if limits.held is None:
         return _within_the_peak(problem, limits, found)
     read = under(problem, found.layers).shared - problem.shared
-    over = found.predicted.held + read - limits.held
-    if over <= 0:
+    if found.predicted.held + read <= limits.held:
         return found
     try:
-        return refined(problem, solve(problem, replace(limits, held=limits.held - over)))
+        return refined(problem, solve(problem, replace(limits, held=limits.held - read)))
     except BudgetError:  # nothing is smaller
         return found
 

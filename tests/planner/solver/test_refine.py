@@ -6,6 +6,7 @@ import pytest
 
 from hf_ckpt.assignment import Assignment
 from hf_ckpt.errors import BudgetError
+from hf_ckpt.ledger import Source
 from hf_ckpt.planner.costs.assemble import under
 from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.problem import HeadOption, Limits, Problem
@@ -13,7 +14,7 @@ from hf_ckpt.planner.costs.roofline import kind_of
 from hf_ckpt.planner.solver.refine import refined, solve_refined
 from hf_ckpt.planner.solver.solve import least_peak, solve
 
-from ..planner_ledgers import llama_kind
+from ..planner_ledgers import Builder, llama_kind
 from ..planner_models import RATES
 
 KIND = kind_of(llama_kind().ledger, RATES, gradients=64 << 20)
@@ -47,6 +48,29 @@ def test_a_budget_below_the_cautious_least():
         assert solve_refined(PROBLEM, Limits(peak=smallest.predicted.peak)) == smallest
     with pytest.raises(BudgetError, match="no plan fits"):
         solve_refined(PROBLEM, Limits(peak=1 << 20))
+
+
+def masked(*sizes):
+    """Layers of so many saved bytes each, which a replay makes of a mask of 30 bytes."""
+    b = Builder()
+    x, mask = b.buffer(10, Source.INPUT, saved=True), b.buffer(30, Source.INPUT)
+    for nbytes in sizes:
+        b.op([x, mask], [(nbytes, True)])
+    return Problem((kind_of(b.ledger(), RATES, gradients=0),), (0,))
+
+
+@pytest.mark.parametrize("held", [150, 170, 175, 185, 190])
+def test_a_mask_that_only_replays_read_is_within_a_bound_on_held_bytes(held):
+    problem = masked(100, 60, 40)
+    found = solve_refined(problem, Limits(held=held))
+    assert found.predicted.held + under(problem, found.layers).shared <= held
+
+
+@pytest.mark.parametrize("peak", [400, 420, 440, 460, 480])
+def test_a_mask_that_only_replays_read_is_within_a_peak(peak):
+    problem = masked(100, 60, 40)
+    found = solve_refined(problem, Limits(peak=peak))
+    assert found.predicted.peak == assess(under(problem, found.layers), found.layers, found.head).peak <= peak
 
 
 HELD = Limits(held=solve(PROBLEM, Limits()).predicted.held // 2)
