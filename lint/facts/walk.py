@@ -99,6 +99,7 @@ class Program:
         "named",
         "not_walked",
         "order",
+        "own_models",
         "returns",
         "script",
         "stores",
@@ -133,6 +134,8 @@ class Program:
         #: Functions that were defined again, in another call of the function around them.
         self.closures: list[Function] = []
         self.classes: list[Class] = []
+        #: Those of them that are models by themselves; None before it is asked.
+        self.own_models: list[Class] | None = None
         self.returns: dict[FunctionNode, list[Returned]] = {}
         #: How often each function was walked.
         self.followed: dict[FunctionNode, int] = {}

@@ -130,12 +130,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Dict, Partial, Value, equals, options, same
+from ..facts.values import ABSENT, Dict, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import (
-    ApplyCheckpointing,
     Checkpointing,
-    CheckpointWrap,
     Compile,
     HfEnable,
     HfSetting,
@@ -144,9 +142,11 @@ from ..model.events import (
     TorchCheckpoint,
     TrainerArgs,
     TrainerBuild,
+    WrapperCheckpointing,
 )
 from ..model.events.extract import args_of
 from ..model.libraries.trainer import overriding_trainer, settings_of
+from ..model.regions.wrapped import wrapper_argument
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
@@ -169,7 +169,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     nested = any(run.of(HfEnable))  # Its own checkpoint, inside the wrapper, restores the random state.
     for event in run.replayed(Checkpointing):
-        if equals(_setting(event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
+        if equals(_setting(run, event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
             draws = torch_draws(run, run.region(event), training=not run.stays_in_eval(event))
             yield from (_report(event.node, draw, _fix(event.call)) for draw in draws)
     for setting in settings_of(run):
@@ -191,13 +191,10 @@ def _has_no_effect(run: Run, enable: HfEnable) -> bool:
     return overriding_trainer(run, enable) is not None or trained_in_eval(run, enable) is not None
 
 
-def _setting(event: Checkpointing) -> Value:
-    if isinstance(event, ApplyCheckpointing):
-        wrapper = event.wrapper
-        return wrapper.kwargs.get("preserve_rng_state", ABSENT) if isinstance(wrapper, Partial) else ABSENT
-    if isinstance(event, TorchCheckpoint | CheckpointWrap):
-        return event.call.keyword("preserve_rng_state")
-    return ABSENT
+def _setting(run: Run, event: Checkpointing) -> Value:
+    if isinstance(event, WrapperCheckpointing):
+        return wrapper_argument(run, event, "preserve_rng_state")
+    return event.call.keyword("preserve_rng_state") if isinstance(event, TorchCheckpoint) else ABSENT
 
 
 def _models(run: Run, setting: HfSetting | KwargsWrite) -> Iterator[Value]:

@@ -267,10 +267,13 @@ DROP = """
 """
 
 
-@pytest.mark.parametrize("caller", ["", "\n    def made(layer):\n        return Block(8, layer)\n"])
-def test_a_layer_by_default_is_a_condition_also_where_a_caller_hands_on_another(caller):
-    assert found(DROP + caller) == [("CKPT108", "`drop_layer` is `nn.Dropout`")]
-    assert check_source(textwrap.dedent(DROP + caller)) == []
+def test_a_layer_by_default_is_a_condition():
+    assert found(DROP) == [("CKPT108", "`drop_layer` is `nn.Dropout`")]
+    assert check_source(textwrap.dedent(DROP)) == []
+
+
+def test_a_layer_by_default_is_none_where_the_only_caller_hands_on_another():
+    assert found(DROP + "\n    def made(layer):\n        return Block(8, layer)\n") == []
 
 
 def test_a_layer_by_default_counts_where_the_call_is_shown():

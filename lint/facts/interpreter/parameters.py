@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..objects.annotations import annotated
 from ..objects.classes import decorator_names
+from ..objects.own_model import own_model, says_no_class
 from ..parameters import defaults
 from ..values import Dict, Function, Instance, Param, Ref, Seq, Unknown, Value
 
@@ -27,7 +28,11 @@ def bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> N
         param = Param(argument.arg, function, argument)
         param.default = _evaluate_in(walk, function, written.get(argument.arg))
         param.annotation = _annotation(walk, function, argument)
-        walk.scope.names[argument.arg] = annotated(argument.annotation, function.scope) or _injected(param) or param
+        known = annotated(argument.annotation, function.scope) or _injected(param)
+        if known is None and argument.arg not in written and says_no_class(argument.annotation):
+            model = own_model(walk.program, function, argument)
+            known = None if model is None else model.instance
+        walk.scope.names[argument.arg] = known or param
     if arguments.vararg:
         declared = annotated(arguments.vararg.annotation, function.scope)
         held = [] if declared is None else [declared]

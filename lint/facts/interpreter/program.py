@@ -8,6 +8,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..nodes import all_nodes
 from ..objects.classes import ancestors
 from ..origin import origin
 from ..scopes import Scope
@@ -21,6 +22,8 @@ from .parameters import bind_unknown
 from .statements import execute
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..imported.local import FindModule
     from ..values import Class
 
@@ -55,11 +58,17 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
 
 
 def _walk_uncalled(program: Program) -> None:
-    """Walk what nothing called: constructors first, because the other methods read what they store."""
-    for cls in program.classes:
-        initialiser = cls.body.get("__init__")
-        if isinstance(initialiser, Function) and initialiser.node not in program.followed:
-            _walk_alone(program, initialiser)
+    """Walk what nothing called: constructors first, because the other methods read what they store.
+
+    A class that the file builds somewhere has the arguments that are given there: what builds it comes before.
+    """
+    built = {cls.name for cls in program.classes if _is_named_in_call(program, cls)}
+    _walk_constructors(program, leaving_out=built)
+    waiting = {cls.name for cls in program.classes if cls.name in built and _waiting_constructor(program, cls)}
+    for function in list(program.functions.values()) if waiting else ():
+        if function.node not in program.followed and _is_ready(program, function) and _builds(function, waiting):
+            _walk_alone(program, function)
+    _walk_constructors(program)
     for wanted in (_is_entered_from_outside, _is_part_of_the_run):
         done = 0
         while done < len(program.functions):
@@ -74,6 +83,41 @@ def _walk_uncalled(program: Program) -> None:
         inherited = _completed_forward(program, cls)
         if inherited is not None:
             _walk_alone(program, inherited, cls.instance)
+
+
+def _walk_constructors(program: Program, leaving_out: Container[str] = ()) -> None:
+    """Walk the constructors that nothing called, but those of the classes of these names."""
+    for cls in program.classes:
+        initialiser = _waiting_constructor(program, cls)
+        if initialiser is not None and cls.name not in leaving_out and initialiser.node not in program.followed:
+            _walk_alone(program, initialiser)
+
+
+def _waiting_constructor(program: Program, cls: Class) -> Function | None:
+    """The constructor that ``cls`` defines, unless something called it."""
+    initialiser = cls.body.get("__init__")
+    return initialiser if isinstance(initialiser, Function) and initialiser.node not in program.followed else None
+
+
+def _is_named_in_call(program: Program, cls: Class) -> bool:
+    """Whether the name of ``cls`` stands before a `(`, its own definition left out."""
+    defined = origin(cls.node) is None and bool(cls.node.bases or cls.node.keywords)
+    return _called_names(program.text).all[cls.name] > defined
+
+
+def _is_ready(program: Program, function: Function) -> bool:
+    """Whether ``function`` is entered from outside, and the constructor of its own class was walked."""
+    if not _is_entered_from_outside(program, function) or origin(function.node) is not None:
+        return False
+    return function.owner is None or _waiting_constructor(program, function.owner) is None
+
+
+def _builds(function: Function, classes: Container[str]) -> bool:
+    """Whether ``function`` calls one of ``classes`` by its name."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in classes
+        for node in all_nodes(function.node)
+    )
 
 
 def _walk_closures(program: Program) -> None:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Const, Function
+from ...facts.values import Class, Const, Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,6 +136,21 @@ def exact_names(check: Value) -> tuple[str, ...]:
         case _:
             return ()
     return tuple(_strings(texts)) if _is_class_name(asked) else ()
+
+
+def classes_compared(check: Function) -> list[Value]:
+    """The classes that ``check`` compares the class of a module with: `type(module) is Block`, `in (Block, Head)`."""
+    match _test(check):
+        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq()], comparators=[right]) if _is_class(asked):
+            kinds = [right]
+        case ast.Compare(left=asked, ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as right]) if (
+            _is_class(asked)
+        ):
+            kinds = right.elts
+        case _:
+            return []
+    found = (check.scope.look_up(kind.id) for kind in kinds if isinstance(kind, ast.Name))
+    return [value for value in found if isinstance(value, Class)]
 
 
 def asks_by_isinstance(check: Value) -> ast.expr | None:

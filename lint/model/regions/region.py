@@ -29,6 +29,7 @@ from ..conditions.guards import own_guards
 from ..libraries.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
+from .check_functions import classes_compared, exact_names
 from .given import asked_of_self, of_object
 
 if TYPE_CHECKING:
@@ -89,9 +90,10 @@ class Region(NamedTuple):
 class Regions:
     """Finds regions in one program; the search of a body is done once."""
 
-    __slots__ = ("_calls", "_checkpointed", "_known")
+    __slots__ = ("_calls", "_checkpointed", "_known", "classes")
 
     def __init__(self, program: Program) -> None:
+        self.classes = program.classes
         self._known: dict[tuple[int, ...], tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
         #: The checkpoints of each function of the file, with how many of its parameters are taken already.
@@ -288,7 +290,7 @@ def _is_followed(called: Value) -> bool:
 
 
 def classes_checked(check: Value, regions: Regions) -> list[Value]:
-    """The classes a ``check_fn`` accepts by ``isinstance``."""
+    """The classes a ``check_fn`` accepts by ``isinstance``, or by what it compares the class of a module with."""
     found: list[Value] = []
     for function in options(check):
         if isinstance(function, Partial):
@@ -298,4 +300,7 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
                 if call.name == "builtins.isinstance" and len(call.args) == 2:
                     kinds = call.args[1]
                     found += kinds.items if isinstance(kinds, Seq) else [kinds]
+            found += classes_compared(function)
+            names = exact_names(function)
+            found += (cls for cls in regions.classes if cls.name in names) if names else ()
     return found

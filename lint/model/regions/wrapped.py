@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
-from ...facts.values import Class, Instance, Result, options, same
+from ...facts.values import ABSENT, Class, Function, Instance, Partial, Result, options, same
 from ..events import ApplyCheckpointing
 from ..names import canonical
 from ..types import unwrapped
@@ -15,10 +15,12 @@ from .region import classes_checked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Value
     from ...facts.walk import Program, Write
     from ..events import CheckpointWrap, WrapperCheckpointing
     from ..history import History
+
+_WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
 
 
 def wrapped_classes(run: History, event: WrapperCheckpointing) -> list[Class]:
@@ -28,16 +30,85 @@ def wrapped_classes(run: History, event: WrapperCheckpointing) -> list[Class]:
     return [option.cls for option in options(unwrapped(event.module)) if isinstance(option, Instance)]
 
 
+def wrapper_argument(run: History, event: WrapperCheckpointing, name: str) -> Value:
+    """What the wrapper of ``event`` is given for its argument ``name``; ABSENT when it is not given, or not shown."""
+    if not isinstance(event, ApplyCheckpointing):
+        return event.call.keyword(name)
+    match event.wrapper:
+        case Partial() as wrapper:
+            return wrapper.kwargs.get(name, ABSENT)
+        case Function() as function:
+            calls = [call for call in run.bodies.calls_in(function) if canonical(call.name) == _WRAPPER]
+            return calls[0].keyword(name) if len(calls) == 1 and not calls[0].place.guards else ABSENT
+    return ABSENT
+
+
 def lists_of_wrapped(run: History, wrap: CheckpointWrap) -> Iterator[Write]:
     """Where an attribute gets a list of modules, each wrapped by ``wrap``, that nothing changes later."""
     for write in run.writes:
         held = write.value
         if isinstance(held, Result) and not write.is_item and _wraps_each(held.call, wrap):
-            again = (other for other in run.writes if other is not write and other.field == write.field)
+            again = (other for other in run.writes if other.order > write.order and other.field == write.field)
             replaced = any(same(other.obj, write.obj) for other in again)
             added = any(same(call.receiver, held) for call in run.method_calls("append", "extend", "insert"))
             if not replaced and not added and not _stores_into(run.program, write.field):
                 yield write
+
+
+def list_filled_with(run: History, wrap: CheckpointWrap) -> str | None:
+    """The attribute with the list whose elements a loop replaces, each by what ``wrap`` makes of it; None for others.
+
+    The call stands under no condition, neither in the loop nor around it.
+    """
+    loop = wrap.place.loops[-1] if len(wrap.place.loops) == 1 else None
+    field = _list_gone_through(loop.iter) if isinstance(loop, ast.For) else None
+    if not isinstance(loop, ast.For) or field is None or wrap.place.guards:
+        return None
+    for position, statement in enumerate(loop.body):
+        if any(part is wrap.node for part in ast.walk(statement)):
+            stored = _name_of(statement, wrap.node)
+            targets = loop.body[position : position + 2] if stored else loop.body[position : position + 1]
+            return field if any(_puts_into(part, field, wrap.node, stored) for part in targets) else None
+    return None
+
+
+def _list_gone_through(iterated: ast.expr) -> str | None:
+    """`blocks` of a loop over `model.blocks`, `enumerate(model.blocks)`, `range(len(model.blocks))` and the like."""
+    match iterated:
+        case ast.Attribute(attr=field):
+            return field
+        case ast.Call(func=ast.Name(id="enumerate" | "range" | "len" | "list"), args=[inner]):
+            return _list_gone_through(inner)
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=field), attr="named_children" | "items"), args=[]):
+            return field
+    return None
+
+
+def _name_of(statement: ast.stmt, node: ast.AST) -> str:
+    """The variable that ``statement`` binds to ``node``; empty when it does something else."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is node:
+            return name
+    return ""
+
+
+def _puts_into(statement: ast.stmt, field: str, node: ast.AST, name: str) -> bool:
+    """Whether ``statement`` puts ``node``, or the variable ``name``, into the list ``field``."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(value=ast.Attribute(attr=to))], value=value):
+            pass
+        case ast.Expr(
+            ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr=to), attr="register_module" | "add_module"),
+                args=[_, value],
+            )
+        ):
+            pass
+        case ast.Expr(ast.Call(func=ast.Name(id="setattr"), args=[ast.Attribute(attr=to), _, value])):
+            pass
+        case _:
+            return False
+    return to == field and (value is node or (bool(name) and isinstance(value, ast.Name) and value.id == name))
 
 
 def _wraps_each(made: Call, wrap: CheckpointWrap) -> bool:
