@@ -189,7 +189,7 @@ from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, Na
 from ..model.flow.name_tests import names_tested
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
-from ..model.regions.wrapped import lists_of_wrapped, wrapped_classes
+from ..model.regions.wrapped import list_filled_with, lists_of_wrapped, wrapped_classes
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ def check(run: Run) -> Iterator[Report]:
     for single in run.of(CheckpointWrap):
         yield from _below_attribute(run, single)
         yield from _below_list(run, single)
+        yield from _below_filled_list(run, single)
 
 
 def _may_be_copy(run: Run, wrap: ApplyCheckpointing, model: Value) -> bool:
@@ -265,6 +266,32 @@ def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
             if is_certain and same(names.module, write.obj):
                 for text in names_tested(run, names, below):
                     yield _report(text.node, wrap, _called(text))
+
+
+def _below_filled_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
+    """Names below `model.blocks`, whose elements a loop replaces: `model.blocks[i] = checkpoint_wrapper(block)`."""
+    field, classes = list_filled_with(run, wrap), wrapped_classes(run, wrap)
+    if field is None or not classes:
+        return
+    below = re.compile(rf"^{re.escape(field)}\.\d+\.[a-z_]\w*")
+    for names in run.of(NamedParts):
+        held = [
+            option for value in _children(names.module, field) for inner in options(value) for option in _held(inner)
+        ]
+        are_wrapped = bool(held) and all(_is_or_wraps(it, wrap, classes) for it in held)
+        if are_wrapped and _is_later(names, wrap):
+            for text in names_tested(run, names, below):
+                yield _report(text.node, wrap, _called(text))
+
+
+def _is_or_wraps(module: Value, wrap: CheckpointWrap, classes: list[Class]) -> bool:
+    if isinstance(module, Result):
+        return module.call is wrap.call
+    return isinstance(module, Instance) and _is_one_of(module.cls, classes)
+
+
+def _held(container: Value) -> Iterator[Value]:
+    return (option for value in held_by(container) for option in options(value))
 
 
 def _is_in_wrapped_part(wrap: ApplyCheckpointing, names: NamedParts, name: str) -> bool:
@@ -307,6 +334,8 @@ def _is_one_of(cls: Class, classes: list[Class]) -> bool:
 
 
 def _called(text: WrittenText) -> str:
+    if text.is_pattern:
+        return "this pattern"
     return f"the name `{text.text}` in this" if text.is_held else "this name"
 
 

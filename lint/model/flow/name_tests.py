@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.surroundings import parents_in
+from .name_patterns import name_for
 from .statements import body_around, holder_of
 from .written_texts import WrittenText, WrittenTexts, numbers_in
 
@@ -51,8 +52,13 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
     written = WrittenTexts(run.program.tree_with(body), body)
     numbers = numbers_in((*names.place.loops, *parts))
     tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
-    if any(part in it.text for texts in tested for it in written.texts(texts, numbers) for part in _WRAPPED):
+    searched = [asks for node in parts if (asks := _searched_with(node, name, written)) is not None]
+    asked = (*tested, *(asks.text for asks in searched))
+    if any(part in it.text for texts in asked for it in written.texts(texts, numbers) for part in _WRAPPED):
         return
+    for asks in searched:
+        wanted = (name_for(it.text, asks.method) for it in written.texts(asks.text, numbers))
+        yield from (WrittenText(asks.node, it, is_pattern=True) for it in wanted if it and pattern.search(it))
     seen: set[str] = set()
     for texts in tested:
         if isinstance(texts, ast.Name):
@@ -113,12 +119,38 @@ def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
             return text
         case ast.Compare(left=ast.Name(id=own), ops=[ast.In() | ast.NotIn()], comparators=[text]) if own == name:
             return text if not isinstance(text, ast.Constant) else None
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[text, ast.Name(id=own), *_]):
-            return text if own == name and method in _MATCHES else None
         case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=method), args=[text, *_]) if own == name:
             return text if method in _TESTS else None
         case ast.Call(func=ast.Attribute(value=ast.Name() as table, attr="get"), args=[ast.Name(id=own), *_]):
             return table if own == name else None
         case ast.Subscript(value=ast.Name() as table, slice=ast.Name(id=own), ctx=ast.Load()):
             return table if own == name else None
+    return None
+
+
+class _Search(NamedTuple):
+    """A regular expression that a name is searched with: where it stands, its text, the function of `re`."""
+
+    node: ast.expr
+    text: ast.expr
+    method: str
+
+
+def _searched_with(node: ast.AST, name: str, written: WrittenTexts) -> _Search | None:
+    """What ``node`` searches the variable ``name`` with; None when it does something else."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[text, ast.Name(id=own), *_]):
+            return _Search(text, text, method) if own == name and method in _MATCHES else None
+        case ast.Call(func=ast.Attribute(value=compiled, attr=method), args=[ast.Name(id=own)]):
+            held = written.value_of(compiled.id) if isinstance(compiled, ast.Name) else compiled
+            found = _compiled(held) if own == name and method in _MATCHES else None
+            return _Search(compiled, found, method) if found is not None else None
+    return None
+
+
+def _compiled(value: ast.expr | None) -> ast.expr | None:
+    """The text of `re.compile(text)`."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="compile"), args=[text], keywords=[]):
+            return text
     return None

@@ -17,8 +17,10 @@ _DEPTH = 4
 _SAME = frozenset(("dict", "frozenset", "list", "set", "sorted", "tuple"))
 #: Functions that only look at what they get.
 _LOOK = _SAME | {"any", "all", "bool", "enumerate", "len", "print", "max", "min", "sum"}
-#: Methods that leave a container as it is, and a text.
-_KEEP = frozenset(("copy", "count", "get", "index", "items", "keys", "values", "format", "join"))
+#: Methods that leave a container as it is, a text, and a regular expression.
+_KEEP = frozenset(
+    ("copy", "count", "get", "index", "items", "keys", "values", "format", "join", "match", "fullmatch", "search")
+)
 
 
 class WrittenText(NamedTuple):
@@ -28,6 +30,8 @@ class WrittenText(NamedTuple):
     text: str
     #: Whether a variable stands there that holds it.
     is_held: bool = False
+    #: Whether a regular expression stands there that asks for it.
+    is_pattern: bool = False
 
 
 class WrittenTexts:
@@ -71,6 +75,10 @@ class WrittenTexts:
                 bound = bound_once(self._bodies, name)
                 if bound is not None:
                     yield from self.texts(bound, numbers, depth - 1)
+
+    def value_of(self, name: str) -> ast.expr | None:
+        """What the variable ``name`` is bound to, by one statement."""
+        return bound_once(self._bodies, name)
 
 
 def bound_once(bodies: Iterable[ast.AST], name: str) -> ast.expr | None:
