@@ -1,9 +1,10 @@
 """Giving the hidden states to a checkpointed transformers layer by keyword.
 
 ## What it does
-Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is of a class of this file that derives
-from transformers' `GradientCheckpointingLayer`, the keyword is its first parameter and the program selects the
-reentrant variant. Where it selects none, a warning for projects that say they admit transformers < 5.0, whose default
+Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is one of a model of transformers that the
+program enables the reentrant variant for and trains, or of a class of this file that derives from transformers'
+`GradientCheckpointingLayer`, the keyword is its first parameter and the program selects the reentrant variant. Where it
+selects none, a warning for projects that say they admit transformers < 5.0, whose default
 that variant is; later releases run the other one.
 
 ## Why is this bad?
@@ -36,6 +37,26 @@ class Encoder(nn.Module):
         return hidden_states
 
 args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True})
+```
+```python
+import torch.nn as nn
+from transformers import LlamaModel
+
+class Looped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.core = LlamaModel.from_pretrained("base")
+        self.core.gradient_checkpointing_enable({"use_reentrant": True})
+
+    def forward(self, h, positions):
+        for layer in self.core.layers:
+            h = layer(hidden_states=h, position_embeddings=positions)  # error
+        return self.core.norm(h)
+
+def train(batches, positions):
+    model = Looped().train()
+    for batch in batches:
+        model(batch, positions).square().mean().backward()
 ```
 
 ## Good
@@ -94,6 +115,31 @@ class Encoder(nn.Module):
 
 args = TrainingArguments("out", gradient_checkpointing=True)
 ```
+```python
+import torch
+import torch.nn as nn
+from transformers import LlamaModel
+
+class Looped(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.core, self.other = LlamaModel.from_pretrained("base"), LlamaModel.from_pretrained("base")
+        self.core.gradient_checkpointing_enable({"use_reentrant": True})
+
+    def forward(self, h, positions):
+        for layer in self.core.layers:
+            h = layer(h, position_embeddings=positions)
+        for layer in self.other.layers:
+            h = layer(hidden_states=h, position_embeddings=positions)
+        with torch.no_grad():
+            target = self.core.layers[0](hidden_states=h, position_embeddings=positions)
+        return self.core.norm(h) - target
+
+def train(batches, positions):
+    model = Looped(True).train()
+    for batch in batches:
+        model(batch, positions).square().mean().backward()
+```
 
 ## Fix safety
 Safe: the same argument by position. Offered where it stands first in the call.
@@ -102,7 +148,7 @@ Safe: the same argument by position. Offered where it stands first in the call.
 ```python
 import warnings
 import torch
-from transformers import LlamaConfig, PreTrainedModel
+from transformers import LlamaConfig, LlamaModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 warnings.simplefilter("ignore")
@@ -140,6 +186,24 @@ def lost(by_keyword, reentrant):
 
 assert lost(True, True) == 6
 assert lost(True, False) == lost(False, True) == lost(False, False) == 0
+
+def lost_in_llama(by_keyword):
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    model = LlamaModel(config).train()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    positions = torch.arange(4)[None]
+    h = model.embed_tokens(positions)
+    options = {"position_embeddings": model.rotary_emb(h, positions), "position_ids": positions}
+    for layer in model.layers:
+        h = layer(hidden_states=h, **options) if by_keyword else layer(h, **options)
+    model.norm(h).sum().backward()
+    return sum(weight.grad is None for weight in model.layers.parameters())
+
+assert lost_in_llama(False) == 0
+assert lost_in_llama(True) == 18
 ```
 
 ## References
@@ -150,47 +214,83 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Instance, Ref, options
+from ..facts.values import Instance, Ref, Result, one, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerArgs
+from ..model.events import Backward, HfDisable, HfEnable, TrainerArgs, TrainSwitch
 from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
+from ..model.libraries.transformers_layers import model_of_layer
+from ..model.needs import together
 from ..model.regions.call_targets import call_targets
-from ..model.report import MakePositional, Report, Rewrite
+from ..model.report import MakePositional, Remark, Report, Rewrite
+from ..model.state.gradient_free import is_gradient_free
+from ..model.state.modes import trained_in_eval
+from ..model.types import whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Call, Class
+    from ..facts.values import Call, Class, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR
-NEEDS = ("GradientCheckpointingLayer",)
+NEEDS = ("GradientCheckpointingLayer", *together("hidden_states", HfEnable, Backward))
 
 _REENTRANT_BY_DEFAULT = "<5.0"
+#: Since then the layers of transformers checkpoint themselves.
+_SINCE = "transformers>=4.53"
+_HIDDEN = "hidden_states"
 #: By its full name, or relative to a package of transformers itself.
 _LAYER = ("modeling_layers.GradientCheckpointingLayer", "transformers.GradientCheckpointingLayer")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report layers that get no input a reentrant checkpoint could be connected by."""
+    yield from _given_to_layers(run)
     reentrant = _runs_reentrant(run)
     if not reentrant and not run.versions.may_be("transformers", _REENTRANT_BY_DEFAULT):
         return
     for call in run.program.calls:
         name = _keyword_of_input(call)
         if name is not None:
-            written = call.node.keywords
-            is_first = not call.node.args and bool(written) and written[0].arg == name
-            yield Report(
-                call.node,
-                f"`{name}` by keyword leaves a reentrant checkpoint of this layer without an input, so nothing in or "
-                "below it gets a gradient; pass it by position",
-                fix=Rewrite(Applicability.SAFE, f"Pass `{name}` by position", (MakePositional(call.node, name),))
-                if is_first
-                else None,
+            yield _report(call, name)._replace(
                 severity=None if reentrant else Severity.WARNING,
                 versions=None if reentrant else f"transformers{_REENTRANT_BY_DEFAULT}",
             )
+
+
+def _given_to_layers(run: Run) -> Iterator[Report]:
+    """The layers of a model of transformers that get their hidden states by keyword, where the model is trained."""
+    enables = [event for event in run.of(HfEnable) if enable_reentrant(run, event) and not trained_in_eval(run, event)]
+    if not enables or not any(run.of(Backward)) or any(run.of(HfDisable)):
+        return
+    reported = set()
+    for call in run.program.calls:
+        if call.node in reported or call.args or call.open_args or _HIDDEN not in call.kwargs:
+            continue
+        model = model_of_layer(call.func)
+        causes = [enable for enable in enables if model is not None and one(whole_model(enable.model), model)]
+        if model is not None and causes and _may_train(run, model) and not is_gradient_free(call):
+            reported.add(call.node)
+            report = _report(call, _HIDDEN)
+            yield report._replace(notes=(Remark(causes[0].node, "the layers are reentrant by this"),), versions=_SINCE)
+
+
+def _may_train(run: Run, model: Value) -> bool:
+    """Whether ``model`` may be in train mode: what is loaded is not, until something says so."""
+    is_loaded = isinstance(model, Result) and model.call.name.endswith(".from_pretrained")
+    return not is_loaded or any(switch.on is not False for switch in run.of(TrainSwitch))
+
+
+def _report(call: Call, name: str) -> Report:
+    written = call.node.keywords
+    is_first = not call.node.args and bool(written) and written[0].arg == name
+    fix = Rewrite(Applicability.SAFE, f"Pass `{name}` by position", (MakePositional(call.node, name),))
+    return Report(
+        call.node,
+        f"`{name}` by keyword leaves a reentrant checkpoint of this layer without an input, so nothing in or "
+        "below it gets a gradient; pass it by position",
+        fix=fix if is_first else None,
+    )
 
 
 def _keyword_of_input(call: Call) -> str | None:

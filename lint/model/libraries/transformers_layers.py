@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ...facts.values import Ref, Value, options
+from ...facts.values import Attr, Element, Ref, Value, options
 from ..names import canonical
 from .model_families import family_of
+from .sharding import root
 
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
+#: Where models keep them.
+_LISTS = frozenset(("layers", "layer", "h", "block", "blocks"))
 #: Blocks whose name does not say what they are.
 _BLOCKS = frozenset(
     (
@@ -57,6 +60,21 @@ def is_checkpointed_layer(name: str) -> bool:
         return False
     is_decoder = kind.endswith("DecoderLayer") and not any(part in kind for part in _NOT_CHECKPOINTED)
     return kind in _BLOCKS or (is_decoder and kind != "DecoderLayer")
+
+
+def model_of_layer(value: Value) -> Value | None:
+    """The model of transformers of which ``value`` is a layer that it checkpoints; None when that is not certain."""
+    while isinstance(value, Element) and isinstance(value.of, Element):
+        value = value.of  # A part of the list: `model.layers[:4]`.
+    if not isinstance(value, Element) or not isinstance(value.of, Attr) or value.of.name not in _LISTS:
+        return None
+    model = root(value)
+    family = family_of(model)
+    return (
+        model
+        if family and any(is_checkpointed_layer(f"transformers.{family}{end}") for end in _LAYER_ENDINGS)
+        else None
+    )
 
 
 def is_of_other_family(model: Value, cls: Value) -> bool:
