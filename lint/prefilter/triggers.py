@@ -98,6 +98,7 @@ FILES: tuple[str, ...] = (
     "ckpt314_prefix_cache_with_checkpointing.py",
     "ckpt315_compiled_checkpoint_side_effect.py",
     "ckpt316_offloading_without_checkpointing.py",
+    "ckpt317_saved_tensors_read_twice.py",
     "ckpt401_reentrant_checkpoint_outside_fsdp_unit.py",
     "ckpt402_double_checkpointing.py",
     "ckpt403_useless_checkpoint_region.py",
@@ -229,7 +230,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     ("utils.checkpoint", "checkpoint_wrapper", "apply_activation_checkpointing"),
     ("utils.checkpoint",),
-    ("GradientCheckpointingLayer",),
+    ("GradientCheckpointingLayer", ("checkpointing_enable", "backward", "hidden_states")),
     (
         ("utils.checkpoint", "functional_call"),
         ("apply_activation_checkpointing", "functional_call"),
@@ -480,6 +481,11 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     (("utils.checkpoint", "fullgraph"),),
     ("activation_checkpointing_offload", ("activation_offloading", "axolotl"), ("activation_offloading", "torchtune")),
+    (
+        ("utils.checkpoint", "saved_tensors"),
+        ("checkpoint_wrapper", "saved_tensors"),
+        ("apply_activation_checkpointing", "saved_tensors"),
+    ),
     (
         ("utils.checkpoint", "FullyShardedDataParallel"),
         ("checkpoint_wrapper", "FullyShardedDataParallel"),

@@ -1,0 +1,112 @@
+"""Which `backward` of a custom autograd function reads `ctx.saved_tensors` a second time."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import inner_nodes
+from ...facts.objects.classes import ancestors
+from ...facts.values import Attr, Class, Function, Ref, options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, FunctionNode
+    from ..regions.region import Region
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+def second_reads(region: Region) -> Iterator[tuple[Call, ast.Attribute, ast.Attribute]]:
+    """The calls of custom functions in ``region`` whose `backward` reads twice, with the first and the second read."""
+    for call in region.calls:
+        for option in options(call.func):
+            cls = option.base if isinstance(option, Attr) and option.name == "apply" else None
+            found = _backward(cls) if isinstance(cls, Class) else None
+            reads = _read_again(found.node) if found is not None else None
+            if reads is not None:
+                yield call, *reads
+
+
+def _backward(cls: Class) -> Function | None:
+    """The `backward` of a class that derives from `torch.autograd.Function`."""
+    line = (cls, *ancestors(cls))
+    if not any(
+        isinstance(base, Ref) and base.name == "torch.autograd.Function" for owner in line for base in owner.bases
+    ):
+        return None
+    found = next((owner.body["backward"] for owner in line if "backward" in owner.body), None)
+    return found if isinstance(found, Function) else None
+
+
+def _read_again(function: FunctionNode) -> tuple[ast.Attribute, ast.Attribute] | None:
+    """The two reads, where whoever comes to the second one has come by the first."""
+    parameters = function.args.args
+    if isinstance(function, ast.Lambda) or not parameters:
+        return None
+    search = _Search(parameters[0].arg)
+    search.body(function.body, None)
+    return search.found
+
+
+class _Search:
+    """One pass over a function in the order it runs; ``first`` is the read that every way to here has come by."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+        self.found: tuple[ast.Attribute, ast.Attribute] | None = None
+
+    def body(self, statements: list[ast.stmt], first: ast.Attribute | None) -> ast.Attribute | None:
+        """Go through ``statements``; gives the read that whatever follows has come by."""
+        for statement in statements:
+            first = self._statement(statement, first)
+        return first
+
+    def _statement(self, node: ast.stmt, first: ast.Attribute | None) -> ast.Attribute | None:
+        match node:
+            case ast.If(test=test, body=body, orelse=orelse):
+                first = self._read(test, first)
+                ways = [(part, self.body(part, first)) for part in (body, orelse)]
+                left = [read for part, read in ways if not (part and isinstance(part[-1], _ENDS))]
+                return first or (left[0] if left and None not in left else None)
+            case ast.For(iter=looped, body=body, orelse=orelse) | ast.AsyncFor(iter=looped, body=body, orelse=orelse):
+                first = self._read(looped, first)
+                self.body(body, first)
+                return self.body(orelse, first)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    first = self._read(item.context_expr, first)
+                return self.body(body, first)
+            case ast.While() | ast.Try() | ast.Match() | ast.TryStar():
+                return first
+        return first if isinstance(node, _SCOPES) else self._read(node, first)
+
+    def _read(self, node: ast.AST, first: ast.Attribute | None) -> ast.Attribute | None:
+        """Go through an expression, or a statement without others in it."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="saved_tensors") if name == self.context:
+                if first is not None and self.found is None:
+                    self.found = first, node
+                return first or node
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                first = self._read(test, first)
+                ways = [self._read(part, first) for part in (body, orelse)]
+                return first or (ways[0] if None not in ways else None)
+            case ast.BoolOp(values=[start, *rest]):
+                first = self._read(start, first)
+                for other in rest:
+                    self._read(other, first)
+                return first
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                return self._read(node.generators[0].iter, first)
+        if isinstance(node, _SCOPES):
+            return first
+        for part in _in_order(node):
+            first = self._read(part, first)
+        return first
+
+
+def _in_order(node: ast.AST) -> list[ast.AST]:
+    return sorted(inner_nodes(node), key=lambda part: (getattr(part, "lineno", 0), getattr(part, "col_offset", 0)))
