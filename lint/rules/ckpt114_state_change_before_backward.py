@@ -2,11 +2,11 @@
 
 ## What it does
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,
-`load_state_dict` or `step()` of an optimizer that holds the model's parameters, `eval()` on a model with dropout; and
-a `backward()` inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the
-model or call `backward()` are followed, and a loss that a loop keeps for the `backward()` of its next iteration. A
-forward pass under `no_grad` in between, as for the reference model of DPO, is fine, and so is a change that is taken
-back before `backward()`.
+`load_state_dict` or `step()` of an optimizer that holds the model's parameters, `eval()` on a model with dropout, a
+schedule that sets an attribute which the layers compute with; and a `backward()` inside `with model.disable_adapter()`.
+Functions of the program that run the forward pass, change the model or call `backward()` are followed, and a loss that
+a loop keeps for the `backward()` of its next iteration. A forward pass under `no_grad` in between, as for the reference
+model of DPO, is fine, and so is a change that is taken back before `backward()`.
 
 ## Why is this bad?
 Layers run again in the backward pass, with the model as it is then: gradients belong to neither state, 40 to 380 %
@@ -377,11 +377,12 @@ from ..model.flow.frames import follows
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.changes_between import changes_between, steps_before_next_iteration
+from ..model.state.changes_between import attributes_between, changes_between, steps_before_next_iteration
 from ..model.state.gradient_free import is_gradient_free, may_lack_graph
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call
@@ -401,20 +402,22 @@ def check(run: Run) -> Iterator[Report]:
     for forward, model in _forwards(run, losses):
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
-                yield _report(change, forward, backward)
+                yield _report(change.node, forward, backward)
+            for node in attributes_between(run, model, forward, backward):
+                yield _report(node, forward, backward)
     for backward in backwards:
         kept = losses.kept_for_next_iteration(backward)
         for forward, model in _forwards_kept(run, losses, backward) if kept else ():
             for change in steps_before_next_iteration(run, model, forward, backward, kept):
-                yield _report(change, forward, backward, ", of the next iteration")
+                yield _report(change.node, forward, backward, ", of the next iteration")
 
 
-def _report(change: Call, forward: Call, backward: Call, which: str = "") -> Report:
-    beside = origin(change.node) == origin(backward.node)
+def _report(change: ast.AST, forward: Call, backward: Call, which: str = "") -> Report:
+    beside = origin(change) == origin(backward.node)
     line = f" (line {backward.node.lineno}{which})" if beside else which
     ends = () if beside else (Remark(backward.node, "its backward pass"),)
     return Report(
-        change.node,
+        change,
         f"this changes the model between a checkpointed forward pass and its backward pass{line}, which runs the "
         "layers again as they are then: gradients are wrong; call `backward()` first",
         notes=(Remark(forward.node, "the forward pass that will be run again"), *ends),

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
-from ...facts.values import Absent, Const, Instance, Result, Value, equals, one, options, same
+from ...facts.values import UNKNOWN, Absent, Call, Const, Instance, Result, Value, equals, one, options, same
 from ..events import ApplyCheckpointing, Checkpoint
-from ..flow.frames import follows
+from ..flow.frames import follows, ways_from_shared_function
 from ..libraries.enabled import checkpoints_in
 from ..types import class_names, unwrapped
 from .randomness import adapter_dropout, config_dropout, torch_draws
+from .updates import computes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Loop
+    from ...facts.values import Loop
+    from ...facts.walk import Write
+    from ..regions.region import Region
     from ..run import Run
 
 #: Methods that change which weights a forward pass uses, and those that take it back.
@@ -33,6 +36,75 @@ def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> It
     for change in _changes(run, model, forward, backward):
         if not _is_undone_on_exit(run, change, backward):
             yield change
+
+
+def attributes_between(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[ast.AST]:
+    """What sets, in each step to another value, an attribute that the layers of ``model`` compute with.
+
+    A second write to the same attribute before ``backward`` may take it back.
+
+    Yields:
+        The write, or the call beside ``forward`` that leads to it.
+    """
+    writes = [
+        write
+        for write in run.writes
+        if forward.order < write.order < backward.order
+        and not write.is_item
+        and _is_between(run, write, forward, backward)
+    ]
+    regions = _regions_of(run, model) if writes else []
+    for write in writes:
+        owners = {option.cls for option in options(write.obj) if isinstance(option, Instance)}
+        is_only = len(owners) == 1 and _is_built_once(run, model) and not any(run.calls_to("copy.deepcopy"))
+        is_single = len({(other.node, other.place.stack) for other in writes if other.field == write.field}) == 1
+        if is_only and is_single and _changes_each_step(write, backward):
+            owner = owners.pop()
+            held = [region for region in regions if any(getattr(it, "cls", None) is owner for it in region.modules)]
+            if any(computes_with(region, owner, write.field) for region in held):
+                yield _beside(run, write, forward)
+
+
+def _moment(write: Write, forward: Call) -> Call:
+    """``write`` as a call, to compare its place with those of calls; a loop over layers is left."""
+    place, loops = write.place, forward.place.loops
+    if place.stack == forward.place.stack and place.loops[: len(loops)] == loops:
+        place = place._replace(loops=loops)
+    return Call(forward.node, UNKNOWN, place, write.order)
+
+
+def _is_between(run: Run, write: Write, forward: Call, backward: Call) -> bool:
+    """Whether ``write`` comes after ``forward`` and before ``backward`` in one iteration."""
+    moment = _moment(write, forward)
+    return follows(run, moment, forward) and follows(run, backward, moment)
+
+
+def _beside(run: Run, write: Write, forward: Call) -> ast.AST:
+    ways = ways_from_shared_function(run, _moment(write, forward), forward)
+    return ways.left[0].node if ways is not None and len(ways.left) > 1 else write.node
+
+
+def _is_built_once(run: Run, model: Value) -> bool:
+    """Whether the program builds one object, at most, of the class of ``model``."""
+    built = [call for call in run.program.calls if isinstance(model, Instance) and call.func is model.cls]
+    return isinstance(model, Instance) and len(built) <= 1
+
+
+def _changes_each_step(write: Write, backward: Call) -> bool:
+    """Whether another value is written in each iteration of the loop that ``backward`` stands in."""
+    loops = backward.place.loops
+    if write.augmented or not loops:
+        return write.augmented
+    counted = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
+    counted |= {
+        name
+        for loop in loops
+        for node in ast.walk(loop)
+        if isinstance(node, ast.AugAssign)
+        for name in names_in(node.target)
+    }
+    value = write.value.node
+    return value is not None and not counted.isdisjoint(names_in(value))
 
 
 def steps_before_next_iteration(
@@ -201,8 +273,12 @@ def _is(value: Value, model: Value) -> bool:
 
 
 def _drops(run: Run, model: Value) -> bool:
+    drawing = any(draw for region in _regions_of(run, model) for draw in torch_draws(run, region))
+    return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
+
+
+def _regions_of(run: Run, model: Value) -> list[Region]:
+    """What a backward pass of ``model`` runs again."""
     regions = [run.region(event) for event in checkpoints_in(run, model)]
     regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
-    regions += [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]
-    drawing = any(draw for region in regions for draw in torch_draws(run, region))
-    return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
+    return regions + [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]

@@ -73,6 +73,13 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
                 yield update
 
 
+def computes_with(region: Region, owner: Class, name: str) -> bool:
+    """Whether the results of ``region`` are computed from the attribute ``name`` of objects of ``owner``."""
+    methods = (it for it in region.functions if it.owner is not None and _related(it.owner, owner))
+    bodies = (it.node for it in methods if not isinstance(it.node, ast.Lambda))
+    return any(name in _Body(body, {name: "counter"}, training=True).read for body in bodies)
+
+
 def _related(left: Class, right: Class) -> bool:
     return left is right or left in ancestors(right) or right in ancestors(left)
 
