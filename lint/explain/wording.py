@@ -84,9 +84,21 @@ def asked(run: Run, args: TrainerArgs, value: Value) -> Asked:
         return Asked(_by_default(default, _declared_variant(run, args), "--gradient_checkpointing"), True)
     if args.call.open_kwargs:
         return Asked(State(None, None, "decided by the arguments behind `**`"))
-    if isinstance(args.enabled.node, ast.expr):
-        return Asked(State(None, reentrant, f"on, {variant(reentrant)} when `{code(args.enabled.node)}`"))
+    condition = _switch_as_written(args)
+    if condition is not None:
+        return Asked(State(None, reentrant, f"on, {variant(reentrant)} when `{code(condition)}`"))
     return Asked(State(None, reentrant))
+
+
+def _switch_as_written(args: TrainerArgs) -> ast.expr | None:
+    """The expression that decides; a variable with a constant in each branch stands for these."""
+    given = (word.value for word in args.node.keywords if word.arg in SWITCHES)
+    found = args.enabled.node
+    found = next(given, None) if isinstance(found, ast.Constant) else found
+    match found:
+        case ast.IfExp(test=test, body=ast.Constant(value=True), orelse=ast.Constant(value=False)):
+            return test
+    return found if isinstance(found, ast.expr) and not isinstance(found, ast.Constant) else None
 
 
 def _by_default(default: bool | None, reentrant: bool | None, option: str) -> State:

@@ -127,6 +127,32 @@ def test_what_the_file_does_not_decide_is_left_open():
     assert "left open by train.py:5" in as_text(explain(text, "train.py", {}))
 
 
+@pytest.mark.parametrize(
+    ("before", "given", "said"),
+    [
+        ("flag = False\n    if cfg.big:\n        flag = True", "gradient_checkpointing=flag", "when `flag`"),
+        ("pass", "gradient_checkpointing=True if cfg.big else False", "when `cfg.big`"),
+        ("pass", "gradient_checkpointing=not cfg.small", "when `not cfg.small`"),
+        (
+            "more = {'gradient_checkpointing': False}\n    if cfg.big:\n        more['gradient_checkpointing'] = True",
+            "**more",
+            "not decided in this file",
+        ),
+    ],
+)
+def test_a_condition_is_what_the_program_asks_and_no_constant(before, given, said):
+    text = f"""
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def main(cfg):
+    {before}
+    args = TrainingArguments("out", {given})
+    Trainer(AutoModelForCausalLM.from_pretrained("x"), args).train()
+"""
+    [verdict] = explain(text, "train.py", {}).verdicts
+    assert str(verdict.state).endswith(said)
+    assert "`True`" not in as_text(explain(text, "train.py", {}))
+
+
 def test_switches_of_models_that_come_from_elsewhere_are_shown():
     script = """
     def prepare(unet, text_encoder, vit, args):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: Names of configurations.
 _SETTINGS = re.compile(r"cfg|conf|gen|args|sampl|option")
 
+#: Settings that come from elsewhere: a folder, a dict, a configuration.
+_LOADED = tuple(f"transformers.GenerationConfig.{way}" for way in ("from_pretrained", "from_dict", "from_model_config"))
+
 
 def uses_cache(run: Run, generate: Call) -> bool:
     """Whether ``generate`` certainly uses the cache: it says so, or nothing in the program sets another value."""
@@ -25,6 +28,8 @@ def uses_cache(run: Run, generate: Call) -> bool:
         return equals(generate.keyword("use_cache"), True) is True
     if any(word.arg is None and _is_setting(word.value) for word in generate.node.keywords):
         return False
+    if not all(equals(loaded.keyword("use_cache"), True) is True for loaded in run.calls_to(*_LOADED)):
+        return False  # What a folder holds is not shown.
     forwards = {id(other.node) for other in run.program.calls if is_hf_model(other.func)}
     nodes = (node for tree in run.program.trees for node in all_nodes(tree))
     return not any(_may_set(node) for node in nodes if id(node) not in forwards)
