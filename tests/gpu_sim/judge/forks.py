@@ -36,7 +36,7 @@ _RUNTIME = ctypes.CDLL(None)
 class Job:
     """A subject in a setup on a card; the card's variables, and the file that keeps the cells.
 
-    The file is there once all of them are.
+    The file is there once all of them are; until then what the process says is in a `.log` beside it.
     """
 
     subject: str
@@ -73,11 +73,15 @@ def _take_card(environment: Mapping[str, str]) -> None:
 def _keep_cells(job: Job) -> None:
     kept = Path(job.kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = kept.with_suffix(".partial")
+    unfinished, said = kept.with_suffix(".partial"), kept.with_suffix(".log")
+    with said.open("wb") as log:  # CUTLASS alone writes 50,000 lines about a card that has no values
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
     with unfinished.open("w", encoding="utf-8") as file:
         for cell in run(job.subject, job.setup, job.labels):
             print(json.dumps(cell), file=file)
     unfinished.replace(kept)
+    said.unlink()
 
 
 def main() -> None:
