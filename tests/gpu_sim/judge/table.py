@@ -19,12 +19,12 @@ Written by `{command}`; every number is simulated (what that is and is not: [REA
 CUDA dispatch and its caching allocator, which reserves these bytes on a card of this size.
 
 Batches of sequences of 2048 tokens, AdamW (fused); steps until {alike} in a row are alike under the same plan, {most} at most,
-the last one is shown. GiB of the whole card, the CUDA context included. `auto` and `0.9 of the card` get batches that would take about 1.5 times the room of the card without
-checkpointing, everything else 0.7 times. **planned** is what the plan says is alive at the peak and what it leaves to
-the allocator; **reserved** is what the card had to give (in any step: **ever**). **off** is reserved against planned, of
-shares, which bound what layers hold and not what the card gives, allocated against planned. A cell misses when a step ran
-out of memory, when it is more than {tolerance:.0%} off, when the card gave more than the budget, or when the last step
-waited for the card or asked it for memory.
+the last one is shown. GiB of the whole card, the CUDA context included. `auto` and `0.9 of the card` get batches that
+would take about 1.5 times the room of the card without checkpointing, everything else 0.7 times. **planned** is what
+the plan says is alive at the peak and what it leaves to the allocator; **reserved** is what the card had to give (in any
+step: **ever**). **off** is reserved against planned, of shares, which bound what layers hold and not what the card gives,
+allocated against planned. A cell misses when a step ran out of memory, when it is more than {tolerance:.0%} off, when the
+card gave more than the budget, or when the last step waited for the card or asked it for memory.
 
 {summary}
 """
