@@ -18,6 +18,7 @@ from ...facts.values import (
     Param,
     Result,
     Seq,
+    Unknown,
     Value,
     equals,
     is_absent,
@@ -64,11 +65,18 @@ _FUNCTIONS = frozenset(
     )
 )
 #: Methods after which a value carries no gradient.
-_PLAIN = frozenset(("detach", "item", "tolist", "numpy", "size", "numel", "argmax", "bool", "long", "int"))
-#: Functions that count.
+_PLAIN = frozenset(
+    (
+        *("detach", "item", "tolist", "numpy", "size", "numel", "dim", "argmax", "argmin", "argsort", "nonzero"),
+        *("bool", "long", "int", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"),
+        *("logical_and", "logical_or", "logical_not", "logical_xor"),
+    )
+)
+#: Functions that count or compare.
 _COUNTS = frozenset(
     (
         *("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"),
+        *("torch.eq", "torch.ne", "torch.isnan", "torch.logical_and", "torch.logical_or", "torch.logical_not"),
         *("builtins.len", "builtins.int", "builtins.float", "builtins.bool"),
     )
 )
@@ -142,6 +150,8 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
         case Computed(operands=operands):
             tensors = any(not isinstance(operand, Const) for operand in operands)
             return tensors and _hold_no_gradient(run, operands, assumed)
+        case Unknown(node=ast.Compare()):
+            return True
         case Param():
             return is_lightning_batch(run, value) or _is_given_gradless(run, value, assumed)
         case Result(call):
@@ -216,7 +226,7 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         return _all_made_gradless(run, call.receiver, assumed)
     if call.method in _COMPUTE:
         return _hold_no_gradient(run, (call.receiver, *call.args, *call.kwargs.values()), assumed)
-    if call.method == "detach" or _has_no_graph(Result(call)):
+    if call.method in _PLAIN or call.name in _COUNTS or _has_no_graph(Result(call)):
         return True
     name = canonical(call.name)
     if is_frozen_parameter(Result(call)):
