@@ -8,10 +8,26 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
-from ...facts.values import UNKNOWN, Absent, Call, Const, Instance, Result, Value, equals, one, options, same
+from ...facts.values import (
+    UNKNOWN,
+    Absent,
+    Call,
+    Computed,
+    Const,
+    Dict,
+    Instance,
+    Result,
+    Seq,
+    Value,
+    equals,
+    one,
+    options,
+    same,
+)
 from ..events import ApplyCheckpointing, Checkpoint
 from ..flow.frames import follows, ways_from_shared_function
 from ..libraries.enabled import checkpoints_in
+from ..names import canonical
 from ..types import class_names, unwrapped
 from .randomness import adapter_dropout, config_dropout, torch_draws
 from .updates import computes_with
@@ -29,6 +45,10 @@ _PAIRS = (
     ("disable_adapters", "enable_adapters"),
     ("disable_adapter_layers", "enable_adapter_layers"),
 )
+
+
+#: What gives the parameters that it gets.
+_JOINING = frozenset(("builtins.list", "builtins.tuple", "itertools.chain"))
 
 
 def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
@@ -121,7 +141,7 @@ def steps_before_next_iteration(
     for step in run.method_calls("step"):
         beside = (step.place.walk, step.place.stack, step.place.loops) == _home(backward)
         between = step.order > forward.order or step.order < backward.order
-        if beside and between and not _is_chosen(step, loop, kept) and _is_step_of(step, model):
+        if beside and between and not _is_chosen(step, loop, kept) and _is_step_of(run, step, model):
             yield step
 
 
@@ -165,24 +185,49 @@ def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator
 
 def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
     for step in _between(run, forward, backward, "step"):
-        if _is_step_of(step, model):
+        if _is_step_of(run, step, model):
             yield step
 
 
-def _is_step_of(step: Call, model: Value) -> bool:
+def _is_step_of(run: Run, step: Call, model: Value) -> bool:
     """Whether ``step`` is one of an optimizer of ``model``, or of a scaler that is given one."""
     scaled = class_names(step.receiver) & {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"}
     optimizer = step.argument(0, "optimizer") if scaled else step.receiver
-    return any(_optimizes(unwrapped(option), model) for option in options(optimizer))
+    return any(_optimizes(run, unwrapped(option), model) for option in options(optimizer))
 
 
-def _optimizes(optimizer: Value, model: Value) -> bool:
+def _optimizes(run: Run, optimizer: Value, model: Value) -> bool:
     """Whether ``optimizer`` is one of torch over all parameters of ``model``, with a learning rate that is not 0."""
     if not isinstance(optimizer, Result) or not optimizer.call.name.startswith("torch.optim."):
         return False
-    held = optimizer.call.argument(0, "params")
-    is_whole = isinstance(held, Result) and held.call.method == "parameters" and _is(held.call.receiver, model)
+    is_whole = _holds_parameters(run, optimizer.call.argument(0, "params"), model)
     return is_whole and equals(optimizer.call.argument(1, "lr"), 0, 0.0) is not True
+
+
+def _holds_parameters(run: Run, held: Value, model: Value) -> bool:
+    """Whether ``held`` is all parameters of ``model``, or a list or a group with them, beside those of others."""
+    match held:
+        case Result(call) if call.method == "parameters":
+            return _is(call.receiver, model)
+        case Result(call) if canonical(call.name) in _JOINING:
+            return any(_holds_parameters(run, part, model) for part in call.args)
+        case Computed(operands=parts):
+            return any(_holds_parameters(run, part, model) for part in parts)
+        case Dict() as group:
+            trains = equals(group.get("lr"), 0, 0.0) is not True
+            return trains and _holds_parameters(run, group.get("params"), model)
+        case Seq(items=items):
+            return any(_holds_parameters(run, part, model) for part in (*items, *_spread(run, held)))
+    return False
+
+
+def _spread(run: Run, listed: Value) -> Iterator[Value]:
+    """What the calls give that a display spreads: `a.parameters()` of `[*a.parameters(), *b.parameters()]`."""
+    match listed.node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            spread = (part.value for part in parts if isinstance(part, ast.Starred))
+            calls = (call for part in spread if isinstance(part, ast.Call) for call in run.calls_at(part))
+            yield from (Result(call) for call in calls)
 
 
 def _adapters_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
