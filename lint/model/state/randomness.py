@@ -109,7 +109,7 @@ def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Dra
                 yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
     for call in region.calls:
         if _draws(call, training):
-            yield Draw(call.node, f"{call.name.rpartition('.')[2]}()", region.conditions_of(call))
+            yield Draw(call.node, f"{call.name.rpartition('.')[2] or call.method}()", region.conditions_of(call))
 
 
 def foreign_draws(region: Region) -> Iterator[Draw]:
@@ -164,7 +164,7 @@ def _made_outside(generator: Value, inside: set[ast.AST]) -> bool:
 
 def _draws(call: Call, training: bool) -> bool:
     name = canonical(call.name)
-    if name in _SAMPLERS:
+    if name in _SAMPLERS or call.method in _TENSOR_SAMPLERS:
         return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
     if name == _ATTENTION:
         return _positive(call.argument(4, "dropout_p"), 0.0, training)
