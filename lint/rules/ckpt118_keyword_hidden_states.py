@@ -216,12 +216,13 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Ref, Result, one, options
 from ..finding import Applicability, Severity
-from ..model.events import Backward, HfDisable, HfEnable, TrainerArgs, TrainSwitch
+from ..model.events import Backward, HfDisable, HfEnable, ModeSwitch, TrainerArgs, TrainSwitch
 from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
 from ..model.libraries.transformers_layers import model_of_layer
 from ..model.needs import together
 from ..model.regions.call_targets import call_targets
 from ..model.report import MakePositional, Remark, Report, Rewrite
+from ..model.state.freezing import is_frozen
 from ..model.state.gradient_free import is_gradient_free
 from ..model.state.modes import trained_in_eval
 from ..model.types import whole_model
@@ -269,10 +270,20 @@ def _given_to_layers(run: Run) -> Iterator[Report]:
             continue
         model = model_of_layer(call.func)
         causes = [enable for enable in enables if model is not None and one(whole_model(enable.model), model)]
-        if model is not None and causes and _may_train(run, model) and not is_gradient_free(call):
+        if model is not None and causes and _is_trained(run, model, call):
             reported.add(call.node)
             report = _report(call, _HIDDEN)
             yield report._replace(notes=(Remark(causes[0].node, "the layers are reentrant by this"),), versions=_SINCE)
+
+
+def _is_trained(run: Run, model: Value, call: Call) -> bool:
+    """Whether ``call`` of a layer of ``model`` may be one of training: of parameters, and in train mode."""
+    function = call.place.function
+    switches = [switch for switch in run.of(ModeSwitch) if switch.place.function is function]
+    before = [switch for switch in switches if switch.order < call.order]
+    if is_gradient_free(call) or (before and before[-1].on is False):
+        return False
+    return not is_frozen(run, model) and _may_train(run, model)
 
 
 def _may_train(run: Run, model: Value) -> bool:

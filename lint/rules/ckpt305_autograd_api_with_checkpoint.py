@@ -225,7 +225,7 @@ from ..finding import Severity
 from ..model.events import AutogradGrad, Backward, TorchCheckpoint
 from ..model.libraries.trainer import default_versions
 from ..model.needs import RECOMPUTES, together
-from ..model.regions.outputs import Derived, forwards, passed_from
+from ..model.regions.outputs import Derived, forwards, is_passed_over, passed_from
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ def _differentiated_functions(run: Run) -> Iterator[Report]:
     """The calls of `torch.autograd.functional`, which use `autograd.grad`, of what runs a reentrant checkpoint."""
     for call in run.calls_to(*_FUNCTIONALS):
         inside = run.bodies.of(call.argument(0, "func")).calls
-        cause = next(forwards(run, inside, reentrant=True), None)
+        found = forwards(run, inside, reentrant=True)
+        cause = next((it for it in found if not is_passed_over(run, call, it.call)), None)
         if cause is not None:
             yield Report(
                 call.node,

@@ -205,3 +205,18 @@ def test_what_a_class_is_built_with_is_what_a_function_that_nobody_calls_gives(c
 )
 def test_what_nobody_shows_a_class_is_built_with_stays_open(caller):
     assert check_source(textwrap.dedent(BUILT) + caller) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "role"),
+    [
+        ("model, teacher, loader, criterion", "Net"),
+        ("model, ref_model, loader, criterion", "Net"),
+        ("model, loader, criterion", "Teacher"),
+        ("model, loader, criterion", "NetDiscriminator"),
+        ("model, loader, criterion", "ResNetBackbone"),
+    ],
+)
+def test_one_of_several_models_may_be_from_elsewhere(parameters, role):
+    code = (NET + TRAIN).format(name="model", forward="loss = model(x).sum()").replace("class Net(", f"class {role}(")
+    assert [it.code for it in check_source(textwrap.dedent(code.replace("model, loader, criterion", parameters)))] == []

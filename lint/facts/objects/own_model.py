@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 _MODEL_NAMES = frozenset(("model", "net", "network"))
 #: What modules are called that another one is built around.
 _HELD_NAMES = _MODEL_NAMES | {"module", "backbone", "encoder", "base", "base_model", "layer", "block", "fn"}
+#: What one of several models has in its name, a class or a parameter.
+_ROLES = frozenset(
+    (
+        *("teacher", "student", "discriminator", "critic", "generator", "actor", "policy", "value", "reward"),
+        *("reference", "ref", "ema", "disc", "gen"),
+    )
+)
+#: What is called as a part of models, whoever builds them.
+_PARTS = ("Backbone", "Block", "Layer", "Head", "Stem", "Embedding", "Attention", "Norm")
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: What every module of torch has.
 _OF_MODULES = frozenset(
     (
@@ -63,9 +74,33 @@ def own_model(program: Program, function: Function, argument: ast.arg) -> Class 
     named = [cls for cls in program.own_models if _plain(cls.name) == _plain(argument.arg)]
     if not program.own_models or (not named and argument.arg not in _MODEL_NAMES):
         return None
+    if not named and _takes_other_models(program.own_models, function, argument):
+        return None
     uses = _uses_of(argument.arg, function)
     fitting = [cls for cls in named or program.own_models if _fits(cls, uses, function)]
+    if not named and any(_is_one_of_several(cls) for cls in fitting):
+        return None
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _takes_other_models(models: list[Class], function: Function, argument: ast.arg) -> bool:
+    """Whether another parameter is a model too, by its name: a teacher, a discriminator, one of ``models``."""
+    arguments = function.node.args
+    names = [other.arg for other in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    named = {_plain(cls.name) for cls in models}
+    return any(
+        name != argument.arg and (_plain(name) in named or not _words_of(name).isdisjoint(_ROLES | _MODEL_NAMES))
+        for name in names
+    )
+
+
+def _is_one_of_several(cls: Class) -> bool:
+    """Whether ``cls`` is called as what stands beside a model or in it."""
+    return cls.name.endswith(_PARTS) or not _words_of(cls.name).isdisjoint(_ROLES)
+
+
+def _words_of(name: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORDS.findall(name))
 
 
 def _plain(name: str) -> str:

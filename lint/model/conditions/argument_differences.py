@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in, words_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.containers import is_none
-from ...facts.values import Const, is_absent, may_be_none
+from ...facts.values import Const, Param, is_absent, may_be_none
 from ..regions.call_targets import call_targets
 from ..state.tensor_values import is_filled, is_tensor
 from .arguments import effect_of_lack
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .arguments import Argument
     from .paired_calls import Pair, Side
 
+#: Through how many callers a mask is followed.
+_HOPS = 4
 #: What a checkpointed branch leaves out on purpose.
 _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
 
@@ -53,7 +55,19 @@ def is_mask_to_pass(run: History, argument: Argument, function: Function | None)
         return False
     place = parameters.index(name) - (function.owner is not None) if name in parameters else len(parameters)
     calls = [*run.forwards.get(function.node, ()), *run.calls_of(function)]
-    return all(is_absent(call.argument(place, name)) is False for call in calls)
+    return all(_gives_one(run, call.argument(place, name), _HOPS) for call in calls)
+
+
+def _gives_one(run: History, given: Value, hops: int) -> bool:
+    """Whether ``given`` is a mask: not None, and no parameter that some call of its function leaves out."""
+    if is_absent(given) is not False or is_none(given) or hops < 0:
+        return False
+    if not isinstance(given, Param) or given.default is None:
+        return True
+    names = [part.arg for part in (*given.function.node.args.posonlyargs, *given.function.node.args.args)]
+    place = names.index(given.name) - (given.function.owner is not None) if given.name in names else len(names)
+    calls = [*run.forwards.get(given.function.node, ()), *run.calls_of(given.function)]
+    return all(_gives_one(run, call.argument(place, given.name), hops - 1) for call in calls)
 
 
 def _is_asked_or_bound(name: str, function: Function) -> bool:
@@ -61,6 +75,8 @@ def _is_asked_or_bound(name: str, function: Function) -> bool:
     for node in all_nodes(function.node):
         match node:
             case ast.Name(id=bound, ctx=ast.Store()) if bound == name:
+                return True
+            case ast.Assign(value=ast.Name(id=kept)) if kept == name:
                 return True
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) if name in names_in(node):
                 return True

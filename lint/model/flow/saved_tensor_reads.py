@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import inner_nodes
+from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.objects.classes import ancestors
 from ...facts.values import Attr, Class, Function, Ref, options
 
@@ -25,7 +25,8 @@ def second_reads(region: Region) -> Iterator[tuple[Call, ast.Attribute, ast.Attr
         for option in options(call.func):
             cls = option.base if isinstance(option, Attr) and option.name == "apply" else None
             found = _backward(cls) if isinstance(cls, Class) else None
-            reads = _read_again(found.node) if found is not None else None
+            saves = isinstance(cls, Class) and _saves_tensors(cls)
+            reads = _read_again(found.node) if found is not None and saves else None
             if reads is not None:
                 yield call, *reads
 
@@ -39,6 +40,15 @@ def _backward(cls: Class) -> Function | None:
         return None
     found = next((owner.body["backward"] for owner in line if "backward" in owner.body), None)
     return found if isinstance(found, Function) else None
+
+
+def _saves_tensors(cls: Class) -> bool:
+    """Whether some method of ``cls`` saves at least one tensor: what is empty may be read twice."""
+    calls = (node for owner in (cls, *ancestors(cls)) for node in all_nodes(owner.node) if isinstance(node, ast.Call))
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "save_for_backward" and bool(call.args)
+        for call in calls
+    )
 
 
 def _read_again(function: FunctionNode) -> tuple[ast.Attribute, ast.Attribute] | None:

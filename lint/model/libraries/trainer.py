@@ -16,6 +16,7 @@ from ...facts.values import (
     Result,
     Value,
     equals,
+    one,
     options,
     same,
     truth,
@@ -209,6 +210,13 @@ def overriding_trainer(run: Run, enable: HfEnable) -> tuple[TrainerBuild, Traine
     """The Trainer that enables checkpointing on the same model again and so replaces what ``enable`` asked for."""
     for trainer, args, value in trainers_of(run, enable.model):
         apart = any(event.place.excludes(enable.place) for event in (trainer, args))
-        if is_enabled(run, args, value) and not apart:
+        if is_enabled(run, args, value) and not apart and _may_train_after(run, trainer, enable):
             return trainer, args
     return None
+
+
+def _may_train_after(run: Run, trainer: TrainerBuild, enable: HfEnable) -> bool:
+    """Whether ``trainer`` may train behind ``enable``: it does, or the program shows no use of it at all."""
+    made = Result(trainer.call)
+    uses = [call for call in run.method_calls("train", "evaluate", "predict") if one(call.receiver, made)]
+    return not uses or any(call.method == "train" and call.order > enable.order for call in uses)

@@ -24,6 +24,8 @@ _HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "_for
 _EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
 #: What a class may give a say in how its objects are made, looked into or called.
 _SPECIAL = frozenset(("__call__", "_call_impl", "__new__", "__init_subclass__", "__getattr__", "__getattribute__"))
+#: In the name of a class that others derive from, which may be in other files.
+_TO_DERIVE = ("Base", "Abstract", "Mixin", "_Base")
 
 
 def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
@@ -85,6 +87,7 @@ def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
             own = cls.body.get(function.name) is function and is_inside(event.node, cls.node)
             plain = not (cls.node.decorator_list or cls.node.keywords or function.decorators or _is_stub(function))
             kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not _may_be_replaced(run, function.name)
+            plain = plain and not cls.name.startswith(_TO_DERIVE) and not cls.name.endswith(_TO_DERIVE)
             is_certain = own and plain and kept and are_switches(event.place) and not _is_derived_from(run, event)
             return CallTarget(function, 1) if is_certain else None
     return None

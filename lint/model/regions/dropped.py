@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Containers of modules that a loop goes through.
 _LISTS = ("ModuleList", "Sequential")
+#: What a benchmark asks of its input, too.
+_ASKED = ("shape", "size", "device", "dtype", "numel", "ndim")
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
@@ -73,7 +75,9 @@ def _goes_on_with_input(run: History, event: Checkpoint) -> bool:
             chosen = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
             uses = [part for part in ast.walk(around) if isinstance(part, ast.Name) and part.id == name]
             bound = any(isinstance(part.ctx, ast.Store) and loop.lineno <= part.lineno <= end for part in uses)
-            later = any(isinstance(part.ctx, ast.Load) and part.lineno > end for part in uses)
+            # Its shape is the same whatever the blocks do.
+            asked = {part.value for part in ast.walk(around) if isinstance(part, ast.Attribute) and part.attr in _ASKED}
+            later = any(isinstance(part.ctx, ast.Load) and part.lineno > end and part not in asked for part in uses)
             blocks = block in chosen and all(_is_block(run, option) for option in options(event.function))
             return blocks and later and not bound and event.call.grad_mode is not GradMode.OFF
     return False
@@ -87,7 +91,7 @@ def _is_block(run: History, value: Value) -> bool:
         case Element(of=Element() as slice_of):
             return _is_block(run, slice_of)
         case Result(call) if call.name.startswith("torch.nn."):
-            return True
+            return equals(call.keyword("inplace"), True) is False
         case Element(of=Attr(name=name)):
             modules = [cls for cls in run.program.classes if "torch.nn.Module" in bases(cls)]
             listed = [cls.fields[name] for cls in modules if name in cls.fields]

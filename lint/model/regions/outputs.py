@@ -5,17 +5,23 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Function, Instance, Method, Param, Result, options, same
-from ..events import ApplyCheckpointing, Checkpointing, HfEnable
+from ...facts.objects.classes import ancestors
+from ...facts.objects.own_model import says_no_class
+from ...facts.values import Function, Instance, Method, Param, Result, equals, options, same
+from ..conditions.guards import excludes_mode, own_guards
+from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
+from ..state.gradient_free import is_always_gradient_free
 from ..types import bases, unwrapped
+from .call_targets import call_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Call, Value
+    from ...facts.values import Call, Guard, Value
+    from ...facts.walk import Write
     from ..run import Run
 
 #: Names of parameters for modules of any class.
@@ -34,6 +40,8 @@ def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Fo
     events = {event.node: event for event in run.replayed(Checkpointing) if event.reentrant is reentrant}
     enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
     for call in calls:
+        if is_always_gradient_free(call):
+            continue
         if call.node in events:
             yield Forward(call, events[call.node])
             continue
@@ -45,11 +53,70 @@ def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Fo
 def _inside(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
     if not events:
         return None
-    called = [unwrapped(_named_after_its_class(run, option) or option) for option in options(call.func)]
+    named = [_named_after_its_class(run, option) for option in options(call.func)]
+    called = [unwrapped(other or option) for other, option in zip(named, options(call.func), strict=True)]
     if not all(isinstance(option, Instance | Function | Method) for option in called):
         return None
-    inside = run.bodies.of(*called).calls
-    return next((events[found.node] for found in inside if found.node in events), None)
+    inside = [found for found in run.bodies.of(*called).calls if found.node in events]
+    if any(named) or _is_guessed(call, called):
+        # Nothing shows how the module was built, nor that `model` is this one.
+        inside = [found for found in inside if not found.place.guards and _is_named_after(call, called)]
+    return next((events[found.node] for found in inside if not is_passed_over(run, call, found)), None)
+
+
+def _is_guessed(call: Call, called: list[Value]) -> bool:
+    """Whether ``call`` is of a parameter that says no class: it was taken for the one model of the file."""
+    function, name = call.place.function, getattr(call.node.func, "id", None)
+    if function is None or not any(isinstance(option, Instance) and option.call is None for option in called):
+        return False
+    arguments = function.node.args
+    given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return any(argument.arg == name and says_no_class(argument.annotation) for argument in given)
+
+
+def _is_named_after(call: Call, called: list[Value]) -> bool:
+    name = getattr(call.node.func, "id", "").replace("_", "")
+    classes = [option.cls for option in called if isinstance(option, Instance)]
+    return bool(classes) and all(cls.node.name.lower() == name for cls in classes)
+
+
+def is_passed_over(run: Run, call: Call, checkpoint: Call) -> bool:
+    """Whether the program switches off the condition around ``checkpoint``, which ``call`` leads to.
+
+    By `eval()` in the function of ``call``, by an attribute that it sets to something else, or by an argument.
+    """
+    for guard in own_guards(checkpoint.place):
+        if excludes_mode(guard, training=False) and any(
+            switch.on is False and switch.order < call.order and switch.place.function is call.place.function
+            for switch in run.of(ModeSwitch)
+        ):
+            return True
+        asked = {part.attr for part in ast.walk(guard.test) if isinstance(part, ast.Attribute)}
+        if any(write.field in asked and equals(write.value, guard.taken) is not True for write in _switched(run)):
+            return True
+        if _is_told_otherwise(call, checkpoint, guard):
+            return True
+    return False
+
+
+def _switched(run: Run) -> Iterator[Write]:
+    """The writes to attributes, but those of constructors."""
+    for write in run.writes:
+        function = write.place.function
+        if not write.is_item and (function is None or function.name != "__init__"):
+            yield write
+
+
+def _is_told_otherwise(call: Call, checkpoint: Call, guard: Guard) -> bool:
+    """Whether ``call`` gives the parameter that is the condition around ``checkpoint`` a constant against it."""
+    test, taken = guard.plain
+    for target in call_targets(unwrapped(call.func)) if isinstance(test, ast.Name) else ():
+        if isinstance(test, ast.Name) and checkpoint.place.function is target.function:
+            names = target.parameters()
+            place = names.index(test.id) if test.id in names else len(call.args)
+            if equals(call.argument(place, test.id), not taken) is True:
+                return True
+    return False
 
 
 def _named_after_its_class(run: Run, value: Value) -> Value | None:
@@ -57,8 +124,10 @@ def _named_after_its_class(run: Run, value: Value) -> Value | None:
     if not isinstance(value, Param) or value.annotation is not None or value.name in _ANY_MODULE:
         return None
     classes = [cls for cls in run.program.classes if cls.node.name.lower() == value.name.replace("_", "")]
-    fits = len(classes) == 1 and "torch.nn.Module" in bases(classes[0]) and not run.calls_of(value.function)
-    return classes[0].instance if fits else None
+    if len(classes) != 1 or "torch.nn.Module" not in bases(classes[0]) or run.calls_of(value.function):
+        return None
+    is_derived_from = any(classes[0] in ancestors(cls) for cls in run.program.classes)
+    return None if is_derived_from else classes[0].instance
 
 
 def _applied(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
