@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.objects.classes import ancestors
 from ...facts.objects.own_model import says_no_class
-from ...facts.values import Function, Instance, Method, Param, Result, equals, options, same
+from ...facts.values import Function, Instance, Method, Result, equals, options, same
 from ..conditions.guards import excludes_mode, own_guards
 from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
 from ..state.gradient_free import is_always_gradient_free
-from ..types import bases, unwrapped
+from ..types import unwrapped
 from .call_targets import call_targets
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from ...facts.values import Call, Guard, Value
     from ...facts.walk import Write
     from ..run import Run
-
-#: Names of parameters for modules of any class.
-_ANY_MODULE = frozenset(("model", "module", "net", "network", "layer", "block", "fn", "func", "self"))
 
 
 class Forward(NamedTuple):
@@ -53,12 +49,11 @@ def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Fo
 def _inside(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
     if not events:
         return None
-    named = [_named_after_its_class(run, option) for option in options(call.func)]
-    called = [unwrapped(other or option) for other, option in zip(named, options(call.func), strict=True)]
+    called = [unwrapped(option) for option in options(call.func)]
     if not all(isinstance(option, Instance | Function | Method) for option in called):
         return None
     inside = [found for found in run.bodies.of(*called).calls if found.node in events]
-    if any(named) or _is_guessed(call, called):
+    if _is_guessed(call, called):
         # Nothing shows how the module was built, nor that `model` is this one.
         inside = [found for found in inside if not found.place.guards and _is_named_after(call, called)]
     return next((events[found.node] for found in inside if not is_passed_over(run, call, found)), None)
@@ -117,17 +112,6 @@ def _is_told_otherwise(call: Call, checkpoint: Call, guard: Guard) -> bool:
             if equals(call.argument(place, test.id), not taken) is True:
                 return True
     return False
-
-
-def _named_after_its_class(run: Run, value: Value) -> Value | None:
-    """The module that a parameter of a function nobody calls is for, by its name: `critic`, where `Critic` is one."""
-    if not isinstance(value, Param) or value.annotation is not None or value.name in _ANY_MODULE:
-        return None
-    classes = [cls for cls in run.program.classes if cls.node.name.lower() == value.name.replace("_", "")]
-    if len(classes) != 1 or "torch.nn.Module" not in bases(classes[0]) or run.calls_of(value.function):
-        return None
-    is_derived_from = any(classes[0] in ancestors(cls) for cls in run.program.classes)
-    return None if is_derived_from else classes[0].instance
 
 
 def _applied(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Checkpointing | None:
