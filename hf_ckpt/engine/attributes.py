@@ -5,9 +5,9 @@ A parent hands a scale on before each call, or a module counts its calls. A repl
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
 from contextlib import contextmanager
 from functools import partial
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter
 
 from ..compat.wrappers import stands_for_parameter
+from .containers import CONTAINERS, base_of, content_of, empty, fill, is_tuple, options_of, tuple_like
 from .readings import Unknown, copied, reading_of, share, version_of
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ _DEEPSPEEDS = frozenset({"applied_pre_backward_ref_cnt", "pre_bwd_fn", "post_bwd
 _NOBODY_READS = _TORCHS | _DEEPSPEEDS
 #: Longer and deeper containers are compared by what they are and how long.
 MOST_ITEMS, DEEPEST = 256, 4
-#: The containers that a replay fills again, those of classes derived from them too.
-_CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
-_FOLLOWED: tuple[Any, ...] = (*_CONTAINERS, tuple, torch.Tensor)
+_FOLLOWED: tuple[Any, ...] = (*CONTAINERS, tuple, torch.Tensor)
 #: Of a module whose first forward did not write them, tensors of up to so many bytes are still copied before each.
 _SMALL = 1 << 20
 #: Stands for a value that no replay puts back.
@@ -55,25 +54,16 @@ class _Container:
     def __init__(self, container: Any) -> None:
         self.kind: Any = type(container)
         self.key = id(container)
-        self.base = _base_of(container)
+        self.base = base_of(container)
         #: What is in it; a list of pairs for a dict.
         self.items: list[Any] = []
         #: Its own attributes, where its class gives it any.
         self.attributes: dict[str, Any] = {}
-        self._options: dict[str, Any] = {}
-        if isinstance(container, deque):
-            self._options = {"maxlen": container.maxlen}
-        elif isinstance(container, defaultdict):
-            self._options = {"default_factory": container.default_factory}
+        self._options = options_of(container)
 
     def another(self) -> Any:
         """An empty one of the same class."""
-        made = self.kind.__new__(self.kind)
-        if "maxlen" in self._options:
-            deque.__init__(made, maxlen=self._options["maxlen"])
-        if "default_factory" in self._options:
-            made.default_factory = self._options["default_factory"]
-        return made
+        return empty(self.kind, self._options)
 
     def of(self, value: Any) -> bool:
         """Whether ``value`` is the container."""
@@ -105,10 +95,13 @@ class _Tensor:
             return copied(found).requires_grad_().clone()
 
     @property
-    def memory(self) -> int:
-        """The address of its memory."""
-        is_strided = self._alias.layout is torch.strided
-        return self._alias.untyped_storage()._cdata if is_strided else id(self)
+    def extent(self) -> tuple[int, int, int]:
+        """Where it lies: the address of its memory, and its first byte in there and the one after its last."""
+        alias = self._alias
+        if alias.layout is not torch.strided:
+            return id(self), 0, 0
+        start, end = int(alias.storage_offset()), _end_of(alias)
+        return alias.untyped_storage()._cdata, start * alias.itemsize, end * alias.itemsize
 
     def read_together(self) -> Iterator[tuple[_Tensor, torch.Tensor]]:
         """All tensors in its memory, in one memory again, as they were; :class:`Unknown` ones where that is unknown."""
@@ -139,6 +132,29 @@ def _end_of(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset() + sum(steps) + 1 if tensor.numel() else tensor.storage_offset())
 
 
+class _Content:
+    """What is in a container now, and its attributes."""
+
+    __slots__ = ("_attributes", "_items")
+
+    def __init__(self, container: Any) -> None:
+        self._items = content_of(container)
+        self._attributes = dict(getattr(container, "__dict__", {}))
+
+    def put_back(self, container: Any) -> None:
+        """Fill the container with it, where something else is in it."""
+        if not self._is_in(container):
+            fill(container, self._items, self._attributes)
+
+    def _is_in(self, container: Any) -> bool:
+        items, attributes = content_of(container), getattr(container, "__dict__", {})
+        if len(items) != len(self._items) or not _are_same(attributes, self._attributes):
+            return False
+        if isinstance(container, dict):
+            return all(k is key and v is value for (k, v), (key, value) in zip(items, self._items, strict=True))
+        return all(map(is_, items, self._items))
+
+
 class AttributesBefore:
     """The attributes of ``module`` and of all modules inside it, as they are before a forward."""
 
@@ -153,7 +169,7 @@ class AttributesBefore:
                 continue
             values = self._values[owner] = attributes_of(owner)
             for name, value in values.items():
-                if type(value) is tuple or isinstance(value, _FOLLOWED):
+                if isinstance(value, _FOLLOWED):
                     values[name] = self._stand_in(value, owner, known)
         _note_shared_memory(known)
         #: What stands for tensors that are buffers too, which a replay may find on copies (``on_copies``).
@@ -184,30 +200,28 @@ class AttributesBefore:
     def restored(self) -> Iterator[None]:
         """Let a replay find what the forward found, and put back what stands there now."""
         changed = [(owner, name) for owner in self._values for name in self._changed(owner)]
-        now = [(owner, name, name in vars(owner), vars(owner).get(name)) for owner, name in changed]
+        now = {owner: dict(vars(owner)) for owner in self._values}
         there: dict[int, tuple[_Container, Any]] = {}
         for owner, before in self._values.items():
             for name, value in before.items():
                 _find(value, vars(owner).get(name), there)
-        filled = [(stands, c) for stands, c in there.values() if not _holds(c, stands)]
-        contents = [
-            (container, _content(container), dict(getattr(container, "__dict__", {}))) for _, container in filled
-        ]
+        # The replay may change what now is as the forward found it, too.
+        contents = [(container, _Content(container)) for _, container in there.values()]
         made: dict[int, Any] = {id(stands): container for stands, container in there.values()}
         for tensor, buffers, name in self._buffers:
             if (buffer := buffers.get(name)) is not None and not tensor.reading.of(buffer):
                 made[id(tensor)] = buffer
         try:
-            for stands, container in filled:
-                _fill(container, _items(stands, made), _attributes(stands, made))
+            for stands, container in [each for each in there.values() if not _holds(each[1], each[0])]:
+                fill(container, _items(stands, made), _attributes(stands, made))
             for owner, name in changed:
                 _put(owner, name, name in self._values[owner], _found(self._values[owner].get(name), made))
             yield
         finally:
-            for owner, name, is_there, value in now:
-                _put(owner, name, is_there, value)
-            for container, content, attributes in contents:
-                _fill(container, content, attributes)
+            for owner, attributes in now.items():
+                _put_back(owner, attributes)
+            for container, content in contents:
+                content.put_back(container)
 
     def _changed(self, owner: nn.Module) -> list[str]:
         before, now = self._values[owner], attributes_of(owner)
@@ -228,15 +242,15 @@ class AttributesBefore:
         if not isinstance(value, _FOLLOWED) or depth == DEEPEST or len(value) > MOST_ITEMS:
             return value
         if isinstance(value, tuple):
-            if type(value) is not tuple:
+            if not is_tuple(value):
                 return value
-            return tuple(self._stand_in(item, owner, known, depth + 1) for item in value)
+            return tuple_like(value, [self._stand_in(item, owner, known, depth + 1) for item in value])
         container = known[id(value)] = _Container(value)
         stand_in = partial(self._stand_in, owner=owner, known=known, depth=depth + 1)
         if isinstance(value, dict):
-            container.items = [(key, stand_in(item)) for key, item in _content(value)]
+            container.items = [(key, stand_in(item)) for key, item in content_of(value)]
         else:
-            container.items = [stand_in(item) for item in _content(value)]
+            container.items = [stand_in(item) for item in content_of(value)]
         own = getattr(value, "__dict__", None)
         if own:
             container.attributes = {name: stand_in(item) for name, item in own.items()}
@@ -245,11 +259,11 @@ class AttributesBefore:
 
 def attributes_of(module: nn.Module) -> dict[str, Any]:
     """The attributes of a module that its forward may read, and somebody set."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if name not in _NOBODY_READS and not name.startswith("ds_") and not stands_for_parameter(value)
-    }
+    return {name: value for name, value in vars(module).items() if _is_read(name, value)}
+
+
+def _is_read(name: str, value: Any) -> bool:
+    return name not in _NOBODY_READS and not name.startswith("ds_") and not stands_for_parameter(value)
 
 
 def _is_followed(value: Any) -> bool:
@@ -270,27 +284,14 @@ def _is_same(before: Any, now: Any) -> bool:
         return True
     if type(before) is not type(now):
         return False
-    if type(before) is tuple:
+    if is_tuple(before):
         return len(before) == len(now) and all(map(_is_same, before, now))
     return before is now or (isinstance(before, bool | int | float | complex | str | bytes) and bool(before == now))
 
 
-def _base_of(container: Any) -> Any:
-    """The class whose methods read and fill a container: those of a derived one may do more."""
-    if isinstance(container, OrderedDict):
-        return OrderedDict
-    return next(base for base in _CONTAINERS if isinstance(container, base))
-
-
-def _content(container: Any) -> list[Any]:
-    """What is in a container, pairs for a dict."""
-    base = _base_of(container)
-    return list(base.items(container) if isinstance(container, dict) else base.__iter__(container))
-
-
 def _holds(container: Any, stands: _Container) -> bool:
     """Whether a container holds what it held, and has the attributes that it had."""
-    items, content, attributes = stands.items, _content(container), getattr(container, "__dict__", {})
+    items, content, attributes = stands.items, content_of(container), getattr(container, "__dict__", {})
     if len(content) != len(items) or attributes.keys() != stands.attributes.keys():
         return False
     if not all(_is_same(value, attributes[name]) for name, value in stands.attributes.items()):
@@ -303,7 +304,7 @@ def _holds(container: Any, stands: _Container) -> bool:
 
 def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> None:
     """Note the containers that still stand where they stood, by what stands for them."""
-    if type(stands) is tuple and type(now) is tuple:
+    if is_tuple(stands) and type(now) is type(stands):
         for item, i in zip(stands, now, strict=False):
             _find(item, i, there)
     elif type(stands) is _Container and stands.of(now) and id(stands) not in there:
@@ -312,7 +313,7 @@ def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> No
             for key, item in stands.items:
                 _find(item, dict.get(now, key), there)
         elif stands.base is not set:
-            for item, i in zip(stands.items, _content(now), strict=False):
+            for item, i in zip(stands.items, content_of(now), strict=False):
                 _find(item, i, there)
         for name, value in stands.attributes.items():
             _find(value, vars(now).get(name), there)
@@ -320,14 +321,14 @@ def _find(stands: Any, now: Any, there: dict[int, tuple[_Container, Any]]) -> No
 
 def _found(stands: Any, made: dict[int, Any]) -> Any:
     """What a replay finds; ``made`` has what it found so far, as modules may share it."""
-    if type(stands) is tuple:
-        return tuple(_found(item, made) for item in stands)
+    if is_tuple(stands):
+        return tuple_like(stands, [_found(item, made) for item in stands])
     if type(stands) not in (_Tensor, _Container):
         return stands
     if id(stands) not in made:
         if isinstance(stands, _Container):
             made[id(stands)] = container = stands.another()
-            _fill(container, _items(stands, made), _attributes(stands, made))
+            fill(container, _items(stands, made), _attributes(stands, made))
         elif all(each.reading.is_current for each in stands.together):
             made[id(stands)] = stands.as_read()
         else:
@@ -344,17 +345,19 @@ def _attributes(stands: _Container, made: dict[int, Any]) -> dict[str, Any]:
 
 
 def _note_shared_memory(known: dict[int, _Tensor | _Container]) -> None:
-    """Tell tensors that lie in one memory of each other."""
+    """Tell tensors that overlap of each other."""
     tensors = [stands for stands in known.values() if isinstance(stands, _Tensor)]
     if len(tensors) < 2:
         return
-    by_memory: dict[int, list[_Tensor]] = {}
-    for stands in tensors:
-        by_memory.setdefault(stands.memory, []).append(stands)
-    for together in by_memory.values():
+    together: list[_Tensor] = []
+    reached = (0, 0)
+    for (memory, start, end), stands in sorted(((t.extent, t) for t in tensors), key=itemgetter(0)):
+        if (memory, start) >= reached:
+            together = []
+        together.append(stands)
+        reached = max(reached, (memory, end))
         if len(together) > 1:
-            for stands in together:
-                stands.together = together
+            stands.together = together[0].together = together
 
 
 def _has_graph(value: Any) -> bool:
@@ -363,20 +366,18 @@ def _has_graph(value: Any) -> bool:
     return any(isinstance(t, torch.Tensor) and not t.is_leaf for t in tree_iter(inside))
 
 
-def _fill(container: Any, content: list[Any], attributes: dict[str, Any]) -> None:
-    base = _base_of(container)
-    if base is list:
-        list.__setitem__(container, slice(None), content)
-    else:
-        base.clear(container)
-        if base is OrderedDict:
-            for key, value in content:
-                OrderedDict.__setitem__(container, key, value)
-        else:
-            (deque.extend if base is deque else base.update)(container, content)
-    if attributes or getattr(container, "__dict__", None):
-        vars(container).clear()
-        vars(container).update(attributes)
+def _put_back(owner: nn.Module, attributes: dict[str, Any]) -> None:
+    now = vars(owner)
+    if _are_same(now, attributes):
+        return
+    for name in [n for n in now.keys() | attributes.keys() if now.get(n) is not attributes.get(n)]:
+        if _is_read(name, attributes.get(name)) and _is_read(name, now.get(name)):
+            _put(owner, name, name in attributes, attributes.get(name))
+
+
+def _are_same(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether the same names have the very same values."""
+    return now.keys() == before.keys() and all(map(is_, map(now.__getitem__, before), before.values()))
 
 
 def _put(owner: nn.Module, name: str, is_there: bool, value: Any) -> None:

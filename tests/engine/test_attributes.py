@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -276,10 +276,31 @@ def a_list() -> MyList:
     return made
 
 
+class Frozen(OrderedDict):
+    """An ordered dict that refuses items once it is made, as those of Diffusers do."""
+
+    def __init__(self, **items: Any) -> None:
+        super().__init__(**items)
+        self.is_frozen = True
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if hasattr(self, "is_frozen"):
+            raise TypeError("it is frozen")
+        super().__setitem__(key, value)
+
+
+class Pair(NamedTuple):
+    """A list and what it is for."""
+
+    numbers: list[float]
+    name: str
+
+
 #: A container that a forward counts in, and how: by its latest number.
 COUNTERS: list[Callable[[], Any]] = [
     lambda: OrderedDict(n=1.0), lambda: defaultdict(float, n=1.0), lambda: MyDict(n=1.0), lambda: MyOrderedDict(n=1.0),
     a_list, lambda: deque([1.0], maxlen=2), lambda: ([1.0], 0), lambda: {"inner": [MyDict(n=1.0)]},
+    lambda: Pair([1.0], "calls"), lambda: Frozen(inner=[MyDict(n=1.0)]),
 ]  # fmt: skip
 
 
@@ -366,6 +387,118 @@ def test_attributes_in_one_memory(policy: str) -> None:
         assert all(map(torch.equal, step(model), step(plain)))
     handle.restore()
     assert torch.equal(model.model.layers[0].mlp.all, plain.model.layers[0].mlp.all)
+
+
+class Apart(OneMemory):
+    """Its attributes lie side by side in one memory, as integers and as floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all, self.last = self.first, self.all[3:].view(torch.int32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.add_(0.25)
+        return Mlp.forward(self, x * self.all[0].clone() + self.last[:1].view(torch.float32).clone())
+
+
+def test_attributes_side_by_side_in_one_memory() -> None:
+    plain, model = build(nothing, Apart), build(nothing, Apart)
+    handle = apply(model, "mlp")
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+
+
+class Toggles(Mlp):
+    """Every second forward leaves things as they were before the first: a replay must, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.double, self.modes = False, {"double": False}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.double, self.modes["double"] = not self.double, not self.modes["double"]
+        return super().forward(x * (1.0 + self.double + 2.0 * self.modes["double"]))
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+def test_what_a_replay_changes_is_put_back_where_it_was_as_the_forward_found_it(engine: str) -> None:
+    plain, model = build(nothing, Toggles), build(nothing, Toggles)
+    handle = apply(model, "mlp", engine=engine)
+    for _ in range(3):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+
+
+class Gathers(nn.Module):
+    """Begins with an empty dict; no trace of that is one of what comes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.made = nn.Linear(16, 16), defaultdict(lambda: torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.made["scale"] = self.made["scale"] + 0.5
+        return torch.exp(self.linear(x * self.made["scale"]))
+
+
+class RunsABackward(nn.Module):
+    """Asks for a gradient in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(torch.tanh(self.linear(leaf)).sum(), leaf)
+        return torch.exp(torch.tanh(self.linear(x))) + slope
+
+
+def with_mlp(kind: type[nn.Module]) -> nn.Module:
+    """A model whose layer nothing but its MLP keeps from a trace."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG).train()
+    model.model.layers[0].mlp = kind()
+    return model
+
+
+@pytest.mark.parametrize("kind", [Gathers, RunsABackward])
+def test_what_a_trace_would_get_wrong(kind: type[nn.Module]) -> None:
+    plain, model = with_mlp(kind), with_mlp(kind)
+    handle = apply(model, "full")
+    for _ in range(3):
+        assert all(map(torch.equal, step(model), step(plain)))
+    assert {layer.mode for layer in handle.report().layers} == {Mode.WHOLE}
+    handle.restore()
+
+
+class Seen:
+    """What a module has seen."""
+
+    def __init__(self) -> None:
+        self.shifts: list[torch.Tensor] = []
+
+
+class Logging(nn.Module):
+    """Appends tensors to a list inside an object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.seen = nn.Linear(16, 16), Seen()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.shifts.append(torch.ones(1))
+        return torch.exp(self.linear(x))
+
+
+def test_a_trace_fills_no_list_inside_an_object() -> None:
+    model = with_mlp(Logging)
+    handle = apply(model, "full")
+    step(model)
+    assert [type(shift) for shift in model.model.layers[0].mlp.seen.shifts] == [torch.Tensor] * 2
+    handle.restore()
 
 
 class TwoTypesInOneMemory(OneMemory):

@@ -6,7 +6,6 @@ submodule to eval or hooking it must never meet a trace made before.
 
 from __future__ import annotations
 
-import copy
 import enum
 import functools
 import types
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 #: Attributes that only say which layer this is. Layers that differ in nothing else share traces.
 _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "idx", "block_idx"})
 #: torch's own tables on a module are read one by one.
-_NO_STATE = _POSITION_NAMES | {name for name, value in vars(nn.Module()).items() if isinstance(value, OrderedDict)}
+_NO_STATE = _POSITION_NAMES | {name for name, value in vars(nn.Module()).items() if isinstance(value, dict)}
 _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
 #: Modules whose hooks only look; our meter notes which layer is running.
 _OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
@@ -80,7 +79,7 @@ class Binding:
         hooked = modules if call.runs_hooks else modules[1:]
         owners = [_Owner(*named) for named in (*modules, *_objects(modules, self.slots))]
         self._state = self._reader(owners, modules, hooked)
-        self.state = copy.deepcopy(self._state())
+        self.state = _snapshot(self._state())
         self.key = self._key(owners)
         #: Why this layer cannot be traced at all, or "".
         self.obstacle = "a global module hook may change what it computes" if _global_hooks() else ""
@@ -179,7 +178,20 @@ def _is_plain(value: Any) -> bool:
         return True
     if isinstance(value, _SEQUENCES):
         return all(_is_plain(item) for item in value)
-    return isinstance(value, dict) and bool(value) and all(_is_plain(item) for item in value.values())
+    return isinstance(value, dict) and all(_is_plain(item) for item in value.values())
+
+
+def _snapshot(value: Any) -> Any:
+    """What equals ``value`` until somebody fills one of its containers."""
+    if isinstance(value, dict):
+        items = {key: _snapshot(item) for key, item in dict.items(value)}
+        return OrderedDict(items) if isinstance(value, OrderedDict) else items
+    if isinstance(value, set):
+        return set(value)
+    if not isinstance(value, tuple | list | deque):
+        return value
+    kind = next(kind for kind in (tuple, list, deque) if isinstance(value, kind))
+    return kind(map(_snapshot, value))
 
 
 def _hashable(value: Any) -> Hashable:

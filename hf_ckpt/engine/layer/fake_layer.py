@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections import deque
-from copy import copy as shallow_copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from ...compat.hooks import FOREIGN_ATTRIBUTES
+from ..containers import CONTAINERS, content_of, empty, fill, is_tuple, options_of, tuple_like
 from ..untraceable import UntraceableError
 from .attached import attributes_of, copied, has_state
 from .slots import PLAIN_TENSORS, table_of
@@ -73,7 +72,7 @@ def fake_layer_of(
     fake_of = {id(slot.fetch()): fake for slot, fake in zip(slots, fakes, strict=True) if slot.within}
 
     def replaced(value: Any) -> Any:
-        return fake_of.get(id(value), _rebound(value, copies))
+        return fake_of.get(id(value), _rebound(_apart(value, containers), copies))
 
     for slot, fake in zip(slots, fakes, strict=True):
         owner = copies[id(slot.module)]
@@ -95,25 +94,21 @@ def fake_layer_of(
 
 def _apart(value: Any, done: dict[int, Any]) -> Any:
     """Copy containers that a forward may fill, those inside others too, and each once; share the rest."""
-    kind = type(value)
-    if kind is tuple:
-        items = tuple(_apart(item, done) for item in value)
-        return items if any(map(operator.is_not, items, value)) else value
-    if not isinstance(value, list | dict | set | deque):
+    if is_tuple(value):
+        items = [_apart(item, done) for item in value]
+        return tuple_like(value, items) if any(map(operator.is_not, items, value)) else value
+    if not isinstance(value, CONTAINERS):
         return value
-    if id(value) in done:
-        return done[id(value)]
-    made: Any = shallow_copy(value)
-    done[id(value)] = made
-    if isinstance(value, dict):
-        for key, item in dict.items(value):
-            if (apart := _apart(item, done)) is not item:
-                dict.__setitem__(made, key, apart)
-    elif isinstance(value, list | deque):
-        for place, item in enumerate(value):
-            if (apart := _apart(item, done)) is not item:
-                made[place] = apart
-    return made
+    if id(value) not in done:
+        made = done[id(value)] = empty(type(value), options_of(value))
+        content = content_of(value)
+        if isinstance(value, dict):
+            content = [(key, _apart(item, done)) for key, item in content]
+        elif not isinstance(value, set):
+            content = [_apart(item, done) for item in content]
+        attributes = getattr(value, "__dict__", {})
+        fill(made, content, {name: _apart(item, done) for name, item in attributes.items()})
+    return done[id(value)]
 
 
 def _rebound(value: Any, copies: dict[int, nn.Module]) -> Any:

@@ -132,7 +132,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0]  # torch.nn.utils.parametrize puts a weight into itself
         if is_idempotent_write(func, args, kwargs) and self._is_first_use(args[0]):
             return run_fake(func, args, kwargs)
-        self._adopt_constants(args)
+        if func is torch.ops.aten.lift_fresh.default:
+            self._adopt_constants(args)
+        elif any(not self._is_known(tensor) for tensor in instances_in(torch.Tensor, (args, kwargs))):
+            raise UntraceableError(f"{func} reads a tensor that is no attribute of a module")
         noted = args_to_run_again(func, args)
         reads = self._versions(noted, kwargs)
         written = self._written(func, args, kwargs)
@@ -295,10 +298,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _adopt_constants(self, args: tuple[Any, ...]) -> None:
         """Small tensors that the layer makes from Python numbers reach the mode as real tensors."""
         for tensor in instances_in(torch.Tensor, args):
-            if not isinstance(tensor, FakeTensor) and id(tensor) not in self._value_of:
+            if not self._is_known(tensor):
                 with _disable_current_modes():
                     self.constants.append(tensor.detach().clone())
                 self._register(tensor, Origin("constant", len(self.constants) - 1), None)
+
+    def _is_known(self, tensor: torch.Tensor) -> bool:
+        return isinstance(tensor, FakeTensor) or id(tensor) in self._value_of
 
     def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         return tuple(

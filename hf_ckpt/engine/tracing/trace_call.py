@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 import torch._dynamo.config
@@ -177,7 +177,7 @@ def _run(
             recorder,
             torch.enable_grad(),
             as_one_op(opaque, recorder),
-            torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda tensor: tensor),
+            torch.autograd.graph.saved_tensors_hooks(recorder.pack, _read_in_the_forward),
         ):
             call.on(fake_layer, args, kwargs)
     finally:
@@ -186,6 +186,10 @@ def _run(
     recorder.check()
     check_not_shared(recorder.written_slots, given.slots)
     return recorder
+
+
+def _read_in_the_forward(tensor: torch.Tensor) -> NoReturn:
+    raise UntraceableError("its forward runs a backward of its own")
 
 
 @contextmanager
