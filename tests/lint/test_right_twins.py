@@ -291,3 +291,20 @@ def test_a_base_class_is_derived_from_elsewhere():
     """
     assert codes(code.format(name="Block")) == ["CKPT308"]
     assert codes(code.format(name="BaseBlock")) == []
+
+
+LEAVING = """
+    from torch.utils.checkpoint import checkpoint
+
+    def run(block, x):
+        try:
+            x = checkpoint(lambda z: block(z), x, x, use_reentrant=False)
+        finally:
+            {last}
+        return x
+"""
+
+
+def test_a_finally_that_leaves_takes_the_error_along():
+    assert codes(LEAVING.format(last="block.eval()")) == ["CKPT308"]
+    assert codes(LEAVING.format(last="return block(x)")) == []

@@ -163,7 +163,7 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
     """`try`: each handler starts from the names before the statement."""
     outside, names, grad = walk.place, dict(walk.scope.names), walk.program.grad
     before = grad.current
-    if any(map(_hides, node.handlers)):
+    if any(map(_hides, node.handlers)) or any(isinstance(part, _LEAVING) for part in node.finalbody):
         walk.place = outside._replace(tries=(*outside.tries, node))
     ends = walk.engine.execute(walk, node.body) or walk.engine.execute(walk, node.orelse)
     walk.place = outside
