@@ -66,6 +66,11 @@ def supports_flash_attention(model: torch.nn.Module) -> bool:
     return root is not None and bool(getattr(root, "_supports_flash_attn", False))
 
 
+def unsplit_modules(model: torch.nn.Module) -> list[str]:
+    """The classes of modules that ``device_map`` keeps on one card each (transformers/modeling_utils.py)."""
+    return list(getattr(model, "_no_split_modules", None) or ())
+
+
 def builds(auto_class: Any, config: Any) -> bool:
     """Whether an ``AutoModelFor...`` class has a model for this config."""
     return type(config) in auto_class._model_mapping

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...compat.models import output_head
+from ...compat.models import output_head, unsplit_modules
 from ...errors import ForecastError
 from .optimizers import foreach_copies, rule_for, state_bytes
 from .quantised import packed_bytes, quantised_weights
@@ -114,7 +114,7 @@ def _cards_of_parameters(
     whole_model: Any = model
     base = whole_model.get_base_model() if hasattr(model, "get_base_model") else whole_model
     sizes = _sizes(base, packed)
-    whole = list(getattr(base, "_no_split_modules", None) or ())
+    whole = unsplit_modules(base)
     room = get_balanced_memory(base, dict.fromkeys(range(gpus), capacity), whole, **sizes)
     places = infer_auto_device_map(base, room, whole, **sizes)
     if not all(isinstance(place, int) for place in places.values()):
