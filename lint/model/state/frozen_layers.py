@@ -29,10 +29,16 @@ _BACKBONES = (
 _LAYERS = 48
 
 
+#: Parameters of their heads.
+_HEADS = tuple(f"{head}.weight" for head in ("classifier", "score", "qa_outputs", "classifier.dense", "lm_head"))
+
+
 def freezes_backbone_by_name(switch: GradientSwitch) -> bool:
     """Whether a loop over names freezes all that a model of transformers has but its head, whatever its family."""
     if not switch.freezes:
         return False
+    if not any(_comes_to(switch, name) is False for name in _HEADS):
+        return False  # What it leaves out is no part of these models: adapters, in the layers perhaps.
     answers = [{_comes_to(switch, name) for name in names} for names in _named_parameters()]
     # A name that only one family has is meant for a model of it.
     return {True} in answers and all(answer in ({True}, {False}) for answer in answers)
