@@ -69,13 +69,16 @@ def _within_the_peak(problem: Problem, limits: Limits, found: Solution) -> Solut
             break
         read = under(problem, found.layers).shared
         try:
-            found = min(
+            better = min(
                 found,
                 refined(problem, solve(replace(problem, shared=read), limits)),
                 key=lambda solution: (not solution.predicted.within(limits), solution.predicted.peak),
             )
         except BudgetError:  # nothing is smaller
             break
+        if better is found:  # the next round would solve the same problem
+            break
+        found = better
     return found
 
 
