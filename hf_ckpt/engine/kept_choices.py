@@ -19,13 +19,14 @@ from torch.utils._pytree import tree_iter
 
 from ..op_catalogue import traits_of
 from .readings import copied
-from .saved_tensor_hooks import hooks_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
 
     from torch import nn
+
+    from .saved_tensor_hooks import Hooks
 
     #: The sizes of the tensors that a forward was given, by place and number of dimensions.
     Sizes = Mapping[tuple[int, int], tuple[int, ...]]
@@ -46,16 +47,16 @@ class _Choice(NamedTuple):
 class KeptChoices:
     """The choices of one forward of ``module``, for all replays of that forward.
 
-    A module that was seen to choose nothing is watched again only when it is given larger tensors than before.
+    Indices go through ``hooks``, as all saved tensors do: whoever counts or offloads these has them too. A module that
+    was seen to choose nothing is watched again only when it is given larger tensors than before.
     """
 
     __slots__ = ("_choices", "_give_back", "_keep", "_module")
 
-    def __init__(self, module: nn.Module | None) -> None:
+    def __init__(self, module: nn.Module | None, hooks: Hooks) -> None:
         self._module = module
         self._choices: list[_Choice] = []
-        # Indices go the way of all saved tensors: whoever counts or offloads these has them too.
-        self._keep, self._give_back = hooks_in_force()
+        self._keep, self._give_back = hooks
 
     @contextmanager
     def noted(self, args: tuple[Any, ...]) -> Iterator[None]:

@@ -8,9 +8,13 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
+
+    #: What is called with a tensor that is saved, and with what that returned when the tensor is needed.
+    Hooks: TypeAlias = tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]
 
 
-def hooks_in_force() -> tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]:
+def hooks_in_force() -> Hooks:
     """The innermost saved-tensor hooks, which any put over them hide; two that keep a tensor as it is without any."""
     # Only the innermost pair of hooks sees a saved tensor (PyDefaultSavedVariableHooks, in
     # torch/csrc/autograd/python_saved_variable_hooks.cpp).

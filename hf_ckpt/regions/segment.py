@@ -2,10 +2,11 @@
 
 The region is entered in the first layer's pre-forward hook and left in the last layer's forward hook, on torch's own
 checkpoint generator (the mechanism of ``torch.distributed._composable.checkpoint``). In between, every layer's call is
-recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns. What the model
-does between two layers is outside the region. Where that changes the hidden state, or draws random numbers, the replay
-would miss it: the region ends there and another one begins. A layer that is left out of a forward (LayerDrop) is left
-out of its replay. A region that its last layer did not close ends with the forward of the module around the layers.
+recorded; the replay makes the recorded calls again, feeding each layer what the one before it returns. A layer finds
+its buffers, attributes and switches as its forward found them (``engine/replayable.py``). What the model does between
+two layers is outside the region. Where that changes the hidden state, or draws random numbers, the replay would miss
+it: the region ends there and another one begins. A layer that is left out of a forward (LayerDrop) is left out of its
+replay. A region that its last layer did not close ends with the forward of the module around the layers.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from torch.utils.checkpoint import (
 )
 from transformers import Cache
 
-from ..compat.checkpointing import switches_lowered
 from ..compat.kv_cache import snapshot
+from ..engine.replayable import Found
+from ..engine.saved_tensor_hooks import hooks_in_force
 from ..engine.written_arguments import Given, HeldArguments, SavedInputs
-from ..engine.written_buffers import BuffersBefore, on_copies
+from ..engine.written_buffers import on_copies
 from .region import Region
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
-    from ..engine.written_buffers import Written
+    from ..engine.saved_tensor_hooks import Hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +56,53 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One layer's call: its arguments, flat, with symbols for what a replay makes again; ``held`` has the others."""
+    """One layer's call: its arguments, flat, with symbols for what a replay makes again; ``held`` has the others.
+
+    ``found`` is what else a replay must find.
+    """
 
     layer: nn.Module
     leaves: list[Any]
     spec: Any
     held: HeldArguments
+    found: Found
 
 
 @dataclass(slots=True)
 class _Recording:
     """The calls of one forward through the segment, and where each layer's tensors come from.
 
-    ``first`` is the place in the segment of the layer that it begins with.
+    ``first`` is the place in the segment of the layer that it begins with, ``hooks`` are the saved-tensor hooks that
+    were in force before the segment's own.
     """
 
     first: int
+    hooks: Hooks
     calls: list[_Call] = field(default_factory=list)
     #: By id: an output, its version when it was returned, and what stands for it.
     outputs: dict[int, tuple[torch.Tensor, int, _Output]] = field(default_factory=dict)
     random: torch.Tensor | None = None
-    #: The latest layer's buffers before its call, and what each call wrote to.
-    before: BuffersBefore | None = None
-    written: list[Written] = field(default_factory=list)
-    #: What the layer that a replay calls is given.
+    #: Notes what the latest layer finds and does while it runs.
+    noting: Generator[None, None, None] | None = None
+    #: What the layer that a replay calls is given, and what it finds until ``inside`` is closed.
     given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    found: Found | None = None
+    inside: ExitStack = field(default_factory=ExitStack)
 
     def add_call(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, spec = tree_flatten((args, kwargs))
         symbol = self._symbol if self.calls else _as_input
         # The layer is about to write its keys and values; a replay must find the cache as it is now.
         kept = [snapshot(leaf) if isinstance(leaf, Cache) else symbol(leaf) for leaf in leaves]
-        self.calls.append(_Call(layer, kept, spec, HeldArguments(layer, kept)))
-        self.before = BuffersBefore(layer)
+        found = Found(layer, self.hooks)
+        self.calls.append(_Call(layer, kept, spec, HeldArguments(layer, kept), found))
+        self.noting = _noting(found, leaves)
+        next(self.noting)
 
     def add_output(self, output: Any) -> None:
-        if self.before is not None:
-            self.written.append(self.before.written())
-            self.before = None
+        if self.noting is not None:
+            next(self.noting, None)
+        self.noting = None
         self.calls[-1].held.settle()
         index = len(self.calls) - 1
         tensors = [(i, leaf) for i, leaf in enumerate(tree_flatten(output)[0]) if isinstance(leaf, torch.Tensor)]
@@ -137,8 +148,27 @@ class _Recording:
                     case _:
                         values.append(leaf)
             self.given = args, kwargs = tree_unflatten(values, call.spec)
-            results.append(tree_flatten(call.layer(*args, **kwargs))[0])
-        self.given = (), {}
+            self.found = call.found
+            with call.found.restored(), self.inside:
+                results.append(tree_flatten(call.layer(*args, **kwargs))[0])
+        self.given, self.found = ((), {}), None
+
+    def given_again(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the layer is given, whose attributes are once more what its forward found."""
+        if self.found is not None:
+            self.inside.enter_context(self.found.attributes_restored())
+        return self.given
+
+    def abandon(self) -> None:
+        """The latest layer did not end."""
+        if self.noting is not None:
+            self.noting.close()
+        self.noting = None
+
+
+def _noting(found: Found, leaves: list[Any]) -> Generator[None, None, None]:
+    with found.noted(tuple(leaves)):
+        yield
 
 
 def _as_input(leaf: Any) -> Any:
@@ -225,9 +255,9 @@ class SegmentRegion(Region):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if self._replaying:
             self._resume()
-            # A hook that runs before this one changed the arguments in the forward already, and now once more.
+            # A hook that runs before this one changed arguments and attributes in the forward already, and now again.
             replayed: _Recording = self._local.replayed
-            return replayed.given
+            return replayed.given_again()
         if not (self.active and module.training and torch.is_grad_enabled()):
             return None
         place = self._place(module)
@@ -278,7 +308,7 @@ class SegmentRegion(Region):
 
     def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, first: int) -> None:
         self.opened.leave()
-        recording = _Recording(first)
+        recording = _Recording(first, hooks_in_force())
         tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         generator: Generator[None, None, None] = _checkpoint_without_reentrant_generator(
             self.counted(self._replay_of(recording, Given(tuple(tensors)))),
@@ -302,10 +332,7 @@ class SegmentRegion(Region):
             interrupted, self._local.pause = getattr(self._local, "pause", None), None
             self._local.replaying, self._local.replayed = True, recording
             try:
-                with ExitStack() as stack:
-                    stack.enter_context(on_copies(recording.written))
-                    for module in self.modules:
-                        stack.enter_context(switches_lowered(module))
+                with on_copies(call.found.written for call in recording.calls):
                     recording.replay(*given.restored(inputs))
             finally:
                 self._resume()
@@ -354,7 +381,9 @@ class SegmentRegion(Region):
     def _close(self) -> None:
         """Leave the region without a result, so that no saved-tensor hook outlives a failed forward."""
         self._resume()
-        generator = getattr(self._local, "generator", None)
+        generator, recording = getattr(self._local, "generator", None), getattr(self._local, "recording", None)
+        if recording is not None:
+            recording.abandon()
         self._local.recording = self._local.generator = None
         if self.opened.segment is self:
             self.opened.segment = None

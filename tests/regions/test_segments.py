@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 from transformers import Qwen3VLTextConfig, Qwen3VLTextModel
 
 from hf_ckpt import apply
@@ -119,3 +121,77 @@ def test_a_forward_that_an_interrupt_broke_off_inside_a_layer_leaves_nothing_for
         step(model, batch(length=20))
     handle.remove()
     assert same(step(model, batch(length=12)), plain)
+    assert not _len_torch_dispatch_stack()
+
+
+class Counts(torch.nn.Module):
+    """Counts its calls in an attribute, and computes with the count."""
+
+    def __init__(self, shared: dict[str, float]) -> None:
+        super().__init__()
+        self.calls, self.written, self.shared = 0.0, torch.ones(1), shared
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 0.5
+        return (x * self.calls).sin()
+
+
+class WritesATensor(Counts):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.written.add_(0.25)
+        return (x * self.written.clone()).sin()
+
+
+class CountsTogether(Counts):
+    """All layers count in one dict."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.shared["calls"] += 0.5
+        return (x * self.shared["calls"]).sin()
+
+
+class Draws(Counts):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * random.random()).sin()
+
+
+@pytest.mark.parametrize("policy", SEGMENTS)
+@pytest.mark.parametrize("norm", [Counts, WritesATensor, CountsTogether, Draws])
+def test_attributes_and_draws_of_the_forward(norm: type[Counts], policy: str) -> None:
+    plain, model = _with_norms(norm), _with_norms(norm)
+    handle = apply(model, policy)
+    for _ in range(2):
+        assert same(_two_forwards(model), _two_forwards(plain))
+    assert all(region.replays == region.calls > 0 for region in handle.installation.regions)
+    ours, theirs = (each.model.layers[-1].post_attention_layernorm for each in (model, plain))
+    assert (ours.calls, ours.written, ours.shared) == (theirs.calls, theirs.written, theirs.shared)
+
+
+@pytest.mark.parametrize("prepend", [False, True])
+def test_a_hook_that_changes_an_attribute_is_replayed_on_what_it_found(prepend: bool) -> None:
+    plain, model = _with_norms(Counts), _with_norms(Counts)
+    apply(model, "segments(2)")
+
+    def counting(layer: nn.Module, _: Any) -> None:
+        layer.post_attention_layernorm.calls += 1.0
+
+    for layer in (*plain.model.layers, *model.model.layers):
+        layer.register_forward_pre_hook(counting, prepend=prepend)
+    for _ in range(2):
+        assert same(_two_forwards(model), _two_forwards(plain))
+
+
+def _with_norms(norm: type[Counts]) -> nn.Module:
+    model, shared = build("llama"), {"calls": 0.0}
+    for layer in model.model.layers:
+        layer.post_attention_layernorm = norm(shared)
+    return model
+
+
+def _two_forwards(model: nn.Module) -> tuple[torch.Tensor, list[Any]]:
+    model.zero_grad()
+    torch.manual_seed(1)
+    random.seed(1)
+    losses = [model(input_ids=ids, labels=ids).loss for ids in (batch(), batch(1, 7))]
+    (losses[0] * losses[1]).backward()
+    return losses[0].detach(), [None if p.grad is None else p.grad.clone() for p in model.parameters()]
