@@ -125,7 +125,7 @@ def test_a_noisy_replay_goes_through_the_experts_of_the_forward(
     ended(handle)
 
 
-@pytest.mark.parametrize("policy", ["mlp", "balanced", "budget=0.6", "segments(2)"])
+@pytest.mark.parametrize("policy", ["mlp", "balanced", "budget=0.4", "segments(2)"])
 @pytest.mark.parametrize("engine", ["traced", "torch"])
 def test_under_other_policies_too(policy: str, engine: str) -> None:
     if policy.startswith("budget") and engine == "torch":
