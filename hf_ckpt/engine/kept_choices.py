@@ -4,6 +4,8 @@ Where a kernel gives other last bits in backward, a router's logits would choose
 through what the forward never ran. A trace keeps the chosen indices by itself (``tracing/choices.py``). Where a module
 is replayed as it is, its choices are seen below autograd: a forward notes the indices, a replay makes them again and
 goes on with the noted ones, so that autograd saves these too. Values come from the rebuilt input at the noted indices.
+A function with a cache (``functools.lru_cache``) may choose in one of the two and not in the other. Where one is run,
+all choices are made again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from torch.utils._pytree import tree_iter
 
 from ..op_catalogue import traits_of
 from .readings import copied
+from .tracing.cached_results import cached_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Of each module whether its forwards chose so far, and the largest sizes that they were given.
 _known: WeakKeyDictionary[nn.Module, tuple[bool, Sizes]] = WeakKeyDictionary()
+#: Of each module the functions with a cache that it may call.
+_cached: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()
 
 
 class _Choice(NamedTuple):
@@ -65,11 +70,14 @@ class KeptChoices:
             yield
             return
         chosen: list[tuple[_Question, torch.Tensor]] = []
+        misses = _misses(self._module)
         # A copy, because the layer may write to its own.
         with _Noting(lambda question, indices: chosen.append((question, copied(indices)))):
             yield
         if self._module is not None:
             _note(self._module, args, chooses=bool(chosen))
+        if _misses(self._module) != misses:
+            return
         # Only now: a hook may be another checkpoint's, which ends its replay by raising.
         self._choices = [_Choice(question, self._keep(indices)) for question, indices in chosen]
 
@@ -79,7 +87,7 @@ class KeptChoices:
         if not self._choices:
             yield
             return
-        with _HandingOn(self._choices, self._give_back):
+        with _HandingOn(self._choices, self._give_back, self._module):
             yield
 
 
@@ -121,17 +129,21 @@ class _Noting(_OverOps):  # type: ignore[no-untyped-call]
 class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
     """``choices`` in the order in which they were made; from one on that was asked something else, none."""
 
-    def __init__(self, choices: list[_Choice], give_back: Callable[[Any], torch.Tensor]) -> None:
+    def __init__(
+        self, choices: list[_Choice], give_back: Callable[[Any], torch.Tensor], module: nn.Module | None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left = iter(choices)
         self._give_back = give_back
+        self._module = module
+        self._misses = _misses(module)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not _may_choose(func) or (indices := _indices(args, result)) is None:
             return result
         choice = next(self._left, None)
-        if choice is None or choice.question != _question(func, args, kwargs or {}):
+        if choice is None or choice.question != _question(func, args, kwargs or {}) or self._a_function_is_run():
             self._left = iter(())
             return result
         noted = self._give_back(choice.indices)
@@ -142,6 +154,10 @@ class _HandingOn(_OverOps):  # type: ignore[no-untyped-call]
         if isinstance(result, torch.Tensor):
             return noted
         return _values(func, args, kwargs or {}, result[0], noted), noted
+
+    def _a_function_is_run(self) -> bool:
+        """Whether the replay called a function whose cache had no result for it, so that this choice may be its."""
+        return _misses(self._module) != self._misses
 
 
 @cache
@@ -185,6 +201,15 @@ def _values(
         else:
             taken = compared.gather(dim, indices.unsqueeze(dim)).squeeze(dim)
         return taken if taken.stride() == values.stride() else torch.empty_like(values).copy_(taken)
+
+
+def _misses(module: nn.Module | None) -> int:
+    """How often a function that ``module`` may call had no result in its cache; one that is run is counted."""
+    if module is None:
+        return 0
+    if module not in _cached:
+        _cached[module] = cached_functions(module)
+    return sum(function.cache_info().misses for function in _cached[module])
 
 
 def _chooses_nothing(module: nn.Module | None, args: tuple[Any, ...]) -> bool:

@@ -45,6 +45,12 @@ def caches_of_its_own(layer: nn.Module, ops: Sequence[TracedOp]) -> Iterator[Non
         yield
 
 
+def cached_functions(layer: nn.Module) -> list[Any]:
+    """The functions that :func:`caches_of_its_own` finds, but for those that tell which packages are there."""
+    found = {id(cached): cached for _, _, cached in _places(layer)}
+    return [cached for cached in found.values() if not str(cached.__module__).startswith("transformers.utils.")]
+
+
 def _with_own_cache(cached: Any, ops: Sequence[TracedOp]) -> Callable[..., Any]:
     own = functools.cache(cached.__wrapped__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -302,3 +303,36 @@ def test_a_layer_that_chooses_nothing_is_watched_once_for_a_size() -> None:
     for length in (4, 4, 3, 6, 5, 12, 5):
         checkpointed(layer, (torch.randn(2, length, 8, requires_grad=True),), layer).sum()
     assert layer.watched == [1, 0, 0, 1, 0, 1, 1]
+
+
+TABLE = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
+
+
+@functools.lru_cache(maxsize=1)
+def looked_up(scale: float) -> torch.Tensor:
+    """Chosen once for a scale, of as much as the router compares."""
+    return (TABLE * scale).topk(2)[1]
+
+
+class LooksUp(Routed):
+    def chosen(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        fixed = looked_up(self.scale)
+        weights, indices = super().chosen(scores)
+        return weights + scores.gather(-1, fixed), indices
+
+
+def test_a_choice_that_a_cached_function_makes_is_none_of_the_others() -> None:
+    torch.manual_seed(0)
+    module, x = LooksUp("topk"), torch.randn(2, 3, 8)
+
+    def both(run: Any) -> list[torch.Tensor]:
+        looked_up.cache_clear()
+        losses = []
+        for module.scale in (1.0, 1.0, -1.0):  # backward finds the cache without the first one's
+            losses.append(run().sin().sum())
+        return gradients(module, *losses)
+
+    expected = both(lambda: module(x))
+    for _ in range(2):
+        assert equal(both(lambda: checkpointed(module, (x,), module)), expected)
+    assert torch.equal(looked_up(1.0), looked_up.__wrapped__(1.0))
