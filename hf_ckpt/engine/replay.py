@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import CkptError, PolicyError
@@ -56,6 +57,8 @@ class TracedReplay:
         self._reason = ""
         #: The storages, by key, of the tensors that the last counted forward was given (see :attr:`counts`).
         self.given: tuple[int, ...] = ()
+        #: Keeps their keys from being given to other storages.
+        self._alive: list[StorageWeakRef] = []
         #: Shared by the layers of a model.
         self.notices = Notices()
         self._untraced = UntracedLayer(self.sublayers, self._replayed)
@@ -83,7 +86,8 @@ class TracedReplay:
         self._last = prepared
         self._reason = ""
         if self.counts:
-            self.given = tuple(leaf.untyped_storage()._cdata for leaf in leaves)
+            self._alive = [StorageWeakRef(leaf.untyped_storage()) for leaf in leaves]  # type: ignore[no-untyped-call]
+            self.given = tuple(storage.cdata for storage in self._alive)
         if not prepared.count:
             return call(*args)
         if not prepared.verified:

@@ -1,11 +1,15 @@
 """Layers through which two streams go, as in diffusion transformers: each holds its own of both."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from hf_ckpt import apply
+from hf_ckpt.engine import TracedReplay
 from hf_ckpt.planner.batches.own_inputs import own_inputs
+from hf_ckpt.policy.decision import RecomputeExcept, SaveableOps
 
 WIDTH = 16
 #: All layers share the mask, which a replay may hold where the plain model does not.
@@ -75,3 +79,21 @@ def test_what_several_layers_are_given_is_none_of_theirs() -> None:
     first, second = (1, mask, 2, table), (3, mask, 4, table, 4)
     assert own_inputs([first, second]) == (frozenset({2}), frozenset({2}))
     assert own_inputs([(1, mask), ()]) == (frozenset({1}), frozenset())
+
+
+def test_tensors_that_are_gone_are_not_taken_for_those_of_another_layer() -> None:
+    class Masked(nn.Linear):
+        def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return super().forward((hidden + mask).exp()).tanh()
+
+    plan = RecomputeExcept(SaveableOps("names", frozenset({"exp"})))
+    layers = [(Masked(64, 64), TracedReplay(str(place), plan)) for place in range(6)]
+    for _ in range(2):
+        hidden = torch.randn(4, 64, requires_grad=True)
+        for layer, engine in layers:
+            engine.counts = True
+            hidden = engine(partial(layer.forward), hidden, torch.randn(4, 64))  # its plan needs neither of them
+        hidden.sum().backward()
+    given = [engine.given for _, engine in layers]
+    assert own_inputs(given) == (frozenset({1}),) * 6
+    assert len({keys[0] for keys in given}) == 6
