@@ -185,6 +185,35 @@ class Decoder(nn.Module):
         return x
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = nn.Linear(8, 8)
+
+    def forward(self, x, past=None):
+        return x + self.mlp(x), past
+
+class Encoder(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList([Layer() for _ in range(4)])
+
+    def forward(self, x, stored=None):
+        if self.config.grad_checkpoint:
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False)  # error
+        else:
+            stored = [None] * len(self.layers) if stored is None else stored
+            for layer, one in zip(self.layers, stored):
+                x, _ = layer(x, past=one)
+        return x
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -350,6 +379,36 @@ def train(loader):
     model = Decoder(64)
     for x in loader:
         model(x).sum().backward()  # nothing in the program has a mask
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def forward(self, x, past=None, use_cache=False):
+        return (x + 1, past) if use_cache else x + 1
+
+class Pair(nn.Module):
+    def forward(self, x, past=None):
+        return x + 1, past
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.pair, self.checkpointing = nn.ModuleList([Layer() for _ in range(4)]), Pair(), True
+
+    def forward(self, x, stored=None):
+        for layer, one in zip(self.layers, stored):
+            if self.checkpointing:
+                x = checkpoint(layer, x, use_reentrant=False)
+            else:
+                x, _ = layer(x, past=one, use_cache=True)
+        if self.checkpointing:
+            y = checkpoint(self.pair, x, use_reentrant=False)
+            y = y[0]
+        else:
+            y, _ = self.pair(x, past=stored)
+        return y
 ```
 
 ## Evidence

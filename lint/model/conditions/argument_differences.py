@@ -16,7 +16,7 @@ from .arguments import effect_of_lack
 from .guards import own_loops
 from .loop_counters import counters
 from .parting import sources
-from .result_differences import Difference, difference_of_results
+from .result_differences import Difference, difference_of_results, difference_of_tuples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,12 @@ def difference(pair: Pair) -> Difference | None:
     mine, plain, _ = pair
     given, wanted = mine.arguments, plain.arguments
     found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
-    return found or (difference_of_results(pair) if _texts(given) == _texts(wanted) else None)
+    if found is not None and found.assumes is None:
+        return found
+    if _texts(given) == _texts(wanted):
+        return found or difference_of_results(pair)
+    # What only one of the calls passes may be left out; that the other takes a tuple apart holds anyway.
+    return difference_of_tuples(pair) or found
 
 
 def is_mask_to_pass(run: History, argument: Argument, function: Function | None) -> bool:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
-from ...facts.nodes import all_nodes, source_text
+from ...facts.nodes import all_nodes, returned_by, source_text
 from ...facts.values import same
 from ..regions.call_targets import call_targets
 from .branches import effects
@@ -60,6 +60,46 @@ def difference_of_results(pair: Pair) -> Difference | None:
         if found is not None:
             return found
     return None
+
+
+def difference_of_tuples(pair: Pair) -> Difference | None:
+    """Which of two calls, equal or not, keeps the tuple that the block gives whatever it is called with."""
+    function = pair.mine.place.function
+    if function is None or not _gives_tuples(pair.mine.block):
+        return None
+    mine, plain = (_bound_to(side.call.node, function) for side in (pair.mine, pair.plain))
+    for whole, parts, kept, other in ((mine, plain, "checkpointed", "plain"), (plain, mine, "plain", "checkpointed")):
+        if isinstance(whole, ast.Name) and isinstance(parts, ast.Tuple) and whole.id in map(ast.unparse, parts.elts):
+            if whole.id not in _asked_for_kind(function) and not _is_taken_apart(whole.id, function):
+                text = f"the {kept} one keeps the whole result, the {other} an element of it"
+                return Difference(text, advice="take the result apart in both")
+    return None
+
+
+def _bound_to(node: ast.AST, function: Function) -> ast.expr | None:
+    """What `target = call` binds."""
+    for statement in all_nodes(function.node):
+        if isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1:
+            return statement.targets[0]
+    return None
+
+
+def _is_taken_apart(name: str, function: Function) -> bool:
+    """Whether ``function`` takes an element or several of the variable ``name``."""
+    for node in all_nodes(function.node):
+        match node:
+            case ast.Subscript(value=ast.Name(id=of)) | ast.Starred(value=ast.Name(id=of)) if of == name:
+                return True
+            case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id=of)) if of == name:
+                return True
+    return False
+
+
+def _gives_tuples(block: Value) -> bool:
+    """Whether every body that ``block`` may run ends in `return a, b`, each time with as many parts."""
+    returned = [returned_by(part.function.node) for part in call_targets(block)]
+    sizes = {len(value.elts) if isinstance(value, ast.Tuple) else 0 for values in returned for value in values}
+    return bool(returned) and all(returned) and len(sizes) == 1 and min(sizes) > 1
 
 
 def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
