@@ -1,8 +1,9 @@
 """Which library versions a project uses, read from its own files; never from what is installed here.
 
 A pre-commit environment does not see the project's packages, so only the files can tell. In order of weight: the
-script's own header (PEP 723), a lock file, ``pyproject.toml``, ``requirements*.txt``, ``environment.yml``,
-``setup.cfg``, ``setup.py``. A file is parsed only when it names one of the libraries.
+script's own header (PEP 723), what its notebook installs, a lock file, ``pyproject.toml``, ``Pipfile``,
+``requirements*.txt``, ``environment.yml``, ``setup.cfg``, ``setup.py``, the metadata of an unpacked distribution; last
+the `pip install` of a Dockerfile or a README. A file is parsed only when it names one of the libraries.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
 
 #: Library to version range: {"transformers": ">=5.0,<6"}.
 Ranges: TypeAlias = dict[str, str]
+#: Which names of files, and what reads such a file.
+_Kind: TypeAlias = "tuple[Callable[[str], bool], Callable[[str], Ranges]]"
 
 #: What a file must mention to be worth parsing; conda calls torch pytorch.
 _NAMED = re.compile(r"torch|transformers|peft|accelerate|trl|deepspeed|ms[-_]swift", re.IGNORECASE)
 _SCRIPT = r"(?m)^# /// script\s*\n(?P<body>(?:#.*\n)*?)# ///\s*$"
+#: A library and the version that a command gives it.
+_PINNED = r"(?:torch|transformers|peft|accelerate|trl|deepspeed)\S*[=<~]=?\s?\d"
+#: A magic of a notebook, also as a comment of the script that it was saved as.
+_MAGIC = re.compile(rf"(?m)^[ \t]*(?:pass)?[ \t]*#?[ \t]*[!%].*\bpip3?[ \t]+install .*{_PINNED}.*$")
+_INSTALL = re.compile(rf"pip3? install (?:[^\\\n]|\\\n)*{_PINNED}")
+_ENVIRONMENT = re.compile(r"(?:environment|conda)[\w.-]*\.ya?ml")
 _LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
 _LARGEST = 20_000_000
 
@@ -31,7 +40,8 @@ def versions_of(text: str, filename: str) -> Ranges:
     """The versions a script runs with: those of its header, then those of the project it stands in."""
     directory = os.path.dirname(os.path.abspath(filename))
     script = re.search(_SCRIPT, text) if "# /// script" in text else None
-    return {**project_ranges(directory), **(_header(script["body"]) if script else {})}
+    installed = _by("in_commands")("\n".join(_MAGIC.findall(text))) if "pip" in text and _MAGIC.search(text) else {}
+    return {**project_ranges(directory), **installed, **(_header(script["body"]) if script else {})}
 
 
 @cache
@@ -40,25 +50,39 @@ def project_ranges(directory: str) -> Ranges:
 
     Remembered for the process; one that lives longer than a run clears the cache.
     """
-    found = _ranges_here(directory)
+    names = _names(directory)
+    found = _metadata(directory, names) | _said(directory, names, _KINDS)
+    mentioned = _said(directory, names, _COMMANDS)
     parent = os.path.dirname(directory)
-    if found or parent == directory or os.path.exists(os.path.join(directory, ".git")):
-        return found
-    return project_ranges(parent)
+    if found or parent == directory or ".git" in names:
+        return mentioned | found
+    return mentioned | project_ranges(parent)
 
 
-def _ranges_here(directory: str) -> Ranges:
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError:
-        return {}
+def _said(directory: str, names: list[str], kinds: tuple[_Kind, ...]) -> Ranges:
     found: Ranges = {}
-    for is_such, read in _KINDS:
+    for is_such, read in kinds:
         for name in filter(is_such, names):
             text = _read(directory, name)
             if _NAMED.search(text):
                 found |= read(text)
     return found
+
+
+def _metadata(directory: str, names: list[str]) -> Ranges:
+    """What the one distribution that was unpacked here requires; a place with several is an installation."""
+    unpacked = [name for name in names if name.endswith((".dist-info", ".egg-info"))]
+    if len(unpacked) != 1:
+        return {}
+    inner = os.path.join(directory, unpacked[0])
+    return _said(inner, _names(inner), ((lambda name: name in ("METADATA", "PKG-INFO"), _by("in_metadata")),))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
 
 
 def _header(body: str) -> Ranges:
@@ -79,14 +103,26 @@ def _by(reader: str) -> Callable[[str], Ranges]:
     return read
 
 
+def _fixed(text: str) -> Ranges:
+    """What the commands in ``text`` install, when one gives a library a version."""
+    return _by("in_commands")(text) if _INSTALL.search(text) else {}
+
+
 #: Which files say versions and what reads them; the later ones weigh more.
-_KINDS: tuple[tuple[Callable[[str], bool], Callable[[str], Ranges]], ...] = (
+_KINDS: tuple[_Kind, ...] = (
     (lambda name: name == "setup.py", _by("in_setup")),
     (lambda name: name == "setup.cfg", _by("in_setup_config")),
-    (lambda name: name in ("environment.yml", "environment.yaml"), _by("in_environment")),
-    (lambda name: name.startswith("requirements") and name.endswith(".txt"), _by("in_requirements")),
+    (lambda name: _ENVIRONMENT.fullmatch(name) is not None, _by("in_environment")),
+    (lambda name: "requirement" in name and name.endswith(".txt"), _by("in_requirements")),
+    (lambda name: name == "Pipfile", _by("in_toml")),
     (lambda name: name == "pyproject.toml", _by("in_toml")),
     (lambda name: name in _LOCK_FILES, _by("in_lock")),
+)
+
+#: What weighs less than any of them, and hides none of a folder above.
+_COMMANDS: tuple[_Kind, ...] = (
+    (lambda name: name.lower() in ("readme.md", "readme.rst", "readme.txt", "readme"), _fixed),
+    (lambda name: name == "Dockerfile", _fixed),
 )
 
 

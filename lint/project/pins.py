@@ -19,6 +19,8 @@ Ranges: TypeAlias = dict[str, str]
 _LIBRARIES = frozenset(("torch", "transformers", "peft", "accelerate", "trl", "deepspeed", "ms-swift"))
 #: Where a requirements file's line stops to be a requirement: a comment, options.
 _AFTER = re.compile(r"\s+#|\s+--|\s*\\$")
+#: What `pip install` is given, to the end of the command, over lines that a backslash continues.
+_INSTALL = re.compile(r"\bpip3? install\b(?P<given>(?:[^\\\n;&|#]|\\\n)*)")
 #: conda's `channel::name =1.2=build`, `name 1.2.*`, `name>=1.2`.
 _CONDA = re.compile(r"(?:[\w./-]+::)?(?P<name>[\w.-]+)\s*(?P<spec>[^\s=<>!~][^=]*|[=<>!~][^\s].*)?")
 
@@ -26,6 +28,19 @@ _CONDA = re.compile(r"(?:[\w./-]+::)?(?P<name>[\w.-]+)\s*(?P<spec>[^\s=<>!~][^=]
 def in_requirements(text: str) -> Ranges:
     """What a requirements file says."""
     return _required(_AFTER.split(line, maxsplit=1)[0] for line in text.splitlines())
+
+
+def in_commands(text: str) -> Ranges:
+    """What `pip install` in a notebook, a README or a Dockerfile fixes: what has an upper bound, or one version."""
+    commands = (match["given"].replace("\\\n", " ") for match in _INSTALL.finditer(text))
+    words = (word.strip("'\"`()") for command in commands for word in command.split())
+    return {name: spec for name, spec in _required(words).items() if _is_bounded(spec)}
+
+
+def in_metadata(text: str) -> Ranges:
+    """What an unpacked distribution requires (``METADATA``, ``PKG-INFO``), with its extras."""
+    head = text.partition("\n\n")[0]
+    return _required(line.partition(":")[2] for line in head.splitlines() if line.startswith("Requires-Dist:"))
 
 
 def in_toml(text: str) -> Ranges:
@@ -97,8 +112,16 @@ def _required(lines: Iterable[str]) -> Ranges:
             continue
         name = requirement.name.lower().replace("_", "-")
         if name in _LIBRARIES and requirement.specifier:
-            found[name] = _written(requirement.specifier)
+            said = _written(requirement.specifier)
+            # An extra that bounds it says more than a list that does not.
+            if _is_bounded(said) or not _is_bounded(found.get(name, "")):
+                found[name] = said
     return found
+
+
+def _is_bounded(spec: str) -> bool:
+    """Whether a range ends somewhere."""
+    return any(sign in spec for sign in ("<", "==", "~="))
 
 
 def _written(specifiers: SpecifierSet) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _INDENT = re.compile(r"\n([ \t]+)\S")
 _MAGIC_LINE = re.compile(r"([ \t]*)(?:[!%?]|[^#'\"]*[\w)\]]\?{1,2}[ \t]*$)")
+_INSTALLS = re.compile(r"[ \t]*[!%][ \t]*(?:\S+[ \t]+)*pip3?[ \t]+install\b")
 _MAGIC_VALUE = re.compile(r"([ \t]*[\w.,\[\]'\" \t]+=[ \t]*)[!%]")
 #: Cell magics whose body is Python that runs in the notebook's own namespace.
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%python", "%%python3")
@@ -114,11 +115,13 @@ def as_python(text: str) -> str:
 def _without_magics(lines: list[str]) -> list[str]:
     result: list[str] = []
     continued = False
-    for line in lines:
+    for number, line in enumerate(lines):
         if continued:
             replaced = "#"
         elif match := _MAGIC_LINE.match(line):
-            replaced = f"{match.group(1)}pass"
+            # What it installs says which versions the rest runs with.
+            kept = f"  # {_whole(lines[number:])}" if _INSTALLS.match(line) else ""
+            replaced = f"{match.group(1)}pass{kept}"
         elif match := _MAGIC_VALUE.match(line):
             replaced = f"{match.group(1)}None"
         else:
@@ -127,6 +130,16 @@ def _without_magics(lines: list[str]) -> list[str]:
         continued = line.rstrip().endswith("\\")
         result.append(replaced)
     return result
+
+
+def _whole(lines: list[str]) -> str:
+    """The command that starts ``lines``, those that a backslash continues as one."""
+    parts: list[str] = []
+    for line in lines:
+        parts.append(line.strip().removesuffix("\\").strip())
+        if not line.rstrip().endswith("\\"):
+            break
+    return " ".join(parts)
 
 
 def parses(text: str) -> bool:

@@ -98,3 +98,14 @@ def test_edits_change_only_their_cells(as_list, indent):
     edited = edit_notebook(parsed, [Edit(Span(5, 1, 5, 2), "d"), Edit(Span(2, 1, 2, 2), "import x\na")])
     expected = ["!ls\nimport x\na = 'ü'", "markdown:text", "b = 1\n%pip list\nd = 2"]
     assert edited == notebook(*expected, indent=indent, as_list=as_list)
+
+
+def test_what_a_notebook_installs_is_kept_as_a_comment():
+    text = "!pip install -q \\\n  transformers==4.31.0 \\\n  peft\nimport peft\n%timeit f()"
+    assert parse_notebook(notebook(text)).text.splitlines() == [
+        "pass  # !pip install -q transformers==4.31.0 peft",
+        "#",
+        "#",
+        "import peft",
+        "pass",
+    ]

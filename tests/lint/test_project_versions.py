@@ -144,3 +144,50 @@ def test_a_broken_file_says_nothing(tmp_path, name):
 def test_ranges_of_poetry(tmp_path, said, expected):
     text = f'[tool.poetry.dependencies]\ntransformers = "{said}"\n'
     assert ranges(tmp_path, pyproject_DOT_toml=text).get("transformers") == expected
+
+
+def test_what_bounds_a_library_says_more_than_what_does_not(tmp_path):
+    extras = "setup(install_requires=['transformers>=4.31'], extras_require={'hf': ['transformers>=4.51,<5.3']})"
+    assert ranges(tmp_path, setup_DOT_py=extras) == {"transformers": ">=4.51,<5.3"}
+    turned = "setup(extras_require={'hf': ['transformers==4.38.2']}, install_requires=['transformers', 'torch>=2'])"
+    assert ranges(tmp_path / "b", setup_DOT_py=turned) == {"transformers": "==4.38.2", "torch": ">=2"}
+
+
+METADATA = """Metadata-Version: 2.1
+Name: x
+Requires-Dist: torch>=2.1
+Requires-Dist: transformers (<5.0,>=4.51) ; extra == "hf"
+
+Requires-Dist: peft==0.4
+"""
+
+
+def test_an_unpacked_distribution_says_what_it_requires(tmp_path):
+    ranges(tmp_path, **{"x-1.0_DOT_dist-info/METADATA": METADATA})
+    inner = tmp_path / "x" / "models"
+    inner.mkdir(parents=True)
+    assert versions_of("", str(inner / "a.py")) == {"torch": ">=2.1", "transformers": ">=4.51,<5.0"}
+    # Where several are installed, none of them speaks for the others.
+    ranges(tmp_path, **{"y-1.0_DOT_dist-info/METADATA": METADATA})
+    project_ranges.cache_clear()
+    assert versions_of("", str(inner / "a.py")) == {}
+
+
+def test_commands_that_fix_a_version_count_where_nothing_else_does(tmp_path):
+    readme = "Run `pip install -q transformers==4.31.0 peft>=0.4 \\\n  'trl<0.8'` first. pip install accelerate\n"
+    assert ranges(tmp_path, README_DOT_md=readme) == {"transformers": "==4.31.0", "trl": "<0.8"}
+    inner = tmp_path / "inner"
+    said = ranges(inner, Dockerfile="RUN pip3 install torch==2.1.0 && pip install trl==0.9\n")
+    assert said == {"torch": "==2.1.0", "trl": "<0.8", "transformers": "==4.31.0"}
+    assert ranges(inner / "own", requirements_DOT_txt="transformers>=5\n") == {"transformers": ">=5"}
+
+
+def test_a_notebook_says_what_it_installs(tmp_path):
+    exported = "# !pip install -U transformers==4.36.2 accelerate\nimport torch\n"
+    assert ranges(tmp_path / "a", exported, requirements_DOT_txt="transformers>=5\n") == {"transformers": "==4.36.2"}
+    as_python = "pass  # %pip install 'trl<=0.8'\nprint('!pip install torch==1')\n"
+    assert ranges(tmp_path / "b", as_python) == {"trl": "<=0.8"}
+    assert ranges(tmp_path / "c", "# run pip install transformers==4.36.2 first\n") == {}
+    others = {"Pipfile": '[packages]\ntransformers = "==4.31.0"\n'}
+    assert ranges(tmp_path / "d", **others) == {"transformers": "==4.31.0"}
+    assert ranges(tmp_path / "e", **{"dev-requirements_DOT_txt": "peft==0.5\n"}) == {"peft": "==0.5"}

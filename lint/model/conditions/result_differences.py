@@ -69,10 +69,13 @@ def difference_of_tuples(pair: Pair) -> Difference | None:
         return None
     mine, plain = (_bound_to(side.call.node, function) for side in (pair.mine, pair.plain))
     for whole, parts, kept, other in ((mine, plain, "checkpointed", "plain"), (plain, mine, "plain", "checkpointed")):
-        if isinstance(whole, ast.Name) and isinstance(parts, ast.Tuple) and whole.id in map(ast.unparse, parts.elts):
-            if whole.id not in _asked_for_kind(function) and not _is_taken_apart(whole.id, function):
-                text = f"the {kept} one keeps the whole result, the {other} an element of it"
-                return Difference(text, advice="take the result apart in both")
+        if not isinstance(whole, ast.Name) or not isinstance(parts, ast.Tuple):
+            continue
+        if whole.id in _asked_for_kind(function) or _is_taken_apart(whole.id, function):
+            continue
+        if whole.id in map(ast.unparse, parts.elts):
+            text = f"the {kept} one keeps the whole result, the {other} one an element of it"
+            return Difference(text, advice="take the result apart in both")
     return None
 
 
