@@ -55,7 +55,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import equals
+from ..facts.values import equals, is_absent
 from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.report import Report
@@ -72,7 +72,8 @@ NEEDS = (CheckpointSequential,)
 def check(run: Run) -> Iterator[Report]:
     """Report calls that checkpoint nothing."""
     for event in run.of(CheckpointSequential):
-        if equals(event.segments, 1):
+        # Without an input the call raises.
+        if equals(event.segments, 1) and not is_absent(event.input):
             yield Report(
                 event.node,
                 "`checkpoint_sequential` never checkpoints its last segment, so `segments=1` recomputes nothing; "

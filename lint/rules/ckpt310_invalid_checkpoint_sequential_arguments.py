@@ -2,8 +2,8 @@
 
 ## What it does
 Flags a literal number of segments that is 0 or larger than the number of modules in the list or `nn.Sequential` of this
-file, one that stands where the input belongs, an `nn.ModuleDict`, a module of this file whose `forward` needs more than
-one value, and keyword arguments other than `use_reentrant` and `preserve_rng_state`.
+file, one that stands where the input belongs, a second input, an `nn.ModuleDict`, a module of this file whose `forward`
+needs more than one value, and keyword arguments other than `use_reentrant` and `preserve_rng_state`.
 
 ## Why is this bad?
 Too many segments raise `ValueError: range() arg 3 must not be zero`, 0 raises a ZeroDivisionError. The modules are
@@ -31,11 +31,17 @@ class Net(nn.Module):
         return checkpoint_sequential([self.stages, self.stages], 0, x, use_reentrant=False)  # error
 ```
 ```python
+import torch
 from torch.utils.checkpoint import checkpoint_sequential
 
 def forward(blocks, x):
     x = checkpoint_sequential(blocks, 2, use_reentrant=False)  # error
     return checkpoint_sequential(blocks, 2, x, input=x, use_reentrant=False)  # error
+
+def with_mask(blocks, x, ids, contexts):
+    mask = torch.ones_like(x).requires_grad_()
+    x = checkpoint_sequential(blocks, 2, x, mask)  # error
+    return checkpoint_sequential(blocks, 2, x, ids, *contexts)  # error
 ```
 ```python
 import torch.nn as nn
@@ -113,7 +119,7 @@ class Net(nn.Module):
 
     def forward(self, image, text, segments):
         x = checkpoint_sequential(self.pairs, self.chunks, (image, text), use_reentrant=False)
-        x = checkpoint_sequential(self.pairs, segments, x, use_reentrant=False)
+        x = checkpoint_sequential(self.pairs, segments, x, False)
         x = checkpoint_sequential(self.pairs, len(self.pairs) // 2, input=x, use_reentrant=False)
         return checkpoint_sequential([Any(), Unpacked()], segments=2, input=x, use_reentrant=False)
 ```
@@ -198,6 +204,7 @@ from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
 from ..model.regions.own_calls import is_called_as_written
 from ..model.report import Report
+from ..model.state.tensor_values import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +226,8 @@ _TAKEN = ("functions", "segments", "input", "use_reentrant", "preserve_rng_state
 def check(run: Run) -> Iterator[Report]:
     """Report calls that raise."""
     for event in run.of(CheckpointSequential):
-        problem = _swapped(event) or _segments(event) or _keywords(event) or _unbound(event) or _one_value(run, event)
+        problem = _swapped(event) or _segments(event) or _keywords(event) or _unbound(event) or _inputs(event)
+        problem = problem or _one_value(run, event)
         if problem:
             yield Report(event.node, problem)
 
@@ -254,6 +262,16 @@ def _is_no_number(value: Value) -> bool:
             made = call.func.call.name if isinstance(call.func, Result) else call.name
             return made.startswith("torch.nn.")  # A module of torch, or the tensor that it gives.
     return False
+
+
+def _inputs(event: CheckpointSequential) -> str:
+    """Whether it is given several inputs: what stands fourth is its own flag."""
+    if len(event.call.args) > 3 and (event.call.open_args or is_tensor(event.call.args[3])):
+        return (
+            "`checkpoint_sequential` takes one input, what follows it is `use_reentrant`, so this call raises; call "
+            "`checkpoint`, which takes several, for each block"
+        )
+    return ""
 
 
 def _one_value(run: Run, event: CheckpointSequential) -> str:

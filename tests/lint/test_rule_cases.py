@@ -10,6 +10,16 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "what raises is told once": """
+        from torch.utils.checkpoint import checkpoint_sequential
+
+        class Net:
+            def use_checkpointing(self):
+                self.stem = checkpoint_sequential(self.stem, 1, use_reentrant=False)  # error: CKPT310
+
+            def forward(self, x, mask):
+                return checkpoint_sequential(self.stages, 2, x, True)
+    """,
     "a module that Lightning gets by keyword": """
         import lightning as L
         import torch.nn as nn

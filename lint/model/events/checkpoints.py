@@ -95,6 +95,11 @@ class CheckpointSequential(TorchCheckpoint):
         """What the first of them gets."""
         return self.call.argument(2, "input")
 
+    @property
+    def use_reentrant(self) -> Value:
+        """The argument, which may stand fourth; ABSENT when it is certainly not given."""
+        return self.call.argument(3, "use_reentrant")
+
 
 class CheckpointPartial(CallEvent):
     """``functools.partial(checkpoint, ...)``."""
