@@ -175,6 +175,7 @@ from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absen
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
+from ..model.libraries.backbones import BOTTOMS, HEADS, HOLDERS
 from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import attributes, root
 from ..model.needs import SWITCHED_ON, together
@@ -193,21 +194,6 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
 NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
-#: The attributes under which models of transformers keep everything but the head.
-_BACKBONES = frozenset(
-    ("model", "base_model", "bert", "roberta", "distilbert", "deberta", "electra", "transformer", "gpt_neox", "xlnet")
-)
-#: And under which they keep the head; an `lm_head` may share its weight with the embeddings.
-_HEADS = frozenset(("classifier", "score", "qa_outputs", "classification_head"))
-#: Where models keep their layers, and what trains below them.
-_BOTTOMS = {
-    ("bert", "encoder", "layer"): (("bert", "embeddings"),),
-    ("roberta", "encoder", "layer"): (("roberta", "embeddings"),),
-    ("distilbert", "transformer", "layer"): (("distilbert", "embeddings"),),
-    ("model", "layers"): (("model", "embed_tokens"),),
-    ("gpt_neox", "layers"): (("gpt_neox", "embed_in"),),
-    ("transformer", "h"): (("transformer", "wte"), ("transformer", "wpe")),
-}
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -260,7 +246,7 @@ def _frozen_bottom(run: Run, enabling: Enabling) -> ast.AST | None:
     whole = (switch for switch in switches if switch.freezes and not switch.place.guards and not switch.is_partial)
     frozen = {_path(switch.module, model) for switch in whole}
     for switch in switches:
-        below = _BOTTOMS.get(_path(switch.module, model))
+        below = BOTTOMS.get(_path(switch.module, model))
         if below is not None and all(path in frozen for path in below) and freezes_first_layers(run, switch):
             return switch.node
     return None
@@ -290,7 +276,7 @@ def _may_thaw(module: Value, model: Value) -> bool:
     if root(module) is not model:
         return not isinstance(root(module), Result)
     path = _path(module, model)
-    return not path or path[0] in _BACKBONES
+    return not path or path[0] in HOLDERS
 
 
 class _Change(NamedTuple):
@@ -321,7 +307,7 @@ def _whole_frozen(run: Run, model: Value, changes: list[_Change]) -> list[ast.AS
         return []
     heads = [change.target for change in changes if not change.freezes]
     heads += [Attr(write.obj, write.field, None) for write in run.writes if isinstance(write.value, Result)]
-    trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in _HEADS for head in heads)
+    trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in HEADS for head in heads)
     return [change.node for change in whole if change.spares_head or trains]
 
 
@@ -333,7 +319,7 @@ def _without_elements(value: Value) -> Value:
 
 def _is_backbone(target: Value, model: Value) -> bool:
     match target:
-        case Attr(base=base, name=name) if name in _BACKBONES:
+        case Attr(base=base, name=name) if name in HOLDERS:
             return unwrapped(base) is unwrapped(model) and is_hf_model(base)
     return False
 
@@ -341,5 +327,5 @@ def _is_backbone(target: Value, model: Value) -> bool:
 def _reaches_backbone(target: Value, model: Value) -> bool:
     """Whether a change may touch the backbone: anything of this model but a named head, or something unknown."""
     if isinstance(target, Attr) and unwrapped(target.base) is unwrapped(model):
-        return target.name in _BACKBONES or target.name == "lm_head"
+        return target.name in HOLDERS or target.name == "lm_head"
     return root(target) is root(model) or not isinstance(target, Attr)

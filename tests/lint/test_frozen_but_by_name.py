@@ -22,6 +22,9 @@ def prepare(model: PreTrainedModel):
     [
         ('not name.startswith("classifier")', ["CKPT405"]),
         ('"classifier" not in name', ["CKPT405"]),
+        ('not name.startswith("score")', ["CKPT405"]),
+        # A part of each layer trains.
+        ('"intermediate" not in name and "classifier" not in name', []),
         ('"lora_" not in name', []),
         ('"adapter" not in name', []),
         ('not name.endswith(".ia3")', []),

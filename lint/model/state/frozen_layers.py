@@ -3,73 +3,47 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..conditions.guards import own_guards
 from ..flow.passing_names import is_named_in, name_passes
 from ..flow.written_texts import bound_once
+from ..libraries.backbone_parameters import HEAD_PARAMETERS
+from ..libraries.backbones import backbone_parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..events import GradientSwitch
     from ..history import History
 
-#: Parameters of models of transformers below their heads: by what keeps them, the embeddings, the layers, their parts.
-_BACKBONES = (
-    ("bert", "embeddings.word_embeddings", "encoder.layer", ("attention.self.query", "output.LayerNorm")),
-    ("roberta", "embeddings.word_embeddings", "encoder.layer", ("attention.self.query", "output.LayerNorm")),
-    ("deberta", "embeddings.word_embeddings", "encoder.layer", ("attention.self.in_proj", "output.LayerNorm")),
-    ("electra", "embeddings.word_embeddings", "encoder.layer", ("attention.self.query", "output.LayerNorm")),
-    ("distilbert", "embeddings.word_embeddings", "transformer.layer", ("attention.q_lin", "output_layer_norm")),
-    ("model", "embed_tokens", "layers", ("self_attn.q_proj", "input_layernorm")),
-    ("gpt_neox", "embed_in", "layers", ("attention.dense", "input_layernorm")),
-    ("transformer", "wte", "h", ("attn.c_attn", "ln_1")),
-)
-#: No model is expected to have more layers.
-_LAYERS = 48
-
-
-#: Parameters of their heads.
-_HEADS = tuple(f"{head}.weight" for head in ("classifier", "score", "qa_outputs", "classifier.dense", "lm_head"))
+#: The parameters of heads that a loop over names may leave out.
+_HEADS = (*HEAD_PARAMETERS, "lm_head.weight")
 
 
 def freezes_backbone_by_name(switch: GradientSwitch) -> bool:
     """Whether a loop over names freezes all that a model of transformers has but its head, whatever its family."""
-    if not switch.freezes:
-        return False
-    if not any(_comes_to(switch, name) is False for name in _HEADS):
+    comes_to = _test_of_names(switch)
+    if not switch.freezes or comes_to is None or not any(comes_to(name) is False for name in _HEADS):
         return False  # What it leaves out is no part of these models: adapters, in the layers perhaps.
-    answers = [{_comes_to(switch, name) for name in names} for names in _named_parameters()]
+    answers = [{comes_to(name) for name in names} for names in backbone_parameters()]
     # A name that only one family has is meant for a model of it.
     return {True} in answers and all(answer in ({True}, {False}) for answer in answers)
 
 
 def spares_backbone_by_name(switch: GradientSwitch) -> bool:
     """Whether a loop over names comes to the head of a model of transformers alone."""
-    return all(_comes_to(switch, name) is False for names in _named_parameters() for name in names)
+    comes_to = _test_of_names(switch)
+    return comes_to is not None and all(comes_to(name) is False for names in backbone_parameters() for name in names)
 
 
-def _comes_to(switch: GradientSwitch, name: str) -> bool | None:
+def _test_of_names(switch: GradientSwitch) -> Callable[[str], bool | None] | None:
+    """What says for the name of a parameter whether it comes to ``switch``, or None; None when no loop tests names."""
     guards, loop = [*own_guards(switch.place)], switch.place.loops[-1] if switch.place.loops else None
     if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop):
         return None
-    return name_passes(guards[0], loop, name)
-
-
-@lru_cache(maxsize=1)
-def _named_parameters() -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            f"{holder}.{embeddings}.weight",
-            *(
-                f"{holder}.{layers}.{number}.{part}.{kind}"
-                for number in range(_LAYERS)
-                for part in parts
-                for kind in ("weight", "bias")
-            ),
-        )
-        for holder, embeddings, layers, parts in _BACKBONES
-    )
+    return partial(name_passes, guards[0], loop)
 
 
 def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
