@@ -21,6 +21,11 @@ def defaults(function: FunctionNode) -> dict[str, ast.expr]:
     return found
 
 
+def positional_names(function: FunctionNode) -> list[str]:
+    """The names of the parameters that a call may fill by position, `self` among them."""
+    return [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+
+
 def parameter_names(function: FunctionNode) -> frozenset[str]:
     """The names of all parameters, ``*args`` and ``**kwargs`` among them."""
     arguments = function.args

@@ -38,6 +38,22 @@ def test_frozen_first_layers(layers: str) -> None:
     assert _rows(_EMBEDDINGS + layers) == ["CKPT405"]
 
 
+HELPED = "def freeze(model, *, n=0):\n    for layer in model.roberta.encoder.layer[:n]:\n        layer.requires_grad_(False)\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("freeze(model, n=8)", ["CKPT405"]),
+        ("freeze(model)", []),
+        ("freeze(model, **options)", []),
+        ("functools.partial(freeze, n=8)(model)", []),
+    ],
+)
+def test_how_many_layers_a_call_says(call: str, expected: list[str]) -> None:
+    assert _rows(f"import functools\n{HELPED}{_EMBEDDINGS}{call}\n") == expected
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_right(name: str) -> None:
     assert not _rows(RIGHT[name])

@@ -56,6 +56,11 @@ def says_no_class(annotation: ast.expr | None) -> bool:
     return annotation is None or ast.unparse(annotation).strip("'").endswith("Module")
 
 
+def is_named_after(name: str, cls: Class) -> bool:
+    """Whether a variable has the name of a class: `patch_critic` that of `PatchCritic`."""
+    return name.replace("_", "").lower() == cls.name.replace("_", "").lower()
+
+
 def own_model(program: Program, function: Function, argument: ast.arg) -> Class | None:
     """The class of the file that ``argument`` of ``function`` is an object of, by its name and its uses.
 
@@ -71,7 +76,7 @@ def own_model(program: Program, function: Function, argument: ast.arg) -> Class 
         return None
     if program.own_models is None:
         program.own_models = _roots([cls for cls in program.classes if origin(cls.node) is None])
-    named = [cls for cls in program.own_models if _plain(cls.name) == _plain(argument.arg)]
+    named = [cls for cls in program.own_models if is_named_after(argument.arg, cls)]
     if not program.own_models or (not named and argument.arg not in _MODEL_NAMES):
         return None
     if not named and _takes_other_models(program.own_models, function, argument):
@@ -87,10 +92,10 @@ def _takes_other_models(models: list[Class], function: Function, argument: ast.a
     """Whether another parameter is a model too, by its name: a teacher, a discriminator, one of ``models``."""
     arguments = function.node.args
     names = [other.arg for other in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    named = {_plain(cls.name) for cls in models}
     return any(
-        name != argument.arg and (_plain(name) in named or not _words_of(name).isdisjoint(_ROLES | _MODEL_NAMES))
+        any(is_named_after(name, cls) for cls in models) or not _words_of(name).isdisjoint(_ROLES | _MODEL_NAMES)
         for name in names
+        if name != argument.arg
     )
 
 
@@ -101,10 +106,6 @@ def _is_one_of_several(cls: Class) -> bool:
 
 def _words_of(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORDS.findall(name))
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
 
 
 def _roots(classes: list[Class]) -> list[Class]:

@@ -122,6 +122,17 @@ class Call(Arguments):
         """Whether ``other`` came about like this call, or in another walk, which looks at the same code again."""
         return self.place.walk != other.place.walk or self.place.stack == other.place.stack
 
+    def written_arguments(self, names: list[str]) -> dict[str, ast.expr]:
+        """By name of the parameter the expressions that stand in this call; a `*rest` for the one at its place.
+
+        Args:
+            names: The parameters that can be filled by position, in order.
+        """
+        taken = sum(len(partial.args) for partial in self.via)
+        found = dict(zip(names[taken:], self.node.args, strict=False))
+        found.update((keyword.arg, keyword.value) for keyword in self.node.keywords if keyword.arg is not None)
+        return found
+
     def written(self, name: str) -> bool:
         """Whether the keyword stands literally in this call (not in a dict or partial)."""
         return any(keyword.arg == name for keyword in self.node.keywords)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in, words_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.containers import is_none
+from ...facts.parameters import positional_names
 from ...facts.values import Const, Param, is_absent, may_be_none
 from ..regions.call_targets import call_targets
 from ..state.tensor_values import is_filled, is_tensor
@@ -55,12 +56,9 @@ def is_mask_to_pass(run: History, argument: Argument, function: Function | None)
     name = argument.node.id
     if _is_asked_or_bound(name, function):
         return False
-    parameters = [part.arg for part in (*function.node.args.posonlyargs, *function.node.args.args)]
-    if name not in (*parameters, *(part.arg for part in function.node.args.kwonlyargs)):
+    if name not in (*positional_names(function.node), *(part.arg for part in function.node.args.kwonlyargs)):
         return False
-    place = parameters.index(name) - (function.owner is not None) if name in parameters else len(parameters)
-    calls = [*run.forwards.get(function.node, ()), *run.calls_of(function)]
-    return all(_gives_one(run, call.argument(place, name), _HOPS) for call in calls)
+    return all(_gives_one(run, given, _HOPS) for given in _given_to(run, function, name))
 
 
 def _gives_one(run: History, given: Value, hops: int) -> bool:
@@ -69,10 +67,15 @@ def _gives_one(run: History, given: Value, hops: int) -> bool:
         return False
     if not isinstance(given, Param) or given.default is None:
         return True
-    names = [part.arg for part in (*given.function.node.args.posonlyargs, *given.function.node.args.args)]
-    place = names.index(given.name) - (given.function.owner is not None) if given.name in names else len(names)
-    calls = [*run.forwards.get(given.function.node, ()), *run.calls_of(given.function)]
-    return all(_gives_one(run, call.argument(place, given.name), hops - 1) for call in calls)
+    return all(_gives_one(run, outer, hops - 1) for outer in _given_to(run, given.function, given.name))
+
+
+def _given_to(run: History, function: Function, name: str) -> Iterator[Value]:
+    """What each call of ``function`` gives for its parameter ``name``."""
+    names = positional_names(function.node)
+    place = names.index(name) - (function.owner is not None) if name in names else len(names)
+    calls = (*run.forwards.get(function.node, ()), *run.calls_of(function))
+    return (call.argument(place, name) for call in calls)
 
 
 def _is_asked_or_bound(name: str, function: Function) -> bool:

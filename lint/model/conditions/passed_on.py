@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
-from ...facts.parameters import defaults, parameter_names
+from ...facts.parameters import defaults, parameter_names, positional_names
 from ...facts.scopes import bound_names
 from ...facts.values import UNKNOWN, Const, Param
 from .arguments import Argument
@@ -94,7 +94,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 def _slots(node: FunctionNode, given: list[Argument]) -> _Slots | None:
     """Where the arguments go; None when the call does not fit the function."""
-    parameters = [part.arg for part in (*node.args.posonlyargs, *node.args.args)]
+    parameters = positional_names(node)
     positional = [argument for argument in given if argument.position is not None]
     named = dict(zip(parameters, positional, strict=False))
     extra = []

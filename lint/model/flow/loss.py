@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import is_run_as_written
+from ...facts.parameters import positional_names
 from ...facts.values import Function, Method
 from .frames import ways_from_shared_function
 from .gradient_steps import Position, Steps, carried, end_of, own_nodes, position, reads
@@ -160,7 +161,8 @@ class Losses:
         for _ in self._traced(function.node, names, position(inner.node)):
             pass
         roots = {name.partition(".")[0] for name in names}
-        return [value for name, value in _arguments(function.node, caller) if name in roots]
+        names_in_order = positional_names(function.node)[isinstance(caller.func, Method) :]
+        return [value for name, value in caller.written_arguments(names_in_order).items() if name in roots]
 
 
 def _returns_in(function: FunctionNode) -> list[ast.Return]:
@@ -178,12 +180,3 @@ def _returns_in(function: FunctionNode) -> list[ast.Return]:
 def _returned(node: ast.Return | ast.Lambda) -> ast.expr:
     value = node.body if isinstance(node, ast.Lambda) else node.value
     return ast.copy_location(ast.Constant(None), node) if value is None else value
-
-
-def _arguments(function: FunctionNode, call: Call) -> Iterator[tuple[str, ast.expr]]:
-    """The expressions that ``call`` gives for the parameters of ``function``, as far as they are written out."""
-    parameters = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-    if isinstance(call.func, Method):
-        del parameters[:1]
-    yield from zip(parameters, call.node.args, strict=False)
-    yield from ((keyword.arg, keyword.value) for keyword in call.node.keywords if keyword.arg is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import ancestors
+from ...facts.parameters import positional_names
 from ...facts.values import Attr, Function, Instance, Method, Partial, Value, options
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ class CallTarget(NamedTuple):
 
     def parameters(self) -> list[str]:
         """The names of the positional parameters that the call fills, in order."""
-        arguments = self.function.node.args
-        return [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)][self.taken :]
+        return positional_names(self.function.node)[self.taken :]
 
 
 def call_targets(value: Value) -> Iterator[CallTarget]:

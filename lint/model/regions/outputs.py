@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.objects.own_model import says_no_class
+from ...facts.objects.own_model import is_named_after, says_no_class
+from ...facts.parameters import positional_names
 from ...facts.values import Function, Instance, Method, Result, equals, options, same
 from ..conditions.guards import excludes_mode, own_guards
 from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
@@ -70,9 +71,8 @@ def _is_guessed(call: Call, called: list[Value]) -> bool:
 
 
 def _is_named_after(call: Call, called: list[Value]) -> bool:
-    name = getattr(call.node.func, "id", "").replace("_", "")
     classes = [option.cls for option in called if isinstance(option, Instance)]
-    return bool(classes) and all(cls.node.name.lower() == name for cls in classes)
+    return bool(classes) and all(is_named_after(getattr(call.node.func, "id", ""), cls) for cls in classes)
 
 
 def is_passed_over(run: Run, call: Call, checkpoint: Call) -> bool:
@@ -189,15 +189,11 @@ def passed_from(run: Run, call: Call, given: ast.expr) -> Iterator[tuple[Functio
 def _argument_of(call: Call, function: Function, given: ast.expr) -> ast.expr | None:
     """What ``call`` of ``function`` passes for the parameter that ``given`` is computed from alone."""
     names = {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}
-    parameters = [argument.arg for argument in (*function.node.args.posonlyargs, *function.node.args.args)]
+    parameters = positional_names(function.node)
     stored = {
         part.id for part in ast.walk(function.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
     asked = [name for name in parameters if name in names and name not in stored]
     if len(asked) != 1 or _is_cut(given) or any(isinstance(part, ast.Starred) for part in call.node.args):
         return None
-    named = {word.arg: word.value for word in call.node.keywords}
-    place = parameters.index(asked[0]) - (function.owner is not None)
-    if asked[0] in named:
-        return named[asked[0]]
-    return call.node.args[place] if 0 <= place < len(call.node.args) else None
+    return call.written_arguments(parameters[function.owner is not None :]).get(asked[0])

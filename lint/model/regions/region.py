@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ...facts.objects.attributes import made_at
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
+from ...facts.parameters import positional_names
 from ...facts.values import (
     Attr,
     Choice,
@@ -116,8 +117,7 @@ class Regions:
 
     def given_for(self, param: Param) -> list[Value]:
         """What the checkpoints of the function of ``param`` give for it."""
-        arguments = param.function.node.args
-        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        names = positional_names(param.function.node)
         found = []
         for call, taken in self._checkpointed.get(param.function.node, ()):
             position = names.index(param.name) - taken + 1 if param.name in names else 0

@@ -6,6 +6,7 @@ import ast
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...facts.parameters import defaults, parameter_names, positional_names
 from ..conditions.guards import own_guards
 from ..flow.passing_names import is_named_in, name_passes
 from ..flow.written_texts import bound_once
@@ -87,18 +88,17 @@ def _given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
     tree, function = run.program.tree_with(switch.node), switch.place.function
     if function is None:
         return bound_once((tree,), name)
-    arguments = function.node.args
-    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    if name not in names:
+    if name not in parameter_names(function.node):
         return bound_once((function.node, tree), name)
-    calls, place = switch.place.stack, names.index(name)
-    if not calls or function.owner is not None or any(isinstance(given, ast.Starred) for given in calls[-1].args):
+    caller = switch.place.stack[-1] if switch.place.stack else None
+    call = next((found for found in run.calls_of(function) if found.node is caller), None)
+    if call is None or call.via or function.owner is not None or _spreads(call.node):
         return None
-    if any(keyword.arg is None for keyword in calls[-1].keywords):
-        return None
-    written = {keyword.arg: keyword.value for keyword in calls[-1].keywords}
-    default = place - (len(names) - len(arguments.defaults))
-    given = calls[-1].args[place] if place < len(calls[-1].args) else written.get(name)
-    if given is None and default >= 0:
-        given = arguments.defaults[default]
+    given = call.written_arguments(positional_names(function.node)).get(name, defaults(function.node).get(name))
     return bound_once((tree,), given.id) if isinstance(given, ast.Name) else given
+
+
+def _spreads(call: ast.Call) -> bool:
+    """Whether `*rest` or `**rest` in a call may give more than is written there."""
+    starred = any(isinstance(given, ast.Starred) for given in call.args)
+    return starred or any(keyword.arg is None for keyword in call.keywords)
