@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..facts.values import Call, Value
+    from ..facts.values import Call, Place, Value
     from ..facts.walk import Program, Write
     from .conditions.versions import Versions
 
@@ -156,13 +156,17 @@ class History:
 
     def path_to(self, call: Call) -> list[Call]:
         """The calls that led to ``call``, outermost first, and itself; nothing when one of them is not known."""
+        callers = self.callers_of(call.place)
+        return [*callers, call] if callers is not None else []
+
+    def callers_of(self, place: Place) -> list[Call] | None:
+        """The calls that led to ``place``, outermost first; None when one of them is not known."""
         if self._by_path is None:
             calls = self.program.calls
             self._by_path = {(other.place.walk, (*other.place.stack, other.node)): other for other in calls}
-        place = call.place
         outer = [self._by_path.get((place.walk, place.stack[:depth])) for depth in range(1, len(place.stack) + 1)]
         known = [found for found in outer if found is not None]
-        return [*known, call] if len(known) == len(outer) else []
+        return known if len(known) == len(outer) else None
 
     def calls_beside(self, call: Call) -> Iterator[Call]:
         """The other calls of the function that makes ``call``, in the same walk, the nearest first."""

@@ -1,12 +1,26 @@
-"""Calls that other calls led to, seen from the function that two of them share."""
+"""Calls that other calls led to, seen from the function that two moments of a run share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ...facts.values import Call
+    from ...facts.values import Call, Place
     from ..history import History
+
+
+class Moment(Protocol):
+    """When something happens in a run: a call, a write, an event."""
+
+    @property
+    def place(self) -> Place:
+        """What is around it."""
+        ...
+
+    @property
+    def order(self) -> int:
+        """Its position in program order."""
+        ...
 
 
 class Ways(NamedTuple):
@@ -18,19 +32,25 @@ class Ways(NamedTuple):
 
 def ways_from_shared_function(run: History, left: Call, right: Call) -> Ways | None:
     """How one run of a function comes to both calls; None when no single run is seen to."""
-    if left.place.walk != right.place.walk:
+    around = _calls_from_shared_function(run, left, right)
+    return Ways([*around.left, left], [*around.right, right]) if around is not None else None
+
+
+def _calls_from_shared_function(run: History, left: Moment, right: Moment) -> Ways | None:
+    """The calls that lead there, outermost first: none to what stands in the shared function itself."""
+    here, there = left.place, right.place
+    if here.walk != there.walk:
         return None
-    if left.place.stack == right.place.stack and left.place.callees == right.place.callees:
-        return Ways([left], [right])
-    depth = _shared_depth(left, right)
-    ways = Ways(run.path_to(left)[depth:], run.path_to(right)[depth:])
-    return ways if ways.left and ways.right else None
+    if here.stack == there.stack and here.callees == there.callees:
+        return Ways([], [])
+    depth = _shared_depth(here, there)
+    callers = run.callers_of(here), run.callers_of(there)
+    return Ways(callers[0][depth:], callers[1][depth:]) if callers[0] is not None and callers[1] is not None else None
 
 
-def _shared_depth(left: Call, right: Call) -> int:
-    places = left.place, right.place
-    calls = zip(places[0].stack, places[1].stack, strict=False)
-    functions = zip(places[0].callees, places[1].callees, strict=False)
+def _shared_depth(left: Place, right: Place) -> int:
+    calls = zip(left.stack, right.stack, strict=False)
+    functions = zip(left.callees, right.callees, strict=False)
     depth = 0
     for (call, other), (function, its) in zip(calls, functions, strict=False):
         if call is not other or function is not its:
@@ -39,11 +59,19 @@ def _shared_depth(left: Call, right: Call) -> int:
     return depth
 
 
-def follows(run: History, later: Call, earlier: Call) -> bool:
+def follows(run: History, later: Moment, earlier: Moment) -> bool:
     """Whether one comes after the other in the same iteration of the loops of the function that they share."""
     if later.place.walk != earlier.place.walk or later.order <= earlier.order:
         return False
-    ways = ways_from_shared_function(run, later, earlier)
-    if ways is None or ways.left[0].place.loops != ways.right[0].place.loops:
+    around = _calls_from_shared_function(run, later, earlier)
+    if around is None:
         return False
-    return not later.place.excludes(earlier.place)
+    here: Moment = around.left[0] if around.left else later
+    there: Moment = around.right[0] if around.right else earlier
+    return here.place.loops == there.place.loops and not later.place.excludes(earlier.place)
+
+
+def call_beside(run: History, moment: Moment, other: Moment) -> Call | None:
+    """The call in the function that both share which leads to ``moment``; None when that stands there itself."""
+    around = _calls_from_shared_function(run, moment, other)
+    return around.left[0] if around is not None and around.left else None

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
 from ...facts.values import (
-    UNKNOWN,
     Absent,
-    Call,
     Computed,
     Const,
     Dict,
@@ -25,7 +23,7 @@ from ...facts.values import (
     same,
 )
 from ..events import ApplyCheckpointing, Checkpoint
-from ..flow.frames import follows, ways_from_shared_function
+from ..flow.frames import call_beside, follows
 from ..libraries.enabled import checkpoints_in
 from ..names import canonical
 from ..types import class_names, unwrapped
@@ -35,7 +33,7 @@ from .updates import computes_with
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Loop
+    from ...facts.values import Call, Loop
     from ...facts.walk import Write
     from ..regions.region import Region
     from ..run import Run
@@ -82,26 +80,21 @@ def attributes_between(run: Run, model: Value, forward: Call, backward: Call) ->
             owner = owners.pop()
             held = [region for region in regions if any(getattr(it, "cls", None) is owner for it in region.modules)]
             if any(computes_with(region, owner, write.field) for region in held):
-                yield _beside(run, write, forward)
+                beside = call_beside(run, write, forward)
+                yield write.node if beside is None else beside.node
 
 
-def _moment(write: Write, forward: Call) -> Call:
-    """``write`` as a call, to compare its place with those of calls; a loop over layers is left."""
+def _beside_layers(write: Write, forward: Call) -> Write:
+    """``write`` as if it stood in the loops of ``forward`` alone: a loop over layers inside of them is left."""
     place, loops = write.place, forward.place.loops
-    if place.stack == forward.place.stack and place.loops[: len(loops)] == loops:
-        place = place._replace(loops=loops)
-    return Call(forward.node, UNKNOWN, place, write.order)
+    is_inside = place.stack == forward.place.stack and place.loops[: len(loops)] == loops
+    return write._replace(place=place._replace(loops=loops)) if is_inside else write
 
 
 def _is_between(run: Run, write: Write, forward: Call, backward: Call) -> bool:
     """Whether ``write`` comes after ``forward`` and before ``backward`` in one iteration."""
-    moment = _moment(write, forward)
+    moment = _beside_layers(write, forward)
     return follows(run, moment, forward) and follows(run, backward, moment)
-
-
-def _beside(run: Run, write: Write, forward: Call) -> ast.AST:
-    ways = ways_from_shared_function(run, _moment(write, forward), forward)
-    return ways.left[0].node if ways is not None and len(ways.left) > 1 else write.node
 
 
 def _is_built_once(run: Run, model: Value) -> bool:
