@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .imported.local import FindModule
     from .scopes import Scope
     from .script import Script
-    from .values import Call, Class, Function, FunctionNode, Guard, Instance, Module, Place, Value
+    from .values import Call, Class, Function, FunctionNode, Guard, Guess, Instance, Module, Place, Value
 
 
 class Write(NamedTuple):
@@ -93,6 +93,7 @@ class Program:
         "functions",
         "generators",
         "grad",
+        "guessed",
         "importing",
         "iterations",
         "modules",
@@ -136,6 +137,8 @@ class Program:
         self.classes: list[Class] = []
         #: Those of them that are models by themselves; None before it is asked.
         self.own_models: list[Class] | None = None
+        #: What parameters are taken for that say no class.
+        self.guessed: dict[tuple[Class, Guess], Instance] = {}
         self.returns: dict[FunctionNode, list[Returned]] = {}
         #: How often each function was walked.
         self.followed: dict[FunctionNode, int] = {}

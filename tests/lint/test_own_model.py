@@ -220,3 +220,45 @@ def test_what_nobody_shows_a_class_is_built_with_stays_open(caller):
 def test_one_of_several_models_may_be_from_elsewhere(parameters, role):
     code = (NET + TRAIN).format(name="model", forward="loss = model(x).sum()").replace("class Net(", f"class {role}(")
     assert [it.code for it in check_source(textwrap.dedent(code.replace("model, loader, criterion", parameters)))] == []
+
+
+CRITIC = """
+    import torch
+    import torch.nn as nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Critic(nn.Module):
+        def __init__(self, checkpoints=False):
+            super().__init__()
+            self.block, self.checkpoints = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), checkpoints
+
+        def forward(self, x):
+            {forward}
+
+    def slope(score, x):
+        return torch.autograd.grad(score(x).sum(), x, create_graph=True)
+"""
+ALWAYS = "return checkpoint(self.block, x, use_reentrant=True)"
+CHOSEN = "return checkpoint(self.block, x, use_reentrant=True) if self.checkpoints else self.block(x)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "caller", "expected"),
+    [
+        (ALWAYS, "def penalty(critic, x):\n        return critic(x), slope(critic, x)", ["CKPT305"]),
+        (ALWAYS, "def penalty(critic: Critic, x):\n        return slope(critic, x)", ["CKPT305"]),
+        # The one model of the file may be another one here.
+        (ALWAYS, "def penalty(model, x):\n        return model(x), slope(model, x)", []),
+        (ALWAYS, "def penalty(model, x):\n        critic = model\n        return model(x), slope(critic, x)", []),
+        # Nothing shows how it was built.
+        (CHOSEN, "def penalty(critic, x):\n        return critic(x), slope(critic, x)", []),
+        (CHOSEN, "def penalty(critic: Critic, x):\n        return slope(critic, x)", []),
+        (CHOSEN, "def penalty(x):\n        return slope(Critic(True), x)", ["CKPT305"]),
+    ],
+)
+def test_a_guess_stays_one_in_the_functions_that_get_it(forward, caller, expected):
+    assert codes_of(CRITIC.format(forward=forward) + f"\n    {caller}\n") == expected
+
+
+def codes_of(code: str) -> list[str]:
+    return [finding.code for finding in check_source(textwrap.dedent(code)) if finding.code != "CKPT501"]

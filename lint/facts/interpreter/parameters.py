@@ -30,8 +30,7 @@ def bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> N
         param.annotation = _annotation(walk, function, argument)
         known = annotated(argument.annotation, function.scope) or _injected(param)
         if known is None and argument.arg not in written and says_no_class(argument.annotation):
-            model = own_model(walk.program, function, argument)
-            known = None if model is None else model.instance
+            known = own_model(walk.program, function, argument)
         walk.scope.names[argument.arg] = known or param
     if arguments.vararg:
         declared = annotated(arguments.vararg.annotation, function.scope)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
 from ..origin import origin
-from ..values import Class, Ref
+from ..values import Class, Guess, Instance, Ref
 from .classes import ancestors
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ def says_no_class(annotation: ast.expr | None) -> bool:
     return annotation is None or ast.unparse(annotation).strip("'").endswith("Module")
 
 
-def is_named_after(name: str, cls: Class) -> bool:
+def _is_named_after(name: str, cls: Class) -> bool:
     """Whether a variable has the name of a class: `patch_critic` that of `PatchCritic`."""
     return name.replace("_", "").lower() == cls.name.replace("_", "").lower()
 
 
-def own_model(program: Program, function: Function, argument: ast.arg) -> Class | None:
-    """The class of the file that ``argument`` of ``function`` is an object of, by its name and its uses.
+def own_model(program: Program, function: Function, argument: ast.arg) -> Instance | None:
+    """The object of a class of the file that ``argument`` of ``function`` is taken for, by its name and its uses.
 
     Args:
         program: What is being read.
@@ -70,13 +70,13 @@ def own_model(program: Program, function: Function, argument: ast.arg) -> Class 
         argument: A parameter of it, without a default and an annotation of a class.
 
     Returns:
-        The class; None unless it is the only one that fits.
+        One for all parameters that are guessed alike; None unless one class alone fits.
     """
     if function.owner is not None or function.place.function is not None or origin(function.node) is not None:
         return None
     if program.own_models is None:
         program.own_models = _roots([cls for cls in program.classes if origin(cls.node) is None])
-    named = [cls for cls in program.own_models if is_named_after(argument.arg, cls)]
+    named = [cls for cls in program.own_models if _is_named_after(argument.arg, cls)]
     if not program.own_models or (not named and argument.arg not in _MODEL_NAMES):
         return None
     if not named and _takes_other_models(program.own_models, function, argument):
@@ -85,7 +85,10 @@ def own_model(program: Program, function: Function, argument: ast.arg) -> Class 
     fitting = [cls for cls in named or program.own_models if _fits(cls, uses, function)]
     if not named and any(_is_one_of_several(cls) for cls in fitting):
         return None
-    return fitting[0] if len(fitting) == 1 else None
+    if len(fitting) != 1:
+        return None
+    kind = fitting[0], Guess.NAMED if named else Guess.ONLY
+    return program.guessed.setdefault(kind, Instance(kind[0], None, guess=kind[1]))
 
 
 def _takes_other_models(models: list[Class], function: Function, argument: ast.arg) -> bool:
@@ -93,7 +96,7 @@ def _takes_other_models(models: list[Class], function: Function, argument: ast.a
     arguments = function.node.args
     names = [other.arg for other in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return any(
-        any(is_named_after(name, cls) for cls in models) or not _words_of(name).isdisjoint(_ROLES | _MODEL_NAMES)
+        any(_is_named_after(name, cls) for cls in models) or not _words_of(name).isdisjoint(_ROLES | _MODEL_NAMES)
         for name in names
         if name != argument.arg
     )

@@ -7,7 +7,7 @@ None.
 from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, options
 from .answers import equals, is_absent, may_be_none, truth
 from .arguments import Arguments
-from .code import Call, Class, Function, FunctionNode, Instance, Loop, Partial, Place, Result, copied
+from .code import Call, Class, Function, FunctionNode, Guess, Instance, Loop, Partial, Place, Result, copied
 from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
@@ -30,6 +30,7 @@ __all__ = [
     "Function",
     "FunctionNode",
     "Guard",
+    "Guess",
     "Instance",
     "Loop",
     "Method",

@@ -7,6 +7,7 @@ function around it and the values of its conditions.
 from __future__ import annotations
 
 import ast
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .arguments import Arguments
@@ -246,16 +247,27 @@ class Class(Value):
         return self.node.name
 
 
-class Instance(Value):
-    """An object of a class of the file; ``call`` made it, None for ``self``."""
+class Guess(Enum):
+    """Why a parameter that says no class is taken for an object of one."""
 
-    __slots__ = ("call", "cls", "copied_by")
+    NAMED = "it has the name of the class"
+    ONLY = "the file has no other model"
+
+
+class Instance(Value):
+    """An object of a class of the file; ``call`` made it, None for ``self`` and for a parameter."""
+
+    __slots__ = ("call", "cls", "copied_by", "guess")
     __match_args__ = ("cls", "call")
 
-    def __init__(self, cls: Class, call: Call | None, copied_by: Call | None = None) -> None:
+    def __init__(
+        self, cls: Class, call: Call | None, copied_by: Call | None = None, guess: Guess | None = None
+    ) -> None:
         super().__init__(call.node if call else cls.node)
         self.cls = cls
         self.call = call
+        #: Why it is taken for an object of the class, where nothing says so; None where that is certain.
+        self.guess = guess
         #: The `copy.deepcopy` that gave it, where it is a copy of what ``call`` made.
         self.copied_by = copied_by
 
@@ -276,5 +288,5 @@ def copied(value: Value, call: Call) -> Value:
             }
             return other
         case Instance(cls, made):
-            return Instance(cls, made, call)
+            return Instance(cls, made, call, value.guess)
     return value

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.objects.own_model import is_named_after, says_no_class
 from ...facts.parameters import positional_names
-from ...facts.values import Function, Instance, Method, Result, equals, options, same
-from ..conditions.guards import excludes_mode, own_guards
+from ...facts.values import Function, Guess, Instance, Method, Result, equals, options, same
+from ..conditions.guards import excludes_mode, own_guards, tests_training
 from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
@@ -20,7 +19,7 @@ from .call_targets import call_targets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Call, Guard, Value
+    from ...facts.values import Call, Guard
     from ...facts.walk import Write
     from ..run import Run
 
@@ -54,25 +53,13 @@ def _inside(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Chec
     if not all(isinstance(option, Instance | Function | Method) for option in called):
         return None
     inside = [found for found in run.bodies.of(*called).calls if found.node in events]
-    if _is_guessed(call, called):
-        # Nothing shows how the module was built, nor that `model` is this one.
-        inside = [found for found in inside if not found.place.guards and _is_named_after(call, called)]
+    objects = [option for option in called if isinstance(option, Instance)]
+    if any(option.guess is Guess.ONLY for option in objects):
+        return None  # Nothing shows that `model` is this one.
+    if any(option.call is None for option in objects):
+        # Nor how a parameter, or `self`, was built.
+        inside = [found for found in inside if all(map(tests_training, found.place.guards))]
     return next((events[found.node] for found in inside if not is_passed_over(run, call, found)), None)
-
-
-def _is_guessed(call: Call, called: list[Value]) -> bool:
-    """Whether ``call`` is of a parameter that says no class: it was taken for the one model of the file."""
-    function, name = call.place.function, getattr(call.node.func, "id", None)
-    if function is None or not any(isinstance(option, Instance) and option.call is None for option in called):
-        return False
-    arguments = function.node.args
-    given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    return any(argument.arg == name and says_no_class(argument.annotation) for argument in given)
-
-
-def _is_named_after(call: Call, called: list[Value]) -> bool:
-    classes = [option.cls for option in called if isinstance(option, Instance)]
-    return bool(classes) and all(is_named_after(getattr(call.node.func, "id", ""), cls) for cls in classes)
 
 
 def is_passed_over(run: Run, call: Call, checkpoint: Call) -> bool:
