@@ -221,6 +221,7 @@ class Walk:
         "program",
         "returned",
         "scope",
+        "yielded",
     )
 
     def __init__(
@@ -238,6 +239,7 @@ class Walk:
         #: ``self`` of the method being walked, for ``super()``.
         self.instance = instance
         self.returned: list[Value] = []
+        self.yielded: list[Value] = []
         #: Where it begins, and in which grad mode.
         self.begun_at, self.begun_in = place, program.grad.current
         #: The `with` block whose context is being evaluated.

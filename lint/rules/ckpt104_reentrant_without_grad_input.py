@@ -346,6 +346,7 @@ from ..model.events import (
     Checkpointing,
     CheckpointSequential,
     Compile,
+    HfDisable,
     HfEnable,
     KbitPrepare,
     TorchCheckpoint,
@@ -353,7 +354,15 @@ from ..model.events import (
     WrapperCheckpointing,
 )
 from ..model.libraries.makers import library_of_whole
-from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, trainer_reentrant, trainers_of
+from ..model.libraries.quantized import is_quantized
+from ..model.libraries.trainer import (
+    default_versions,
+    enable_reentrant,
+    is_enabled,
+    overriding_trainer,
+    trainer_reentrant,
+    trainers_of,
+)
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -485,7 +494,8 @@ def _frozen_token_embeddings(run: Run) -> Iterator[Report]:
         model = unwrapped(adapter.model)
         if not is_hf_model(model) or _trains_embeddings(adapter) or _is_image_classifier(model):
             continue
-        for setting in _reentrant_later(run, adapter):
+        quantized = _is_surely_quantized(run, adapter)
+        for setting in (*_reentrant_later(run, adapter), *(_reentrant_before(run, adapter) if quantized else ())):
             yield Report(
                 setting.node,
                 "before transformers 5.0, no input of a reentrant checkpoint needs a gradient behind frozen "
@@ -521,6 +531,29 @@ def _reentrant_later(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable | Tr
     for _, args, value in trainers_of(run, attached):
         if not enables and is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield args
+
+
+def _reentrant_before(run: Run, adapter: AdapterAttach) -> Iterator[HfEnable]:
+    """What switches the reentrant variant on before the adapter comes; for a quantized model peft adds no hook then."""
+    model = unwrapped(adapter.model)
+    enables = [enable for enable in run.of(HfEnable) if same(unwrapped(_whole(enable.model)), model)]
+    if any(run.of(HfDisable)) or not all(enable_reentrant(run, enable) for enable in enables):
+        return
+    for enable in enables:
+        before = enable.order < adapter.order and enable.place.walk == adapter.place.walk
+        apart = enable.place.excludes(adapter.place)
+        if before and not apart and same(unwrapped(enable.model), model) and overriding_trainer(run, enable) is None:
+            yield enable
+
+
+def _is_surely_quantized(run: Run, adapter: AdapterAttach) -> bool:
+    """Whether the call that loads the model of ``adapter`` quantizes it, whatever the program is given."""
+    model = unwrapped(adapter.model)
+    if not isinstance(model, Result) or not model.call.name.endswith(".from_pretrained"):
+        return False
+    configs = options(model.call.keyword("quantization_config"))
+    shown = all(isinstance(config, Absent | Dict | Result) for config in configs)
+    return shown and is_quantized(run, model, adapter.place) is True
 
 
 def _whole(model: Value) -> Value:

@@ -290,13 +290,20 @@ class _Change(NamedTuple):
 
 
 def _changes(run: Run) -> Iterator[_Change]:
+    chosen = {switch.node for switch in run.of(GradientSwitch) if _chooses(switch) and freezes_backbone_by_name(switch)}
     for switch in run.of(GradientSwitch):
-        # A condition in a loop over parameters chooses some of them.
-        chooses = isinstance(switch, GradientSwitchWrite) and any(switch.place.guards)
-        if not chooses or not spares_backbone_by_name(switch):
-            by_name = chooses and freezes_backbone_by_name(switch)
+        chooses = _chooses(switch)
+        # `parameter.requires_grad = name.startswith("classifier")` switches on what it does not freeze.
+        is_rest = switch.node in chosen and not switch.freezes
+        if not is_rest and not (chooses and spares_backbone_by_name(switch)):
+            by_name = switch.node in chosen
             freezes = switch.freezes and (by_name or not chooses)
             yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
+
+
+def _chooses(switch: GradientSwitch) -> bool:
+    """Whether a condition in a loop over parameters chooses some of them."""
+    return any(switch.place.guards) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
 
 
 def _whole_frozen(run: Run, model: Value, changes: list[_Change]) -> list[ast.AST]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..identifiers import words_in
 from ..objects.classes import ancestors, decorator_names
+from ..objects.containers import iterate
 from ..values import Call, Const, Function, Instance, Method, Unknown, Value
 from ..values.grad_mode import GradMode, GradState
 from ..walk import Exit
@@ -136,11 +137,18 @@ class WithBlock:
 def hand_over(walk: Walk, node: ast.Yield) -> Value:
     """`yield`: in a context manager that a `with` entered, the block runs here."""
     given = walk.evaluate(node.value) if node.value is not None else Const(None, node)
+    walk.yielded.append(given)
     note_yield(walk)
     block, walk.entered_for = walk.entered_for, None
     if block is not None:
         conditions = walk.place.guards[len(walk.begun_at.guards) :]
         block.run_at_yield(walk, given, all(guard.asserted for guard in conditions))
+    return Unknown(node)
+
+
+def hand_over_each(walk: Walk, node: ast.YieldFrom) -> Value:
+    """`yield from`: what a loop over the value gives."""
+    walk.yielded.append(iterate(walk.evaluate(node.value), node.value))
     return Unknown(node)
 
 

@@ -31,7 +31,7 @@ from ..values import (
 from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
-from .context_managers import hand_over
+from .context_managers import hand_over, hand_over_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,4 +311,5 @@ _HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
     ast.Await: _inner,
     ast.Starred: _inner,
     ast.Yield: hand_over,
+    ast.YieldFrom: hand_over_each,
 }

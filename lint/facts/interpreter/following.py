@@ -10,7 +10,7 @@ from ..grad_modes import Passage, agreed, expected
 from ..objects.annotations import annotated, narrowed
 from ..objects.classes import is_run_as_written
 from ..scopes import Scope
-from ..values import UNKNOWN, Const, Function, Instance, Unknown, Value, join
+from ..values import UNKNOWN, Const, Function, Instance, Seq, Unknown, Value, join
 from ..values.grad_mode import GradState
 from ..walk import Returned, Walk
 from .context_managers import is_manager
@@ -105,6 +105,9 @@ def _result(walk: Walk, function: Function) -> Value:
     node = function.node
     if isinstance(node, ast.Lambda):
         return walk.returned[0]
-    if isinstance(node, ast.AsyncFunctionDef) or yields(walk.program, node):
+    if isinstance(node, ast.AsyncFunctionDef):
         return Unknown(node)
+    if yields(walk.program, node):
+        # A loop over it gives what the body hands over; how much that is, and in which order, stays open.
+        return Seq("generator", walk.yielded, True, node, walk.begun_at)
     return join(*walk.returned)

@@ -18,6 +18,7 @@ from ...facts.nodes import is_inside, source_text
 from ...facts.origin import origin
 from ...facts.values import UNKNOWN, Call, Param, Ref, Unknown
 from ..regions.free_variables import attributes_bound_by, names_bound_by
+from .constructed import comes_out_as
 from .guards import own_guards, tests_training
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: 
 def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
     facts = _meant(remark, run.met(remark.node))
     left = [
-        tuple(guard for guard in guards if not _holds(guard, known))
+        tuple(guard for guard in guards if not _holds(run, guard, known))
         for guards in _alternatives(run, remark, facts, inside)
     ]
     # An expression may call one of several: then it takes part only when that one is meant.
@@ -143,12 +144,12 @@ def _known(guards: _Guards) -> _Known:
     return frozenset(said for guard in guards for said in conjuncts(guard.test, guard.taken))
 
 
-def _holds(guard: Guard, known: _Known) -> bool:
-    return (
-        guard.asserted
-        or tests_training(guard)
-        or _asks_how_launched(guard)
-        or known.issuperset(conjuncts(guard.test, guard.taken))
+def _holds(run: Run, guard: Guard, known: _Known) -> bool:
+    if guard.asserted or tests_training(guard) or _asks_how_launched(guard):
+        return True
+    parts = parts_that_hold(guard.test, guard.taken)
+    return known.issuperset(conjuncts(guard.test, guard.taken)) or all(
+        known.issuperset(conjuncts(part, holds)) or comes_out_as(run, part) is holds for part, holds in parts
     )
 
 

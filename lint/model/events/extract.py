@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import Attr, Class, Instance, Param, Ref, Result, Value, options
+from ...facts.values import UNKNOWN, Attr, Call, Class, Const, Guard, Instance, Param, Ref, Result, Value, options
+from ..flow.passing_names import is_named_in
 from ..names import canonical
 from ..types import bases, is_hf_model
 from . import checkpoints as c
@@ -19,7 +21,7 @@ from . import wrappers as w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Place
     from ...facts.walk import Program, Write
     from .event import CallEvent, Event, WriteEvent
 
@@ -134,8 +136,9 @@ def events_of(call: Call) -> Iterator[CallEvent]:
                     return
         case Attr(base=base, name=name):
             kind = _method(base, name)
+            ways = list(_switched_by_test(call)) if kind is t.GradientSwitchCall else []
             if kind is not None:
-                yield kind(call)
+                yield from ways or [kind(call)]
 
 
 def _is_put_by_transformers(call: Call) -> bool:
@@ -164,7 +167,11 @@ def _method(base: Value, name: str) -> type[CallEvent] | None:
 
 def _events_of_write(write: Write) -> Iterator[Event]:
     if write.field == "requires_grad":
-        yield t.GradientSwitchWrite(write)
+        given = write.node.value if isinstance(write.node, ast.Assign) else None
+        ways = _ways(given, write.place)
+        yield from (t.GradientSwitchWrite(write._replace(value=value, place=place)) for value, place in ways)
+        if not ways:
+            yield t.GradientSwitchWrite(write)
     elif write.is_item:
         if isinstance(write.obj, Ref) and write.obj.name == "os.environ":
             yield env.EnvironmentWrite(write)
@@ -172,6 +179,25 @@ def _events_of_write(write: Write) -> Iterator[Event]:
         yield ATTRIBUTES[write.field](write)
     elif write.field in ARGS_ATTRIBUTES and is_args(write.obj):
         yield ARGS_ATTRIBUTES[write.field](write)
+
+
+def _switched_by_test(call: Call) -> Iterator[CallEvent]:
+    """`parameter.requires_grad_("head" in name)`."""
+    for value, place in _ways(call.node.args[0] if len(call.node.args) == 1 else None, call.place):
+        other = Call(call.node, call.func, place, call.order)
+        other.args, other.grad = [value], call.grad
+        yield t.GradientSwitchCall(other)
+
+
+def _ways(given: ast.expr | None, place: Place) -> list[tuple[Value, Place]]:
+    """Both ways of a test of the names in a loop over parameters: off where it fails, on where it holds."""
+    loop = place.loops[-1] if place.loops else None
+    tests = isinstance(given, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call)
+    if given is None or not tests or not isinstance(loop, ast.For) or not is_named_in(loop):
+        return []
+    return [
+        (Const(on, given), place._replace(guards=(*place.guards, Guard(given, UNKNOWN, on)))) for on in (False, True)
+    ]
 
 
 def _is_checkpoint(value: Value) -> bool:

@@ -60,4 +60,49 @@ def _answer(test: ast.AST, variable: str, name: str) -> bool | None:
         ):
             if asked == variable:
                 return name.startswith(text) if method == "startswith" else name.endswith(text)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=asked), attr="startswith" | "endswith" as method),
+            args=[ast.Tuple(elts=[*parts])],
+        ):
+            texts = _texts(parts)
+            if asked == variable and texts:
+                return name.startswith(texts) if method == "startswith" else name.endswith(texts)
+        case ast.Call(
+            func=ast.Name(id="any" | "all" as quantifier),
+            args=[
+                ast.GeneratorExp(
+                    elt=inner,
+                    generators=[
+                        ast.comprehension(
+                            target=ast.Name(id=part),
+                            iter=ast.Tuple(elts=[*parts]) | ast.List(elts=[*parts]),
+                            ifs=[],
+                        )
+                    ],
+                )
+            ],
+        ) if (texts := _texts(parts)) and part != variable:
+            found = [_answer_for(inner, variable, name, part, text) for text in texts]
+            return None if None in found else (any if quantifier == "any" else all)(map(bool, found))
+    return None
+
+
+def _texts(parts: list[ast.expr]) -> tuple[str, ...]:
+    """The texts that a tuple or a list consists of; none where something else is in it."""
+    found = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return tuple(found) if len(found) == len(parts) else ()
+
+
+def _answer_for(test: ast.AST, variable: str, name: str, part: str, text: str) -> bool | None:
+    """What a test of a comprehension is where its variable ``part`` is ``text``."""
+    match test:
+        case ast.Compare(left=ast.Name(id=left), ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=asked)]):
+            if left == part and asked == variable:
+                return (text in name) is isinstance(op, ast.In)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=asked), attr="startswith" | "endswith" as method),
+            args=[ast.Name(id=given)],
+        ):
+            if asked == variable and given == part:
+                return name.startswith(text) if method == "startswith" else name.endswith(text)
     return None

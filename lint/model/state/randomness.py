@@ -165,6 +165,8 @@ def _made_outside(generator: Value, inside: set[ast.AST]) -> bool:
 def _draws(call: Call, training: bool) -> bool:
     name = canonical(call.name)
     if name in _SAMPLERS or call.method in _TENSOR_SAMPLERS:
+        if call.method.startswith("bernoulli") and _is_certain(call.argument(0, "p")):
+            return False
         return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
     if name == _ATTENTION:
         return _positive(call.argument(4, "dropout_p"), 0.0, training)
@@ -175,6 +177,11 @@ def _draws(call: Call, training: bool) -> bool:
     off = not trains if isinstance(given, Absent) else equals(given, False) is True
     off = off or (not training and isinstance(given, Attr) and given.name == "training")
     return not off and _positive(call.argument(1, "p"), default)
+
+
+def _is_certain(probability: Value) -> bool:
+    """Whether a draw with this probability has one outcome: nothing is dropped, or everything."""
+    return all(isinstance(option, Const) and option.value in (0, 1) for option in options(probability))
 
 
 def _positive(probability: Value, default: float, training: bool = True) -> bool:

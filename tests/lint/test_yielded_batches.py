@@ -1,0 +1,62 @@
+"""Generators of the program: a loop over a call of one gives what its body yields, data or what needs gradients."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint_sequential
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8), nn.GELU())
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(checkpoint_sequential(self.features, 2, x, use_reentrant=True))
+
+stem = nn.Linear(8, 8)
+loader = DataLoader(TensorDataset(torch.randn(8, 8), torch.zeros(8)), 2)
+MAKER
+
+net = Net()
+for x, y in BATCHES:
+    nn.functional.cross_entropy(net(x), y).backward()
+"""
+DATA = {
+    "made": "def made(n):\n    for _ in range(n):\n        yield torch.randn(2, 8), torch.randint(3, (2,))",
+    "moved": "def made(n):\n    for x, y in loader:\n        yield x.to('cuda', non_blocking=True), y.cuda()",
+    "handed on": "def made(n):\n    while True:\n        yield from loader",
+    "chosen": "def made(n):\n    x = torch.rand(2, 8)\n    yield (x.cuda() if n else x), torch.zeros(2)",
+}
+TRAINED = {
+    "asks": "def made(n):\n    yield torch.randn(2, 8, requires_grad=True), torch.zeros(2)",
+    "a module": "def made(n):\n    yield stem(torch.randn(2, 8)), torch.zeros(2)",
+    "one of two": "def made(n):\n    yield torch.rand(2, 8), torch.zeros(2)\n    yield stem(torch.rand(2, 8)), torch.ones(2)",
+    "later": "def made(n):\n    x = torch.rand(2, 8)\n    if n:\n        x.requires_grad_()\n    yield x, torch.zeros(2)",
+}
+
+
+def _found(maker: str, batches: str) -> list[str]:
+    text = SCRIPT.replace("MAKER", maker).replace("BATCHES", batches)
+    return [found.code for found in check_source(text, "train.py") if found.code == "CKPT104"]
+
+
+@pytest.mark.parametrize("maker", DATA.values(), ids=DATA)
+def test_data_that_a_generator_yields_needs_no_gradient(maker):
+    assert _found(maker, "made(3)") == ["CKPT104"]
+
+
+def test_a_loop_may_count_and_show_them():
+    assert _found(DATA["made"], "iter(made(3))") == ["CKPT104"]
+    assert _found(DATA["made"], "list(made(3))") == ["CKPT104"]
+
+
+@pytest.mark.parametrize("maker", TRAINED.values(), ids=TRAINED)
+def test_what_may_need_a_gradient_stays_open(maker):
+    assert _found(maker, "made(3)") == []
