@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `loss.backward(inputs=list(model.parameters()))`, and the same through `torch.autograd.backward`, when the forward
-pass of `model` certainly comes to a reentrant checkpoint. The non-reentrant variant, and `backward()` without `inputs`,
+pass of `model` certainly comes to a reentrant checkpoint, or when `model` is a part of one that runs in such a
+checkpoint alone. The non-reentrant variant, `backward()` without `inputs`, and parameters behind the last checkpoint
 are fine.
 
 ## Why is this bad?
@@ -30,6 +31,7 @@ def train(batches, optimizer):
         loss = net(batch).square().mean()
         loss.backward(inputs=list(net.parameters()))  # error
         optimizer.step()
+        net(batch).mean().backward(inputs=list(net.block.parameters()))  # error
 ```
 
 ## Good
@@ -47,8 +49,12 @@ class Net(nn.Module):
         return checkpoint(self.block, self.stem(x), use_reentrant=False)
 
 class Reentrant(Net):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
     def forward(self, x):
-        return checkpoint(self.block, self.stem(x), use_reentrant=True)
+        return self.head(checkpoint(self.block, self.stem(x), use_reentrant=True))
 
 def train(batches, other):
     net, reentrant = Net(), Reentrant()
@@ -56,6 +62,7 @@ def train(batches, other):
         net(batch).sum().backward(inputs=list(net.parameters()))
         reentrant(batch).sum().backward()
         reentrant(batch).sum().backward(inputs=None)
+        reentrant(batch).sum().backward(inputs=list(reentrant.head.parameters()))
         other(batch).sum().backward(inputs=list(other.parameters()))
 ```
 
@@ -98,18 +105,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Element, Result, Seq, Value, is_absent
 from ..finding import Severity
 from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import Backward, TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import CHECKPOINTS, together
+from ..model.regions.parameters_inside import owners_of_parameters, reentrant_around
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.events import Event
     from ..model.run import Run
 
@@ -121,8 +129,9 @@ def check(run: Run) -> Iterator[Report]:
     """Report backward passes that stop in front of what they name."""
     for backward in run.of(Backward):
         call = backward.call
-        model = _owner(call.keyword("inputs")) if call.written("inputs") else None
-        setting = next(_always(run, model), None) if model is not None else None
+        owners = owners_of_parameters(call.keyword("inputs")) if call.written("inputs") else []
+        settings = (setting for owner in owners for setting in _around(run, owner))
+        setting = next(settings, None)
         if setting is not None:
             yield Report(
                 call.node,
@@ -133,16 +142,10 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _owner(inputs: Value) -> Value | None:
-    """The model whose parameters ``inputs`` are."""
-    match inputs:
-        case Result(call) if call.name in ("builtins.list", "builtins.tuple") and call.args:
-            return _owner(call.args[0])
-        case Seq(_, [Element(of=held)]):
-            return _owner(held)
-        case Result(call) if call.method == "parameters" and is_absent(call.receiver) is False:
-            return call.receiver
-    return None
+def _around(run: Run, module: Value) -> Iterator[Event]:
+    """The reentrant settings of ``module``, or of a model that runs it in a reentrant region alone."""
+    yield from _always(run, module)
+    yield from reentrant_around(run, module)
 
 
 def _always(run: Run, model: Value) -> Iterator[Event]:

@@ -3,7 +3,8 @@
 ## What it does
 Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint,
 `jacobian`, `hessian`, `vjp` and the others of `torch.autograd.functional` of a function with such a one in it, and
-`torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it. A parameter
+`torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it.
+`torch.autograd.grad(loss, last_layer.weight)` of a layer behind the checkpoint is fine. A parameter
 `critic` of a function that nothing in the file calls is taken for a `Critic` where that is a module of the file.
 
 ## Why is this bad?
@@ -168,6 +169,19 @@ def with_another(x):
 def slope_of_any(model, x):
     return torch.autograd.grad(model(x).sum(), x)
 
+class Painter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.last = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.last(checkpoint(self.block, x * 2, use_reentrant=True))
+
+def weight_of_the_last_layer(x):
+    painter = Painter()
+    loss = (painter(x) - x).abs().mean()
+    return torch.autograd.grad(loss, painter.last.weight, retain_graph=True)[0].norm()  # behind the checkpoint
+
 def batched(block, x):
     return vmap(lambda row: checkpoint(block, row, use_reentrant=False))(x), grad(plain)(x)
 ```
@@ -199,6 +213,10 @@ def penalty(reentrant):
 assert torch.allclose(penalty(False), penalty(None))
 assert fails(lambda: penalty(True))
 
+last = torch.nn.Linear(4, 1)
+x = torch.ones(2, 4, requires_grad=True)
+assert torch.autograd.grad(last(run(x, True)).sum(), last.weight)[0].any()  # it need not enter the region
+
 for reentrant in (False, True):
     x = torch.ones(2, 4, requires_grad=True)
     run(x, reentrant).pow(2).sum().backward(create_graph=True)
@@ -218,21 +236,25 @@ torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.backward`).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import equals
+from ..facts.values import ABSENT, Param, equals, same
 from ..finding import Severity
-from ..model.events import AutogradGrad, Backward, TorchCheckpoint
+from ..model.events import AutogradGrad, Backward, Checkpointing, TorchCheckpoint
+from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import RECOMPUTES, together
 from ..model.regions.outputs import Derived, forwards, is_passed_over, passed_from
+from ..model.regions.parameters_inside import is_in_region, owners_of_parameters
 from ..model.report import Remark, Report
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Value
     from ..model.regions.outputs import Forward
     from ..model.run import Run
 
@@ -249,6 +271,10 @@ _TRANSFORMS = tuple(
 _FUNCTIONALS = tuple(
     f"torch.autograd.functional.{name}" for name in ("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp")
 )
+
+
+#: Names of a parameter that is the weight of a layer: `last_layer`.
+_LAYER = re.compile(r"layer|weight|param")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -307,9 +333,27 @@ def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
             yield from ((call, loss) for loss in (*call.node.args[:1], call.node.func))
 
 
+def _asks_behind(run: Run, call: Call, forward: Forward) -> bool:
+    """Whether `autograd.grad` may ask for parameters behind the region alone: its backward pass need not enter it."""
+    inputs = call.argument(1, "inputs") if call.name.endswith(".grad") else ABSENT
+    if isinstance(inputs, Param) and _LAYER.search(inputs.name):
+        return True
+    owners = owners_of_parameters(inputs) if isinstance(forward.cause, Checkpointing) else []
+    return bool(owners) and not any(_has_to_enter(run, owner, forward) for owner in owners)
+
+
+def _has_to_enter(run: Run, owner: Value, forward: Forward) -> bool:
+    """Whether parameters of ``owner`` lie in a reentrant region, or are all those of the model."""
+    if same(unwrapped(owner), unwrapped(forward.call.func)) or any(reentrant_settings(run, owner)):
+        return True
+    return any(event.reentrant and is_in_region(run, owner, event) for event in run.of(Checkpointing))
+
+
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:
     for function, outputs, place in passed_from(run, call, loss):
         for forward in reentrant:
+            if _asks_behind(run, call, forward):
+                continue
             here = forward.call.place.function is function and not forward.call.place.excludes(place.place)
             if here and Derived(run, function, [forward.call], place.node).holds(outputs):
                 return forward

@@ -1,0 +1,85 @@
+"""Parameters that an expression names: of which modules they are, and whether these run inside of regions alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.objects.containers import container_kind, held_by
+from ...facts.values import Attr, Computed, Element, Instance, Result, Seq, Value, options, same
+from ..conditions.guards import own_guards, tests_training
+from ..events import Checkpointing
+from ..types import same_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..run import Run
+
+_LISTS = ("builtins.list", "builtins.tuple")
+
+
+def owners_of_parameters(value: Value) -> list[Value]:
+    """The modules whose parameters ``value`` is, or holds; none where something else is in it."""
+    found = [_owners(option) for option in options(value)]
+    return [owner for owners in found for owner in owners] if all(found) else []
+
+
+def _owners(value: Value) -> list[Value]:
+    match value:
+        case Result(call) if call.name in _LISTS and call.args:
+            return owners_of_parameters(call.args[0])
+        case Result(call) if call.method == "parameters":
+            return [call.receiver]
+        case Attr(base=Instance() | Result() | Attr() | Element() as module, name="weight" | "bias"):
+            return [module]
+        case Element(of=Result(call)) if call.method == "parameters":
+            return [call.receiver]
+        case Seq(items=items) if items and (not value.open or len(items) == 1):
+            return _all_owners(tuple(items))
+        case Computed(operands=operands):
+            return _all_owners(operands)
+    return []
+
+
+def _all_owners(values: tuple[Value, ...]) -> list[Value]:
+    found = [owners_of_parameters(value) for value in values]
+    return [owner for owners in found for owner in owners] if all(found) else []
+
+
+def reentrant_around(run: Run, module: Value) -> Iterator[Checkpointing]:
+    """The reentrant checkpoints, under no condition but the mode, in whose regions ``module`` runs and nowhere else."""
+    parts = list(_parts(module))
+    for event in run.used(Checkpointing):
+        if event.reentrant is not True or not all(map(tests_training, own_guards(event.place))):
+            continue
+        region = run.region(event)
+        inside = all(any(same(part, other) for other in region.modules) for part in parts)
+        if parts and inside and not _runs_elsewhere(run, [module, *parts], event):
+            yield event
+
+
+def is_in_region(run: Run, module: Value, event: Checkpointing) -> bool:
+    """Whether ``module``, or a part of it, runs in the region of ``event``."""
+    modules = run.region(event).modules
+    return any(same(part, other) for part in _parts(module) for other in modules)
+
+
+def _parts(module: Value, depth: int = 4) -> Iterator[Value]:
+    """The modules that a container holds; ``module`` itself where it is none."""
+    module = same_object(module)
+    held = held_by(module) if container_kind(module) and depth else []
+    for part in held:
+        yield from (inner for option in options(part) for inner in _parts(option, depth - 1))
+    if not held:
+        yield module
+
+
+def _runs_elsewhere(run: Run, modules: list[Value], event: Checkpointing) -> bool:
+    """Whether something outside of the region calls one of ``modules``."""
+    functions = {function.node for function in run.region(event).functions}
+    for call in run.program.calls:
+        around = call.place.function
+        called = any(same(option, module) for option in options(call.func) for module in modules)
+        if called and (around is None or around.node not in functions):
+            return True
+    return False
