@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `loss.requires_grad_()` and `loss.requires_grad = True` on a computed loss that then goes through `backward()`, in
-a file that uses checkpointing. A tensor the file makes itself (`torch.zeros(())`, `.detach()`) may require gradients.
+a file that uses checkpointing. A tensor the file makes itself (`torch.zeros(())`, `.detach()`) may require gradients,
+and where nothing is frozen and no region is reentrant the line is idle and not reported.
 
 ## Why is this bad?
 A loss that depends on a trainable parameter requires gradients already, and the line does nothing. When it does not,
@@ -11,10 +12,12 @@ reentrant variant and frozen embeddings. The line silences the error: `backward(
 
 ## Bad
 ```python
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 def train(name, loader):
     model = AutoModelForCausalLM.from_pretrained(name)
+    model = get_peft_model(model, LoraConfig())
     model.gradient_checkpointing_enable({"use_reentrant": True})
     model.train()
     for batch in loader:
@@ -86,6 +89,18 @@ def made_here(net, x, weights):
     rest_loss.backward()
 ```
 
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+def idle(name, batch):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    loss = model(**batch).loss
+    loss.requires_grad_(True)  # it has a graph already
+    loss.backward()
+```
+
 ## Evidence
 ```python
 import torch
@@ -130,6 +145,7 @@ from ..facts.values import Absent, Attr, Choice, Computed, Element, Instance, Re
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
 from ..model.events import (
+    AdapterAttach,
     Backward,
     Checkpointing,
     GradientSwitch,
@@ -140,6 +156,7 @@ from ..model.events import (
     TrainerArgs,
 )
 from ..model.flow.statements import own_statement
+from ..model.libraries.trainer import enable_reentrant
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
@@ -157,6 +174,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
 NEEDS = together(GradientSwitch, Backward, "oss", CHECKPOINTS)
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
+#: They build layers that are frozen by default.
+_FREEZES = ("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
 #: Methods that give one without it.
 _CUTS = ("detach", "item", "numpy")
 #: Methods that give a tensor with the graph of their object.
@@ -165,7 +184,7 @@ _KEEP_GRAPH = frozenset(("mean", "sum", "pow", "square", "abs", "exp", "log", "s
 
 def check(run: Run) -> Iterator[Report]:
     """Report losses that are made to require gradients by hand."""
-    if not any(True for kind in (Checkpointing, HfEnable, KbitPrepare, TrainerArgs) for _ in run.of(kind)):
+    if not any(run.of(Checkpointing, HfEnable, KbitPrepare, TrainerArgs)) or _keeps_graph(run):
         return
     for target, value, node, place in _forced(run):
         backward = _backward(run, target, node, place)
@@ -178,6 +197,24 @@ def check(run: Run) -> Iterator[Report]:
                 f"`backward()` succeeds and trains nothing; remove the line and mend what cuts the graph",
                 notes=(Remark(backward.node, "succeeds with or without a gradient for any parameter"),),
             )
+
+
+def _keeps_graph(run: Run) -> bool:
+    """Whether nothing in the program can keep a loss from having a graph: then the line does nothing.
+
+    That takes frozen parts, or an adapter on a model whose embeddings are frozen, under the reentrant variant, or a
+    reentrant region of the program that may get data alone.
+    """
+    if any(switch.freezes for switch in run.of(GradientSwitch)) or any(run.calls_to(*_FREEZES)):
+        return False
+    if any(event.reentrant is not False for event in run.of(Checkpointing)):
+        return False
+    hooked = any(run.method_calls("enable_input_require_grads")) or any(
+        isinstance(it.enables, Absent) or equals(it.enables, True) for it in run.of(KbitPrepare)
+    )
+    adapters = any(run.of(AdapterAttach)) and not hooked
+    variants = [enable_reentrant(run, enable) for enable in run.of(HfEnable)]
+    return not adapters or (bool(variants) and not any(variant is not False for variant in variants))
 
 
 def _forced(run: Run) -> Iterator[tuple[str, Value, ast.AST, Place]]:
