@@ -96,6 +96,7 @@ from transformers import AutoModelForCausalLM
 def idle(name, batch):
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
     model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
     loss = model(**batch).loss
     loss.requires_grad_(True)  # it has a graph already
     loss.backward()

@@ -96,6 +96,22 @@ def main(name, loader):
     trainer.fit(Finetuner(name), loader)
 ```
 
+```python
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+class Given(L.LightningModule):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.model.gradient_checkpointing_enable()  # error
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+L.Trainer().fit(Given(AutoModelForCausalLM.from_pretrained("base")), loader)
+```
+
 ## Good
 ```python
 import torch
@@ -215,6 +231,24 @@ class Finetuner(L.LightningModule):
         return self.model(**batch).loss
 
 L.Trainer().fit(Finetuner("base"), loader)
+```
+
+```python
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+class Given(L.LightningModule):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.model.gradient_checkpointing_enable()
+
+    def training_step(self, batch, index):
+        return self.model(**batch).loss
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.train()
+L.Trainer().fit(Given(model), loader)
 ```
 
 ## Evidence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import words_in
 from ...facts.objects.classes import is_run_as_written
-from ...facts.values import Attr, Function, Instance, Method, Ref, Result, Value, one, options, same
+from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
 from ..names import canonical
 from ..types import bases, class_names, unwrapped, whole_model
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from ...facts.values import Call, Class, Loop
+    from ...facts.values import Call, Loop
     from ..events import Checkpointing
     from ..history import History
 
@@ -98,6 +98,8 @@ class Modes:
                 return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
             case Attr(base=base):
                 return "accelerate.Accelerator" not in class_names(base)
+            case Class() as built:
+                return built is not self._holder  # What it does with the model is in the file.
         return True
 
     def eval_at(self, forward: Call) -> ast.AST | None:
@@ -173,14 +175,26 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     models = [option for option in found if isinstance(option, Result)]
     if len(models) < len(found) or _are_of_one_helper(models):
         return None
-    holder = enable.place.function.owner if enable.place.function is not None else None
-    if holder is not None and lightning_trains(run, holder):
+    holder = _holder(run, enable, models)
+    if holder is not None:
         return _in_steps(run, Modes(run, *models, holder=holder), holder)
     modes = Modes(run, *models)
     forwards = (call for call in modes.forwards if call.order > enable.order and _is_trained(run, call))
     first = None if modes.escapes else next(forwards, None)
     cause = modes.eval_at(first) if first is not None else None
     return None if first is None or cause is None else TrainedInEval(cause, first)
+
+
+def _holder(run: History, enable: HfEnable, models: list[Result]) -> Class | None:
+    """The class whose object Lightning trains and that holds the model, which it loads itself or is given."""
+    function = enable.place.function
+    owners = [function.owner] if function is not None and function.owner is not None else run.program.classes
+    return next((cls for cls in owners if _holds(cls, models) and lightning_trains(run, cls)), None)
+
+
+def _holds(cls: Class, models: list[Result]) -> bool:
+    held = (option for field in cls.fields.values() for option in options(field))
+    return any(one(unwrapped(whole_model(value)), model) for value in held for model in models)
 
 
 def _in_steps(run: History, modes: Modes, holder: Class) -> TrainedInEval | None:
