@@ -7,6 +7,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import returned_by
 from ...facts.objects.classes import ancestors
 from ...facts.values import (
     Const,
@@ -22,7 +23,7 @@ from ...facts.values import (
     options,
     same,
 )
-from ..events import ModeSwitch, TrainSwitch
+from ..events import Backward, GradientSwitch, LightningFit, ModeSwitch, TrainerBuild, TrainSwitch
 from ..names import canonical
 from ..types import PASS_THROUGH, unwrapped
 from .trained import follows_training
@@ -41,6 +42,8 @@ _FREEZES = re.compile(
     r"|(replace|convert|remove|fuse)(?!_?sync)\w*(bn|norm)"
 )
 
+#: Names of functions whose models stay as they leave them.
+_KEEPS = re.compile(r"fr(ee|o)z|teacher|ema|target|fixed|backbone|reference|perceptual|loss")
 #: Functions of other files that freeze the module they are given, as `timm.utils.freeze` does.
 _FREEZE = ("freeze", "frozen")
 
@@ -65,7 +68,10 @@ class KeptStatistics:
     @cached_property
     def _switches_off(self) -> tuple[ModeSwitch, ...]:
         """What puts modules in eval mode before the training is over."""
-        switches = (switch for switch in self._run.of(ModeSwitch) if _switches_off(switch))
+        switches = [switch for switch in self._run.of(ModeSwitch) if _switches_off(switch)]
+        if not any(self._run.of(Backward, TrainerBuild, LightningFit)):
+            # Who gets the model calls `train()` before training it.
+            switches = [switch for switch in switches if not _hands_out(self._run, switch)]
         return tuple(switch for switch in switches if not follows_training(self._run, switch.call))
 
     @cached_property
@@ -98,6 +104,31 @@ def _switches_off(switch: ModeSwitch) -> bool:
     """Whether it is `eval()`, `train(False)`, or in a method, where modules are frozen, `train(...)`."""
     function = switch.place.function
     return switch.on is False or (switch.on is None and function is not None and function.owner is not None)
+
+
+def _hands_out(run: History, switch: ModeSwitch) -> bool:
+    """Whether a function puts a model that it returns in eval mode, as loaders do, and freezes nothing."""
+    function = switch.place.function
+    body, switched = getattr(function, "node", None), switch.call.attribute
+    if function is None or not isinstance(body, ast.FunctionDef) or switched is None:
+        return False
+    freezes = any(it.place.function is function for it in run.of(GradientSwitch))
+    used = any(call.place.walk == 0 for call in run.calls_of(function))
+    if freezes or used or _KEEPS.search(body.name) or switch.place.loops:
+        return False
+    returned = returned_by(body)
+    return bool(returned) and all(_variable(value) == _variable(switched.value) != "" for value in returned)
+
+
+def _variable(value: ast.expr) -> str:
+    """The variable that it is, or whose method gives it as it is: `return model.eval()`."""
+    match value:
+        case (
+            ast.Name(id=name)
+            | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="eval" | "to" | "cuda" | "cpu"))
+        ):
+            return name
+    return ""
 
 
 def _is_or_walked(value: Value, norm: Value) -> bool:
