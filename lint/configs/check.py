@@ -19,11 +19,15 @@ from ..sources.source import read_source
 from ..tool_rules.ckpt903_unparsable_file import UNCHECKED, not_python, unparsable
 from . import PROGRAM, is_config
 from .command_line import join_command_line, join_launcher, read_command
+from .document import Document
 from .findings import settings_findings
+from .here_documents import named_in
+from .kinds import recognise
 from .nodes import ConfigError
 from .programs import read_started
 from .reading import read_config
 from .run_files import RunFiles
+from .shell import read_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from ..model.report import Report
     from ..rules import Rule
     from ..sources.source import Source
-    from .document import Document
     from .kinds import Config
 
 
@@ -127,6 +130,7 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     started = read_started(run, launch or "", lambda name: _text_of(name, source))
     taken = {document.filename for document in started.documents} if started is not None else set()
     configs = [config for name in run.configs if name not in taken and (config := _config(name, source)) is not None]
+    configs += _written(run, launch or "")
     documents = {config.document.filename: config.document for config in configs}
     left = [config for config in configs if not config.kind.fill(config, program)]
     if started is not None:
@@ -144,6 +148,14 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     for config in sorted(left, key=lambda config: config.kind.label.lower()):
         config.kind.apply(config, program)
     return Parts(program, documents)
+
+
+def _written(run: RunFiles, text: str) -> list[Config]:
+    """The configurations that the launch script ``text`` writes and names in the command of ``run``."""
+    commands = read_commands(text) if run.launch is not None and "<<" in text else []
+    words = [word.text or "" for word in commands[run.command]] if run.command < len(commands) else []
+    found = (recognise(Document(run.launch or "", text, file.root)) for file in named_in(words, text))
+    return [config for config in found if config is not None]
 
 
 def _config(filename: str, source: Source) -> Config | None:

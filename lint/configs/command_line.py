@@ -9,6 +9,7 @@ from ..facts.values import Const, Dict, Ref, equals
 from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
+from .here_documents import with_content
 from .nodes import Entry, Mapping, Opaque, Scalar
 from .shell import exported, read_commands
 
@@ -46,7 +47,7 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
     first = next((index for index, word in enumerate(words) if (word.text or "").endswith(".py")), None)
     if first is None:
         return None
-    entries = entries_of(words[first + 1 :])
+    entries = with_content(entries_of(words[first + 1 :]), text or "")
     root = Mapping(entries, words[first].begin, words[first].end, flow=False)
     around = exported(commands, run.command)
     given = words[first + 1 :]

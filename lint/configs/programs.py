@@ -9,6 +9,7 @@ from ..facts.values import Dict
 from . import is_config
 from .command_line import entries_of
 from .document import Document
+from .here_documents import with_content
 from .kinds import Config, load_kinds
 from .nodes import Entry, Mapping, Scalar
 from .reading import read_document
@@ -81,7 +82,7 @@ def read_started(run: RunFiles, text: str, content: Callable[[str], str | None])
     started = started_by(words)
     if started is None:
         return None
-    entries = entries_of(started.arguments)
+    entries = with_content(entries_of(started.arguments), text)
     around = exported(commands, run.command) | _given_to(words[: len(words) - len(started.arguments)])
     for name in _VARIABLES:
         if name in around:

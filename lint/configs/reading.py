@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from .document import Document
-from .json_text import read_json
 from .kinds import recognise
 from .nodes import ConfigError, Mapping
+from .root import read_root
 
 if TYPE_CHECKING:
     from .kinds import Config
@@ -26,7 +26,7 @@ def read_config(filename: str, text: str) -> Config | None:
         ConfigError: It cannot be read; the error knows where.
     """
     try:
-        root = _root(filename, text)
+        root = read_root(filename, text)
     except ConfigError:
         if _is_meant(filename, text):
             raise
@@ -37,7 +37,7 @@ def read_config(filename: str, text: str) -> Config | None:
 def read_document(filename: str, text: str) -> Document | None:
     """The mapping in ``text``, whatever it means; None when it is none."""
     try:
-        root = _root(filename, text)
+        root = read_root(filename, text)
     except ConfigError:
         return None
     return Document(filename, text, root) if isinstance(root, Mapping) else None
@@ -46,18 +46,10 @@ def read_document(filename: str, text: str) -> Document | None:
 def parses(filename: str, text: str) -> bool:
     """Whether ``text`` is YAML or JSON at all."""
     try:
-        _root(filename, text)
+        read_root(filename, text)
     except ConfigError:
         return False
     return True
-
-
-def _root(filename: str, text: str) -> object:
-    if filename.endswith(".json"):
-        return read_json(text)
-    from .yaml_text import read_yaml  # start-up: PyYAML, which JSON does without
-
-    return read_yaml(text)
 
 
 def _is_meant(filename: str, text: str) -> bool:

@@ -12,6 +12,7 @@ from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from . import is_config, is_launch
+from .here_documents import named_in
 from .kinds import load_kinds
 from .nodes import ConfigError
 from .programs import settings_named, started_by
@@ -169,21 +170,30 @@ def _text(file: str) -> str:
 def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
     try:
         with open(launch, encoding="utf-8", errors="replace") as file:
-            commands = read_commands(file.read())
+            text = file.read()
     except OSError:
         return []
+    commands = read_commands(text)
     runs = []
     for number, words in enumerate(commands):
         scripts = [path for path in _files(words, launch) if path.endswith(".py")]
         started = started_by(words) if not scripts else None
         named = _files(words if started is None else settings_named(started), launch)
         given = tuple(dict.fromkeys([*(path for path in named if is_config(path)), *configs]))
-        if scripts or given or started is not None:
+        own = _written_for(words, text)
+        if scripts or given or own or started is not None:
             around = exported(commands, number)
             said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
+            said += [f"{name}: checkpointing" for name in own if "checkpointing" in text]
             decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
             runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number, decides))
     return runs
+
+
+def _written_for(words: Sequence[Word], text: str) -> list[str]:
+    """The configurations that the launch script writes and that a command names, but where it writes them."""
+    said = [word.text or "" for word in words]
+    return [] if "<<" not in text or any("<<" in word for word in said) else [it.name for it in named_in(said, text)]
 
 
 def _files(words: Sequence[Word], launch: str) -> list[str]:

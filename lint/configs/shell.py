@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from .here_documents import without_bodies
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -51,7 +53,7 @@ _OPEN = "$?"
 
 def read_commands(text: str) -> list[list[Word]]:
     """The commands of ``text`` in order; variables and arrays that are set once, to plain text, are known."""
-    commands, arrays = _split(text)
+    commands, arrays = _split(without_bodies(text))
     variables = _variables(commands)
     return [
         [Word(_unquoted(raw.text, variables), raw.begin, raw.end) for word in command for raw in _spread(word, arrays)]
