@@ -278,3 +278,48 @@ def test_a_layer_by_default_is_none_where_the_only_caller_hands_on_another():
 
 def test_a_layer_by_default_counts_where_the_call_is_shown():
     assert found(DROP + "\n    net = Net(Block(8))\n") == [("CKPT108", None)]
+
+
+PARTS = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Down(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(c, c, 3), nn.BatchNorm1d(c)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+class Encoder(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        MADE
+
+    def forward(self, x):
+        USED
+        return x
+"""
+LISTED = """if config.distil:
+            self.downs = nn.ModuleList([Down(8) for _ in range(2)])
+            self.downs.append(None)
+        else:
+            self.downs = [None] * 3"""
+IN_LOOP = """for down in self.downs:
+            if down is not None:
+                x = checkpoint(down, x, use_reentrant=False)"""
+ALONE = "self.down = Down(8) if config.distil else {}"
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "expected"),
+    [
+        (LISTED, IN_LOOP, None),
+        (ALONE.format(None), "x = checkpoint(self.down, x, use_reentrant=False) if self.down else x", None),
+        (ALONE.format("nn.Conv1d(8, 8, 3)"), "x = checkpoint(self.down, x, use_reentrant=False)", "`config.distil`"),
+    ],
+)
+def test_what_runs_was_made_under_its_conditions(made, used, expected):
+    found = check_source(PARTS.replace("MADE", made).replace("USED", used), "model.py", notes=True)
+    assert [(it.code, it.condition) for it in found if it.code == "CKPT106"] == [("CKPT106", expected)]

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import conjuncts, parts_that_hold
 from ...facts.nodes import is_inside, source_text
+from ...facts.objects.attributes import made_at
+from ...facts.objects.containers import is_none
 from ...facts.origin import origin
-from ...facts.values import UNKNOWN, Call, Param, Ref, Unknown
+from ...facts.values import UNKNOWN, Call, Instance, Method, Param, Ref, Result, Unknown, options
+from ..events import Checkpoint
 from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .constructed import comes_out_as
 from .guards import own_guards, tests_training
@@ -50,9 +53,19 @@ def open_conditions(run: Run, report: Report) -> _Guards:
         # A finding about something else speaks of what happens while checkpointing is on.
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
-    inside = run.running_again(report.node)
-    found = [_open(run, rests, inside, _known(guards)) for guards in around]
+    inside, made = run.running_again(report.node), _made_under(run, report.node)
+    found = [_open(run, rests, inside, _known((*guards, *made))) for guards in around]
     return min(found, key=len)
+
+
+def _made_under(run: Run, node: ast.AST) -> _Guards:
+    """The conditions under which what the checkpoint at ``node`` runs was made: where it runs, they held."""
+    entered = [event.function for event in run.of(Checkpoint) if event.node is node]
+    # None cannot be called: where the rest is one object, it is that.
+    meant = {id(it): it for value in entered for it in options(value) if not is_none(it)}
+    value = next(iter(meant.values())) if len(meant) == 1 else None
+    value = value.receiver if isinstance(value, Method) else value
+    return made_at(value).guards if isinstance(value, Instance | Result) else ()
 
 
 def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Known) -> _Guards:
