@@ -57,15 +57,13 @@ def _truth(run: History, test: ast.AST, function: Function) -> bool | None:
             return stops if stops in answers else (None if None in answers else not stops)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARES:
             lefts, rights = _values(run, left, function, _HOPS), _values(run, right, function, _HOPS)
-            return _only(_compared(op, one, other) for one in lefts or [None] for other in rights or [None])
+            return _only(_compared(op, one, other) for one in lefts for other in rights)
         case ast.Name() | ast.Attribute():
             return _only(bool(value.value) for value in _values(run, test, function, _HOPS))
     return None
 
 
-def _compared(op: ast.cmpop, left: Const | None, right: Const | None) -> bool | None:
-    if left is None or right is None:
-        return None
+def _compared(op: ast.cmpop, left: Const, right: Const) -> bool | None:
     if isinstance(op, ast.Is | ast.IsNot) and left.value is not None and right.value is not None:
         return None
     try:
