@@ -109,6 +109,7 @@ class Program:
         "tree",
         "walks",
         "writes",
+        "yielded",
         "yields",
     )
 
@@ -140,6 +141,8 @@ class Program:
         #: What parameters are taken for that say no class.
         self.guessed: dict[tuple[Class, Guess], Instance] = {}
         self.returns: dict[FunctionNode, list[Returned]] = {}
+        #: What generators hand over.
+        self.yielded: dict[FunctionNode, list[Value]] = {}
         #: How often each function was walked.
         self.followed: dict[FunctionNode, int] = {}
         #: How many calls of the program's functions were not walked, for one of the limits.

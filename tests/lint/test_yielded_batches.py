@@ -60,3 +60,19 @@ def test_a_loop_may_count_and_show_them():
 @pytest.mark.parametrize("maker", TRAINED.values(), ids=TRAINED)
 def test_what_may_need_a_gradient_stays_open(maker):
     assert _found(maker, "made(3)") == []
+
+
+ITERATED = """class made:
+    def __init__(self, n):
+        self.n, self.stem = n, nn.Linear(8, 8)
+
+    def __iter__(self):
+        for _ in range(self.n):
+            yield GIVEN"""
+
+
+def test_an_object_that_iterates_by_a_generator():
+    made = ITERATED.replace("GIVEN", "torch.randn(2, 8), torch.zeros(2)")
+    assert _found(made, "made(3)") == ["CKPT104"]
+    assert _found(made, "list(made(3))") == ["CKPT104"]
+    assert _found(ITERATED.replace("GIVEN", "self.stem(torch.randn(2, 8)), torch.zeros(2)"), "made(3)") == []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..identifiers import words_in
 from ..objects.classes import ancestors, decorator_names
 from ..objects.containers import iterate
-from ..values import Call, Const, Function, Instance, Method, Unknown, Value
+from ..values import Call, Const, Dict, Function, Instance, Method, Seq, Unknown, Value, options
 from ..values.grad_mode import GradMode, GradState
 from ..walk import Exit
 from .bindings import assign
@@ -137,7 +137,7 @@ class WithBlock:
 def hand_over(walk: Walk, node: ast.Yield) -> Value:
     """`yield`: in a context manager that a `with` entered, the block runs here."""
     given = walk.evaluate(node.value) if node.value is not None else Const(None, node)
-    walk.yielded.append(given)
+    _note(walk, given)
     note_yield(walk)
     block, walk.entered_for = walk.entered_for, None
     if block is not None:
@@ -148,8 +148,27 @@ def hand_over(walk: Walk, node: ast.Yield) -> Value:
 
 def hand_over_each(walk: Walk, node: ast.YieldFrom) -> Value:
     """`yield from`: what a loop over the value gives."""
-    walk.yielded.append(iterate(walk.evaluate(node.value), node.value))
+    _note(walk, iterate(walk.evaluate(node.value), node.value))
     return Unknown(node)
+
+
+def _note(walk: Walk, given: Value) -> None:
+    """Remember what the generator hands over."""
+    given = _in_any_iteration(given)
+    walk.yielded.append(given)
+    if walk.place.function is not None:
+        walk.program.yielded.setdefault(walk.place.function.node, []).append(given)
+
+
+def _in_any_iteration(value: Value) -> Value:
+    """``value`` without its numbers and texts: the next iteration of a loop around the `yield` may have others."""
+    match value:
+        case Seq(kind, items, False):
+            return Seq(kind, [_in_any_iteration(item) for item in items], False, value.node, value.place)
+        case Dict(items, False):
+            made = {key: _in_any_iteration(item) for key, item in items.items()}
+            return Dict(made, False, value.node, value.place)
+    return Unknown(value.node) if any(isinstance(option, Const) for option in options(value)) else value
 
 
 def _call_of(walk: Walk, item: ast.withitem, context: Value, names: tuple[str, str]) -> Call | None:

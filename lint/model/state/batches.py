@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Attr, Dict, Element, Function, Param, Ref, Result, Seq, options, same
+from ...facts.values import Attr, Dict, Element, Function, Instance, Param, Ref, Result, Seq, options, same
 from ..events import Backward, GradientSwitch
 from ..names import canonical
 from ..types import bases, unwrapped
@@ -39,6 +39,27 @@ def is_batch(run: History, element: Element) -> bool:
     if _is_loader(run, element.of):
         return True
     return _trains_on(run, element) and _names_data(element) and not _is_optimized(run, element.of)
+
+
+def yielded_as(run: History, element: Element) -> list[Value]:
+    """What ``element`` is where a loop over an object gives it whose `__iter__` yields it; none where that is open."""
+    match element.of:
+        case Instance(cls):
+            body = cls.body.get("__iter__")
+            return run.program.yielded.get(body.node, []) if isinstance(body, Function) else []
+        case Element() as outer:
+            found = [_part(held, element.index) for value in yielded_as(run, outer) for held in options(value)]
+            return [part for part in found if part is not None] if None not in found else []
+    return []
+
+
+def _part(held: Value, index: object) -> Value | None:
+    match held:
+        case Seq(items=items) if isinstance(index, int) and not held.open and -len(items) <= index < len(items):
+            return items[index]
+        case Dict(items=entries) if isinstance(index, str):
+            return entries.get(index)
+    return None
 
 
 def is_lightning_batch(run: History, param: Param) -> bool:

@@ -29,7 +29,7 @@ from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..regions.call_targets import call_targets
 from ..types import same_object
-from .batches import is_batch, is_lightning_batch, is_training_step
+from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as
 from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from .gradient_free import is_always_gradient_free, is_gradient_free
 from .tensor_changes import changes_of
@@ -144,6 +144,9 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
     """Whether ``value`` needs no gradient as it was made."""
     match value:
         case Element(of=held):
+            given = yielded_as(run, value)
+            if given:
+                return all(is_gradless(run, part, assumed) for part in given)
             return is_batch(run, value) or _has_no_graph(value) or _all_made_gradless(run, held, assumed)
         case Attr(base=held, name=name):
             return _is_data(run, held) or _has_no_graph(value) or _is_buffer(run, held, name)
