@@ -3,8 +3,8 @@
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
 that nothing in this file enables checkpointing for, the same on its encoder or decoder
-(`model.encoder.gradient_checkpointing = True`), and the statement `model.gradient_checkpointing_enable` without
-parentheses.
+(`model.encoder.gradient_checkpointing = True`), on a module of torch such as `nn.TransformerEncoder` in a file that
+never reads the flag, and the statement `model.gradient_checkpointing_enable` without parentheses.
 
 ## Why is this bad?
 The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
@@ -43,7 +43,35 @@ model.gradient_checkpointing_enable  # error
 model.train()
 ```
 
+```python
+import torch.nn as nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 2)
+        self.encoder.gradient_checkpointing = True  # error
+
+    def forward(self, x):
+        return self.encoder(x)
+```
+
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+        self.layers.gradient_checkpointing = True
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.layers.gradient_checkpointing else layer(x)
+        return x
+```
 ```python
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Trainer, TrainingArguments
 
@@ -146,15 +174,17 @@ transformers 5.23 `modeling_utils.py` (`PreTrainedModel.__init__` reads `config.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Instance, Value, equals, options, same
+from ..facts.values import Attr, Instance, Result, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import FlagWrite, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
 from ..model.libraries.model_families import family_of
 from ..model.libraries.trainer import is_enabled
+from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import is_hf_model, unwrapped
 
@@ -169,12 +199,23 @@ VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 #: Where models of the families that are known keep their stacks, which read the flag for a warning at most.
 _STACKS = frozenset(("encoder", "decoder", "transformer", "model", "bert", "roberta"))
+#: Modules of torch whose own `forward` runs the layers in them.
+_OF_TORCH = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Sequential", "Transformer", "TransformerEncoder", "TransformerDecoder"),
+        *("TransformerEncoderLayer", "TransformerDecoderLayer", "MultiheadAttention", "LSTM", "GRU", "RNN"),
+    )
+)
+#: A place that sets or reads the flag of an object.
+_MENTION = re.compile(r"""\.gradient_checkpointing\b|["']gradient_checkpointing["']""")
 _OWN_FUNCTION = "_gradient_checkpointing_func"
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report flags that come too late or to the wrong object, and methods that are not called."""
     yield from _not_called(run)
+    yield from _on_torch(run)
     if any(run.method_calls(*_METHODS)) or _trainer_enables(run):
         return
     by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
@@ -190,6 +231,24 @@ def _not_called(run: Run) -> Iterator[Report]:
         name = named.node.attr
         fix = Rewrite(Applicability.UNSAFE, "Call it", (Replace(named.node, f"{source_text(named.node)}()"),))
         yield Report(named.node, f"`{name}` is not called, so this does nothing; write `{name}()`", fix=fix)
+
+
+def _on_torch(run: Run) -> Iterator[Report]:
+    """Flags on modules of torch, which know none, in files that never ask for the flag themselves."""
+    flags = [flag for flag in run.of(FlagWrite) if _is_of_torch(flag.target)]
+    if len(_MENTION.findall(run.program.text)) > len(flags):
+        return
+    for flag in flags:
+        if equals(flag.value, True):
+            yield Report(
+                flag.node,
+                "no module of torch reads this flag, so nothing is checkpointed; call `checkpoint` for each layer",
+            )
+
+
+def _is_of_torch(value: Value) -> bool:
+    """Whether ``value`` is certainly a module of torch that runs a forward pass of its own."""
+    return isinstance(value, Result) and canonical(value.call.name) in _OF_TORCH
 
 
 def _trainer_enables(run: Run) -> bool:
