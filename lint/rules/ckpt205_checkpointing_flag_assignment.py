@@ -87,7 +87,9 @@ def enabled(name):
     return model
 ```
 ```python
-from transformers import AutoModelForCausalLM, PreTrainedModel, Trainer, TrainingArguments
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, GemmaForCausalLM, PreTrainedModel, Trainer, TrainingArguments
 
 class MyModel(PreTrainedModel):
     def __init__(self, config):
@@ -103,6 +105,19 @@ def off(name):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.config.gradient_checkpointing = False
     return model
+
+class Pair(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.expert = GemmaForCausalLM(config)
+
+    def enable(self):
+        self.expert.model.gradient_checkpointing = True
+
+    def forward(self, x):
+        if self.expert.model.gradient_checkpointing and self.training:
+            return checkpoint(self.expert.model.layers[0], x, use_reentrant=False)
+        return self.expert.model.layers[0](x)
 
 def of_another_library(unet, name):
     unet.gradient_checkpointing = True
@@ -180,7 +195,7 @@ from typing import TYPE_CHECKING
 from ..facts.nodes import attribute, source_text
 from ..facts.values import Attr, Instance, Result, Value, equals, options, same
 from ..finding import Applicability, Severity
-from ..model.events import FlagWrite, TrainerBuild, UncalledEnable
+from ..model.events import FlagWrite, TorchCheckpoint, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
 from ..model.libraries.model_families import family_of
 from ..model.libraries.trainer import is_enabled
@@ -222,7 +237,7 @@ def check(run: Run) -> Iterator[Report]:
     by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
     for flag in run.of(FlagWrite):
         is_late = _model(flag.target) is not None or (not by_hand and _stack_of(flag.target) is not None)
-        if equals(flag.value, True) and is_late and not _is_read_again(run, flag):
+        if equals(flag.value, True) and is_late and not _is_read_again(run, flag) and not _is_asked_for(run, flag):
             yield _report(run, flag)
 
 
@@ -285,12 +300,23 @@ def _is_read_again(run: Run, flag: FlagWrite) -> bool:
     )
 
 
+def _is_asked_for(run: Run, flag: FlagWrite) -> bool:
+    """Whether the program asks for the flag of this part of the model, to checkpoint by itself."""
+    target = attribute(flag.write.target)
+    owner = None if target is None else source_text(target.value).rpartition(".")[2]
+    if owner is None or owner == "config":
+        return False
+    read = re.compile(rf"\b{re.escape(owner)}\.gradient_checkpointing\b(?!\s*=[^=])")
+    return any(map(read.search, (run.program.text, *run.program.texts.values())))
+
+
 def _report(run: Run, flag: FlagWrite) -> Report:
     enable = _METHODS[0] if run.versions.may_be("transformers", "<5.23") else _METHODS[1]
     return Report(
         flag.node,
         f"this flag has no effect on a model that is built; call `{enable}()` of the model",
-        fix=_fix(flag, enable),
+        # Where the program checkpoints by itself, the method would do it twice.
+        fix=None if any(run.of(TorchCheckpoint)) else _fix(flag, enable),
     )
 
 
