@@ -217,6 +217,7 @@ class Walk:
         "begun_at",
         "begun_in",
         "block",
+        "broken_off",
         "engine",
         "entered_for",
         "instance",
@@ -243,6 +244,8 @@ class Walk:
         self.instance = instance
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
+        #: By loop, the innermost last: what names mean where `break` or `continue` leaves its body.
+        self.broken_off: list[list[dict[str, Value]]] = []
         #: Where it begins, and in which grad mode.
         self.begun_at, self.begun_in = place, program.grad.current
         #: The `with` block whose context is being evaluated.

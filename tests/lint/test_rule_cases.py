@@ -10,6 +10,47 @@ from hf_ckpt.lint.analysis.check_text import check_source
 
 _ERROR = re.compile(r"# error: (CKPT\d{3})$")
 CASES = {
+    "what a search finds before it breaks off": """
+        from peft import prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM
+        from trl import SFTConfig, SFTTrainer
+
+        def train(text, names, rows):
+            model = prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained("x", load_in_4bit=True))
+            template = None
+            for candidate in names:
+                if candidate in text:
+                    template = candidate
+                    break
+            if template is None:
+                raise RuntimeError(text)
+            last = None
+            while last is None:
+                if rows:
+                    last = rows.pop()
+                    continue
+                break
+            if last is None:
+                raise RuntimeError(rows)
+            SFTTrainer(model, SFTConfig("out", gradient_checkpointing=True), train_dataset=rows).train()
+    """,
+    "a loop by hand behind a search": """
+        from peft import prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM
+
+        def train(text, names, rows):
+            name = None
+            for candidate in names:
+                if candidate in text:
+                    name = candidate
+                    break
+            if name is None:
+                raise RuntimeError(text)
+            model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+            model = prepare_model_for_kbit_training(model)  # error: CKPT103
+            for row in rows:
+                model(**row).loss.backward()
+    """,
     "what raises is told once": """
         from torch.utils.checkpoint import checkpoint_sequential
 

@@ -105,10 +105,12 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
     outside, names, grad = walk.place, dict(walk.scope.names), walk.program.grad
     before = grad.current
     walk.place = outside._replace(loops=(*outside.loops, node))
+    walk.broken_off.append([])
     body()
     walk.place = outside
     after = walk.scope.names
-    walk.scope.names = {**joined(names, after), **_grown_lists(names, after)}
+    broken_off = reduce(joined, walk.broken_off.pop(), after)
+    walk.scope.names = {**joined(names, broken_off), **_grown_lists(names, after)}
     if _completes_an_iteration(walk, node):
         walk.scope.names.update((name, value) for name, value in after.items() if _is_made_anew(value))
     else:

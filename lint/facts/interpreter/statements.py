@@ -117,6 +117,8 @@ def _return(walk: Walk, node: ast.Return) -> bool:
 def _leave(walk: Walk, node: ast.Raise | ast.Break | ast.Continue) -> bool:
     for child in ast.iter_child_nodes(node):
         walk.evaluate(child)
+    if walk.broken_off and not isinstance(node, ast.Raise):
+        walk.broken_off[-1].append(dict(walk.scope.names))
     return True
 
 
