@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 from operator import is_, itemgetter
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -17,11 +18,23 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter
 
 from ..compat.wrappers import stands_for_parameter
-from .containers import CONTAINERS, base_of, content_of, empty, fill, is_tuple, options_of, tuple_like
+from .containers import (
+    CONTAINERS,
+    DEEPEST,
+    MOST_ITEMS,
+    base_of,
+    content_of,
+    empty,
+    fill,
+    is_tuple,
+    options_of,
+    tuple_like,
+)
+from .inner_state import InnerState, inner_state_of, is_plain_object
 from .readings import Unknown, copied, reading_of, share, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .readings import Reading
 
@@ -30,9 +43,9 @@ _TORCHS = frozenset(vars(nn.Module())) - {"training", "_modules"} | {"forward"}
 #: What DeepSpeed's hooks count on a module (deepspeed/runtime/zero/parameter_offload.py), which no forward reads.
 _DEEPSPEEDS = frozenset({"applied_pre_backward_ref_cnt", "pre_bwd_fn", "post_bwd_fn"})
 _NOBODY_READS = _TORCHS | _DEEPSPEEDS
-#: Longer and deeper containers are compared by what they are and how long.
-MOST_ITEMS, DEEPEST = 256, 4
-_FOLLOWED: tuple[Any, ...] = (*CONTAINERS, tuple, torch.Tensor)
+_CONTAINERS: tuple[Any, ...] = (*CONTAINERS, tuple)
+#: Of what most attributes are, what nobody can change.
+_UNCHANGING = (bool, int, float, str, type(None), FunctionType, MethodType, torch.dtype, torch.device)
 #: Of a module whose first forward did not write them, tensors of up to so many bytes are still copied before each.
 _SMALL = 1 << 20
 #: Stands for a value that no replay puts back.
@@ -156,20 +169,26 @@ class _Content:
 
 
 class AttributesBefore:
-    """The attributes of ``module`` and of all modules inside it, as they are before a forward."""
+    """The attributes of ``module`` and of all modules inside it, as they are before a forward.
 
-    __slots__ = ("_buffers", "_copies", "_values")
+    Without ``copies`` they can be compared with later ones, and not be restored where a tensor was written in place.
+    """
 
-    def __init__(self, module: nn.Module | None) -> None:
+    __slots__ = ("_buffers", "_copies", "_copying", "_inner", "_values")
+
+    def __init__(self, module: nn.Module | None, *, copies: bool = True) -> None:
         self._values: dict[nn.Module, dict[str, Any]] = {}
         self._copies: list[tuple[nn.Module, torch.Tensor, Reading, torch.Tensor]] = []
+        self._copying = copies
+        #: By id: what objects among them keep inside.
+        self._inner: dict[int, InnerState] = {}
         known: dict[int, _Tensor | _Container] = {}
         for owner in () if module is None else module.modules():
             if type(owner).__module__.startswith("torch.distributed."):  # FSDP knows in which pass it is
                 continue
             values = self._values[owner] = attributes_of(owner)
             for name, value in values.items():
-                if isinstance(value, _FOLLOWED):
+                if not isinstance(value, _UNCHANGING):
                     values[name] = self._stand_in(value, owner, known)
         _note_shared_memory(known)
         #: What stands for tensors that are buffers too, which a replay may find on copies (``on_copies``).
@@ -199,29 +218,58 @@ class AttributesBefore:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Let a replay find what the forward found, and put back what stands there now."""
+        put_back = self.put()
+        try:
+            yield
+        finally:
+            put_back()
+
+    def put(self) -> Callable[[], None]:
+        """Let all be as it was; returns what puts back what stands there now."""
         changed = [(owner, name) for owner in self._values for name in self._changed(owner)]
         now = {owner: dict(vars(owner)) for owner in self._values}
-        there: dict[int, tuple[_Container, Any]] = {}
-        for owner, before in self._values.items():
-            for name, value in before.items():
-                _find(value, vars(owner).get(name), there)
+        there = self._there()
         # The replay may change what now is as the forward found it, too.
         contents = [(container, _Content(container)) for _, container in there.values()]
         made: dict[int, Any] = {id(stands): container for stands, container in there.values()}
         for tensor, buffers, name in self._buffers:
             if (buffer := buffers.get(name)) is not None and not tensor.reading.of(buffer):
                 made[id(tensor)] = buffer
+        inside = [inner.put() for inner in self._inner.values()]
+
+        def put_back() -> None:
+            for owner, attributes in now.items():
+                _put_back(owner, attributes)
+            for container, content in contents:
+                content.put_back(container)
+            for put in inside:
+                put()
+
         try:
             for stands, container in [each for each in there.values() if not _holds(each[1], each[0])]:
                 fill(container, _items(stands, made), _attributes(stands, made))
             for owner, name in changed:
                 _put(owner, name, name in self._values[owner], _found(self._values[owner].get(name), made))
-            yield
-        finally:
-            for owner, attributes in now.items():
-                _put_back(owner, attributes)
-            for container, content in contents:
-                content.put_back(container)
+        except BaseException:
+            put_back()
+            raise
+        return put_back
+
+    def are_current(self) -> bool:
+        """Whether all of them are as they were."""
+        if any(self._changed(owner) for owner in self._values):
+            return False
+        if not all(inner.is_current() for inner in self._inner.values()):
+            return False
+        return all(_holds(container, stands) for stands, container in self._there().values())
+
+    def _there(self) -> dict[int, tuple[_Container, Any]]:
+        """The containers that still stand where they stood, by what stands for them."""
+        there: dict[int, tuple[_Container, Any]] = {}
+        for owner, before in self._values.items():
+            for name, value in before.items():
+                _find(value, vars(owner).get(name), there)
+        return there
 
     def _changed(self, owner: nn.Module) -> list[str]:
         before, now = self._values[owner], attributes_of(owner)
@@ -229,6 +277,8 @@ class AttributesBefore:
         return [n for n in names if n not in before or n not in now or not _is_same(before[n], now[n])]
 
     def _stand_in(self, value: Any, owner: nn.Module, known: dict[int, _Tensor | _Container], depth: int = 0) -> Any:
+        if isinstance(value, _UNCHANGING):
+            return value
         if id(value) in known:
             return known[id(value)]
         if isinstance(value, torch.Tensor):
@@ -236,10 +286,17 @@ class AttributesBefore:
                 return value
             stands = known[id(value)] = _Tensor(value)
             # Who has written large tensors may do so again; before the first forward nobody knows.
-            if value.nbytes <= _SMALL or owner in _writers or owner not in _seen:
+            if self._copying and (value.nbytes <= _SMALL or owner in _writers or owner not in _seen):
                 self._copies.append((owner, value, stands.reading, copied(value)))
             return stands
-        if not isinstance(value, _FOLLOWED) or depth == DEEPEST or len(value) > MOST_ITEMS:
+        if id(value) in self._inner or depth == DEEPEST:
+            return value
+        if not isinstance(value, _CONTAINERS) and not is_plain_object(value):
+            if (inner := inner_state_of(value)) is not None:
+                self._inner[id(value)] = inner
+            return value
+        parts: Any = value if isinstance(value, _CONTAINERS) else vars(value)
+        if len(parts) > MOST_ITEMS:
             return value
         if isinstance(value, tuple):
             if not is_tuple(value):

@@ -1,6 +1,7 @@
 """Containers of Python's, those of derived classes too, read and filled past what a derived class makes of that.
 
-A frozen dict refuses its own items, and others count or check what is set.
+A frozen dict refuses its own items, and others count or check what is set. Any other object is taken for a container
+that has attributes and no items.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 #: The containers that can be filled.
 CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
+#: Longer and deeper ones are compared by what they are.
+MOST_ITEMS, DEEPEST = 256, 4
 
 
 def is_tuple(value: Any) -> bool:
@@ -26,12 +29,14 @@ def base_of(container: Any) -> Any:
     """The class whose methods read and fill a container."""
     if isinstance(container, OrderedDict):
         return OrderedDict
-    return next(base for base in CONTAINERS if isinstance(container, base))
+    return next((base for base in CONTAINERS if isinstance(container, base)), object)
 
 
 def content_of(container: Any) -> list[Any]:
     """What is in a container, pairs for a dict."""
     base = base_of(container)
+    if base is object:
+        return []
     return list(base.items(container) if isinstance(container, dict) else base.__iter__(container))
 
 
@@ -40,7 +45,7 @@ def fill(container: Any, content: list[Any], attributes: dict[str, Any]) -> None
     base = base_of(container)
     if base is list:
         list.__setitem__(container, slice(None), content)
-    else:
+    elif base is not object:
         base.clear(container)
         if base is OrderedDict:
             for key, value in content:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import random
 from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -550,4 +552,127 @@ def test_the_graphs_of_earlier_steps_are_not_held(mlp: type[Mlp]) -> None:
         gc.collect()
         alive.append(sum(isinstance(each, torch.Tensor) for each in gc.get_objects()))
     assert alive[-1] == alive[-2]
+    handle.restore()
+
+
+class Counter:
+    """An object of a class that no library brings."""
+
+    def __init__(self) -> None:
+        self.n, self.seen = 0.0, [1.0]
+        self.inner: Any = None
+
+    def next(self) -> float:
+        self.n += 0.5
+        self.seen.append(self.n)
+        return self.n + len(self.seen)
+
+
+def namespace_next(namespace: SimpleNamespace) -> float:
+    namespace.n += 0.5
+    return float(namespace.n)
+
+
+def array_next(array: np.ndarray) -> float:
+    array += 0.5
+    return float(array[0])
+
+
+#: What keeps state, and how a forward changes it.
+KEEPERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "namespace": (lambda: SimpleNamespace(n=0.0), namespace_next),
+    "object": (Counter, Counter.next),
+    "object in containers": (lambda: {"all": [Counter()]}, lambda kept: kept["all"][0].next()),
+    "array": (lambda: np.zeros(2), array_next),
+    "torch's generator": (
+        lambda: torch.Generator().manual_seed(3), lambda kept: torch.rand(8, 16, generator=kept)
+    ),
+    "Python's generator": (lambda: random.Random(3), random.Random.random),
+    "NumPy's generator": (lambda: np.random.default_rng(3), lambda kept: float(kept.random())),
+    "NumPy's older generator": (lambda: np.random.RandomState(3), lambda kept: float(kept.rand())),
+}  # fmt: skip
+
+
+class Keeps(nn.Module):
+    def __init__(self, keeper: str, *, looks: bool) -> None:
+        super().__init__()
+        make, self.next = KEEPERS[keeper]
+        self.kept, self.looks, self.linear = make(), looks, nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x).tanh() * self.next(self.kept)
+        return torch.exp(y * (1.0 if not self.looks or y.argmax().item() >= 0 else 2.0))
+
+
+@pytest.mark.parametrize(
+    ("engine", "policy", "looks"),
+    [("traced", "full", False), ("traced", "full", True), ("traced", "mlp", True), ("torch", "full", False)],
+)
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_what_a_module_changes_behind_its_attributes(keeper: str, engine: str, policy: str, looks: bool) -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(CONFIG).train()
+        for layer in model.model.layers:
+            layer.mlp = Keeps(keeper, looks=looks)
+        return model
+
+    plain, model = build(), build()
+    handle = apply(model, policy, engine=engine)
+    for _ in range(3):
+        assert all(map(torch.equal, step(model), step(plain)))
+    handle.restore()
+    ours, theirs = (each.model.layers[0].mlp for each in (model, plain))
+    assert torch.equal(*(torch.as_tensor(mlp.next(mlp.kept)) for mlp in (ours, theirs)))
+
+
+def in_an_object(mlp: Mlp, value: float) -> None:
+    mlp.kept.n = value
+
+
+def deeper(mlp: Mlp, value: float) -> None:
+    mlp.kept.inner.n = value
+
+
+def in_a_list_of_an_object(mlp: Mlp, value: float) -> None:
+    mlp.kept.seen[1] = value
+
+
+def beside_a_tensor(mlp: Mlp, value: float) -> None:
+    mlp.options["scale"][1] = value
+
+
+def in_an_array(mlp: Mlp, value: float) -> None:
+    mlp.array[1] = value
+
+
+def in_another_object(mlp: Mlp, value: float) -> None:
+    mlp.namespace = SimpleNamespace(n=value)
+
+
+class ReadsAll(Mlp):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = Counter()
+        self.kept.inner, self.kept.seen = Counter(), [torch.ones(1), 1.0]
+        self.options = {"scale": [torch.ones(1), 1.0]}
+        self.array, self.namespace = np.ones(2), SimpleNamespace(n=1.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        read = (self.kept.n, self.kept.inner.n, self.kept.seen[1], self.options["scale"][1], self.array[1])
+        return torch.exp(self.linear(x).tanh() * float(sum(read) + self.namespace.n))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [in_an_object, deeper, in_a_list_of_an_object, beside_a_tensor, in_an_array, in_another_object],
+)  # fmt: skip
+def test_a_trace_is_of_what_stands_behind_the_attributes_now(change: Callable[[Mlp, float], None]) -> None:
+    plain, model = with_mlp(ReadsAll), with_mlp(ReadsAll)
+    handle = apply(model, "full")
+    for value in (1.0, 1.0, 0.5, 0.25, 0.5):
+        for each in (plain, model):
+            change(each.model.layers[0].mlp, value)
+        assert all(map(torch.equal, step(model), step(plain)))
+    assert {layer.mode for layer in handle.report().layers} == {Mode.SYMBOLIC}
     handle.restore()

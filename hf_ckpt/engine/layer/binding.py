@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 
 from ...compat.hooks import FOREIGN_ATTRIBUTES, OBSERVING_MODULES
+from ..containers import DEEPEST, MOST_ITEMS
+from ..inner_state import is_array, is_plain_object
 from .attached import has_state, objects_in, tensors_in
 from .calls import PLAIN_TYPES
 from .slots import PLAIN_TENSORS, Slot, slots_of
@@ -35,6 +37,8 @@ _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
 #: Modules whose hooks only look; our meter notes which layer is running.
 _OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
 _PLAIN = (*PLAIN_TYPES, enum.Enum, types.FunctionType, types.BuiltinFunctionType)
+#: Larger arrays are not read before each call.
+_SMALL = 1 << 12
 _SEQUENCES = (tuple, list, set, frozenset, deque)
 _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_flash_sdp_enabled,
@@ -55,17 +59,21 @@ class Hooked:
 class _Owner:
     """A module of the layer, or an object behind an attribute, and the attributes of it that are plain data."""
 
-    __slots__ = ("kind", "names", "path", "table")
+    __slots__ = ("kind", "names", "outer", "path", "table")
 
     def __init__(self, path: str, owner: Any) -> None:
         self.path = path
         self.kind = type(owner)
         self.table: dict[str, Any] = owner.__dict__
-        self.names = tuple(sorted(n for n, v in self.table.items() if n not in _NO_STATE and _is_plain(v)))
+        state = [(name, self.table[name]) for name in sorted(self.table) if name not in _NO_STATE]
+        self.names = tuple(name for name, value in state if _is_plain(value))
+        #: Attributes that have plain data among other things, or behind attributes of their own.
+        self.outer = tuple(n for n, v in state if not _is_plain(v) and n not in FOREIGN_ATTRIBUTES and plain_data_in(v))
 
     def items(self) -> tuple[tuple[str, Hashable], ...]:
         """Its attributes, to compare."""
-        return tuple((name, _hashable(self.table[name])) for name in self.names)
+        plain = ((name, _hashable(self.table[name])) for name in self.names)
+        return (*plain, *((name, plain_data_in(self.table[name])) for name in self.outer))
 
 
 class Binding:
@@ -118,8 +126,13 @@ class Binding:
             objects[name] = value
             parts.extend(expression.format(name) for expression in expressions)
 
+        first: dict[int, str] = {}  # modules may share a value, which is read once
+        objects["read"] = plain_data_in
         for owner in owners:
             watch(owner.table, *(f"{{}}[{name!r}]" for name in owner.names))
+            for name in owner.outer:
+                known = first.setdefault(id(owner.table[name]), here := f"o{len(objects)}[{name!r}]")
+                watch(owner.table, f"read({here})" if known is here else f"{here} is {known}")
         for _, module in modules:
             table = module.__dict__
             watch(table, "len({})")
@@ -179,6 +192,28 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, _SEQUENCES):
         return all(_is_plain(item) for item in value)
     return isinstance(value, dict) and all(_is_plain(item) for item in value.values())
+
+
+def plain_data_in(value: Any, depth: int = 0) -> tuple[Hashable, ...]:
+    """The plain data inside containers, objects and small arrays, in their order; nothing of tensors and modules."""
+    if isinstance(value, _PLAIN):
+        return (value,)
+    if depth == DEEPEST or not _has_parts(value):
+        return ()
+    if hasattr(value, "tobytes"):
+        return (value.dtype.str, value.shape, value.tobytes()) if value.nbytes <= _SMALL else ()
+    if isinstance(value, _SEQUENCES):
+        items = [("", item) for item in value]
+    else:
+        items = [*(value if isinstance(value, dict) else vars(value)).items()]
+    found = ((name, plain_data_in(item, depth + 1)) for name, item in items if name not in _POSITION_NAMES)
+    return tuple(each for each in found if each[1])
+
+
+def _has_parts(value: Any) -> bool:
+    if isinstance(value, (*_SEQUENCES, dict)):
+        return len(value) <= MOST_ITEMS
+    return is_array(value) or (is_plain_object(value) and len(vars(value)) <= MOST_ITEMS)
 
 
 def _snapshot(value: Any) -> Any:

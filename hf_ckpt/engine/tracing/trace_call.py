@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from ..attributes import AttributesBefore
 from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
 from ..layer.fake_layer import fake_layer_of
 from ..layer.slots import slots_of
@@ -68,7 +69,8 @@ def trace_call(
     try:
         with _without_torchs_log(), interrupts_after(), collections_after(), foreign_random_state_kept():
             before = foreign_random_state()
-            recorder, endings, guards, slots = _recorded(call, symbolic, device, free, in_python)
+            with _unchanged(call.layer):
+                recorder, endings, guards, slots = _recorded(call, symbolic, device, free, in_python)
             if have_drawn(before):  # what was drawn would be a constant of the trace
                 raise UntraceableError("it draws from Python's or NumPy's random numbers", is_final=True)
     except UntraceableError:
@@ -186,6 +188,21 @@ def _run(
     recorder.check()
     check_not_shared(recorder.written_slots, given.slots)
     return recorder
+
+
+@contextmanager
+def _unchanged(layer: torch.nn.Module) -> Iterator[None]:
+    """Inside, a run of the copy of ``layer`` changes nothing of the layer itself, which is as it was when it ends."""
+    before = AttributesBefore(layer, copies=False)
+    try:
+        yield
+    finally:
+        is_changed = not before.are_current()
+        if is_changed:
+            before.put()
+    if is_changed:
+        what = "an object in a container, an array, a random number generator, or another module's attribute"
+        raise UntraceableError(f"it changes {what}", is_final=True)
 
 
 def _read_in_the_forward(tensor: torch.Tensor) -> NoReturn:
