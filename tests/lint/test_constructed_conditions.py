@@ -91,3 +91,63 @@ def test_a_draw_with_one_outcome_is_none():
     certain = "return x * x.new_empty(2, 1).bernoulli_(1 - self.p)"
     assert _found(certain, RATE="0.0") == []
     assert _found(certain) == ["CKPT108"]
+
+
+LAYERS = """
+import torch
+from torch import nn
+from timm.layers import DropPath as Timms
+from torch.utils.checkpoint import checkpoint
+
+class Own(nn.Module):
+    def __init__(self, drop_prob=None):
+        super().__init__()
+        self.drop_prob = drop_prob
+
+    def forward(self, x):
+        if self.drop_prob == 0.0 or not self.training:
+            return x
+        return x * x.new_empty(x.shape[0], 1).bernoulli_(1 - self.drop_prob)
+
+class Block(nn.Module):
+    def __init__(self, dim, drop_path=0.0):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+        self.drop = KIND(drop_path) if drop_path > 0.0 else nn.Identity()
+
+    def forward(self, x):
+        return x + self.drop(self.linear(x))
+
+class Net(nn.Module):
+    def __init__(self, depth=4, rate=RATE):
+        super().__init__()
+        rates = RATES
+        self.blocks = nn.ModuleList([Block(16, drop_path=rates[i]) for i in range(depth)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+        return x
+
+net = Net()
+net(torch.randn(2, 16, requires_grad=True)).sum().backward()
+"""
+RISING = "[x.item() for x in torch.linspace(0, rate, depth)]"
+
+
+@pytest.mark.parametrize("kind", ["Own", "Timms"])
+@pytest.mark.parametrize(
+    ("rate", "rates", "expected"),
+    [
+        ("0.1", RISING, ["CKPT108"]),
+        ("0.1", "torch.linspace(0, rate, depth).tolist()", ["CKPT108"]),
+        ("0.1", "[rate] * depth", ["CKPT108"]),
+        ("0.0", RISING, []),
+        ("0.1", RISING.replace("depth", "1"), []),
+        ("float(text)", RISING, []),
+        ("0.1", "read()", []),
+    ],
+)
+def test_a_rate_that_rises_with_the_layers(kind, rate, rates, expected):
+    text = LAYERS.replace("KIND", kind).replace("RATES", rates).replace("RATE", rate)
+    assert [found.code for found in check_source(text, "train.py") if found.code == "CKPT108"] == expected

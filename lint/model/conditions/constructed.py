@@ -15,7 +15,7 @@ from ...facts.nodes import all_nodes, extent, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
 from ...facts.parameters import defaults, parameter_names
-from ...facts.values import Class, Const, Function, Instance, Method, options
+from ...facts.values import Absent, Class, Const, Element, Function, Instance, Method, Result, equals, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,6 +100,11 @@ def _passed(run: History, name: str, function: Function, hops: int) -> list[Cons
     if any(part.id == name and not isinstance(part.ctx, ast.Load) for part in stored):
         return []
     found: list[Const] = []
+    for call in _constructions(run, function):
+        values = _constants(_argument(call, name, function))
+        if not values:
+            return []
+        found += values
     for call in run.calls_of(function):
         given, caller = _given(call, name, function), call.place.function
         if given is None:
@@ -109,6 +114,50 @@ def _passed(run: History, name: str, function: Function, hops: int) -> list[Cons
             return []
         found += values
     return found if len(found) <= _MAX_VALUES else []
+
+
+def _constructions(run: History, function: Function) -> list[Call]:
+    """The calls that come to ``function`` because it is the constructor of their class."""
+    if function.name != "__init__" or function.owner is None:
+        return []
+    calls = run.program.calls
+    return [it for it in calls if isinstance(it.func, Class) and it.func.body.get("__init__") is function]
+
+
+def _argument(call: Call, name: str, function: Function) -> Value:
+    """What a call of a class gives for a parameter of its constructor."""
+    arguments = function.node.args
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    given = call.argument(positional.index(name) - 1 if name in positional else None, name)
+    default = defaults(function.node).get(name)
+    is_left_out = isinstance(given, Absent) and isinstance(default, ast.Constant)
+    return Const(default.value, default) if is_left_out and isinstance(default, ast.Constant) else given
+
+
+def _constants(value: Value) -> list[Const]:
+    """The constants that ``value`` may be, of a rising sequence the last; none where it may be something else."""
+    found = [last_of_ramp(option) or option for option in options(value)]
+    constants = [option for option in found if isinstance(option, Const)]
+    return constants if len(constants) == len(found) else []
+
+
+def last_of_ramp(value: Value) -> Const | None:
+    """The last of `torch.linspace(0, 0.1, depth)`, where ``value`` is one of them: some layer gets it."""
+    while True:
+        match value:
+            case Element(of=inner):
+                value = inner
+            case Result(call) if call.method in ("item", "tolist", "numpy", "cpu"):
+                value = call.receiver
+            case Result(call) if call.name in ("builtins.float", "builtins.list") and call.args:
+                value = call.args[0]
+            case Result(call) if call.name in ("torch.linspace", "numpy.linspace"):
+                is_torch = call.name.startswith("torch")
+                last = call.argument(1, "end" if is_torch else "stop")
+                is_first = equals(call.argument(2, "steps" if is_torch else "num"), 1) is True
+                return last if isinstance(last, Const) and not is_first else None
+            case _:
+                return None
 
 
 def _given(call: Call, name: str, function: Function) -> ast.expr | None:
@@ -138,7 +187,7 @@ def _stored(run: History, owner: Class, name: str) -> list[Const]:
         if not writes or any(write.augmented for write in writes):
             return []
         found += [option for write in writes for option in options(write.value)]
-    constants = [value for value in found if isinstance(value, Const) and _is_fixed(run, value, owner, name)]
+    constants = [it for value in found for it in _constants(value) if _is_fixed(run, it, owner, name)]
     return constants if len(constants) == len(found) else []
 
 

@@ -6,7 +6,20 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, returned_by
-from ...facts.values import Absent, Attr, Const, Result, Value, conditional_options, equals, is_absent, options, same
+from ...facts.values import (
+    Absent,
+    Attr,
+    Const,
+    Element,
+    Result,
+    Value,
+    conditional_options,
+    equals,
+    is_absent,
+    options,
+    same,
+)
+from ..conditions.constructed import last_of_ramp
 from ..conditions.guards import excludes_mode
 from ..events import AdapterAttach, EvalSwitch, TrainerBuild
 from ..names import canonical
@@ -200,6 +213,8 @@ def _is_positive(probability: Value, default: float) -> bool:
             return default > 0
         case Const(int() | float() as number):
             return number > 0
+        case Element() | Result() if (last := last_of_ramp(probability)) is not None:
+            return _is_positive(last, default)
         case Attr(base=Result(call), name=name) if name == _MODULES.get(canonical(call.name), (0, "", 0.0))[1]:
             position, _, otherwise = _MODULES[canonical(call.name)]
             return _positive(call.argument(position, name), otherwise)  # `self.attn_drop.p`
