@@ -44,7 +44,7 @@ def _is_iterator(run: Run, value: Value) -> bool:
     match value:
         case Result(call):
             return call.name in _ITERATORS
-        case Seq(node=ast.GeneratorExp()):
+        case Seq(node=ast.GeneratorExp()) | Seq(kind="generator"):
             return True
         case Unknown(node=ast.FunctionDef() as function):
             # What a function of the file returned whose result is not followed: a coroutine or a generator.
