@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper
@@ -11,6 +12,8 @@ from torch.distributed.fsdp import FlatParameter, FSDPModule, FullyShardedDataPa
 from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import nn
 
 # DDP and DataParallel add `module.` at the root only; a model may well have a submodule of that name further down.
@@ -66,3 +69,51 @@ def local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's shard of a DTensor, or the tensor itself."""
     local: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
     return local
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedUnit:
+    """A module that FSDP2 gathers as a whole.
+
+    Attributes:
+        parameters: Its own, without those of units inside.
+        computes_in: The dtype of its gathered weights and their gradients; None for that of the shards.
+        reduces_in: The dtype in which gradients are reduced; None for that of the gradients.
+        stays_whole: Whether it is not sharded again between forward and backward, as the outermost one is not.
+    """
+
+    parameters: tuple[torch.Tensor, ...]
+    computes_in: torch.dtype | None
+    reduces_in: torch.dtype | None
+    stays_whole: bool
+
+
+def sharded_units(model: nn.Module) -> list[ShardedUnit]:
+    """The units of a model that ``fully_shard`` was called for, outer ones first."""
+    units = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    inside: set[int] = set()
+    found = []
+    for unit in units:
+        inner = [m for m in _modules(unit) if isinstance(m, FSDPModule) and m is not unit]
+        found.append(_sharded_unit(unit, inner, outermost=id(unit) not in inside))
+        inside |= set(map(id, inner))
+    return found
+
+
+def _modules(unit: Any) -> list[nn.Module]:
+    return list(unit.modules())
+
+
+def _sharded_unit(unit: Any, inner: Sequence[Any], *, outermost: bool) -> ShardedUnit:
+    others = {id(p) for module in inner for p in module.parameters()}
+    state = unit._get_fsdp_state()
+    # _fsdp_state.py: one group until torch 2.12. The outermost unit learns in its first forward that it stays whole.
+    group = getattr(state, "_fsdp_param_group", None)
+    groups = getattr(state, "_fsdp_param_groups", [] if group is None else [group])
+    left = outermost and getattr(state, "_auto_reshard_after_forward", True)
+    return ShardedUnit(
+        tuple(p for p in unit.parameters() if is_sharded(p) and id(p) not in others),
+        state._mp_policy.param_dtype,
+        state._mp_policy.reduce_dtype,
+        left or all(group.post_forward_mesh_info is None for group in groups),
+    )

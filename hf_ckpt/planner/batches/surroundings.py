@@ -52,7 +52,7 @@ class Surroundings:
             self.rates,
             gradients=grown,
             heads=self.head.options(size.head_tokens),
-            **self.room.other_gradients(grown),
+            **self.room.in_backward(grown),
             offload=self.offload,
             outside=self.beside.of(size),
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),

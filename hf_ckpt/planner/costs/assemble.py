@@ -29,6 +29,7 @@ def assemble(
     heads: tuple[HeadOption, ...] = (HeadOption(1, 0),),
     head_gradients: int = 0,
     late_gradients: int = 0,
+    gathering: int = 0,
     offload: bool = False,
     outside: int = 0,
     chunk: int = 0,
@@ -45,6 +46,7 @@ def assemble(
         heads: The ways to run the loss head.
         head_gradients: Bytes of gradients made before the layers'.
         late_gradients: Bytes of gradients made after them.
+        gathering: Bytes that gathering weights and reducing gradients takes in every layer's backward.
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
         chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
@@ -73,6 +75,7 @@ def assemble(
         given=tuple(map(tuple, given)),
         head_gradients=head_gradients,
         late_gradients=late_gradients,
+        gathering=gathering,
         overhead=rates.per_layer,
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..budget import DeviceMemory, PeakBudget
-from .state import gathered_bytes, gradient_bytes, late_gradient_bytes, optimizer_name, static_state
+from .gathering import gathering
+from .state import gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +22,8 @@ def no_host_bound() -> None:
     """Nothing bounds the bytes of host memory, as nothing goes there."""
 
 
-#: More bytes than any host has.
-_NO_BOUND = 1 << 62
+#: More bytes than any host or device has.
+NO_BOUND = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,13 @@ class Room:
         if empty or self._before_forwards is None:
             self._before_forwards = self.memory(self.device)
         state = static_state(self.model, self.optimizer)
-        to_come = state.to_come + max(map(gathered_bytes, self.layers))
+        to_come = state.to_come + gathering(self.model, self.layers).all_along
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
         host = self.host()
-        numbers = [self._before_forwards.used, to_come, -_NO_BOUND if host is None else -host]
+        numbers = [self._before_forwards.used, to_come, -NO_BOUND if host is None else -host]
         used, to_come, least = ranks.largest(numbers)
-        return Taken(replace(self._before_forwards, used=used), to_come, None if least == -_NO_BOUND else -least)
+        return Taken(replace(self._before_forwards, used=used), to_come, None if least == -NO_BOUND else -least)
 
     def empty_cache(self) -> None:
         """Give what the allocator caches back to the device. Waits for the device."""
@@ -102,12 +103,15 @@ class Room:
         """Bytes of parameter gradients that each layer's backward makes; None when they are there beforehand."""
         return [gradient_bytes(layer.parameters()) for layer in self.layers] if self.gradients_grow else None
 
-    def other_gradients(self, grown: Sequence[int] | None) -> dict[str, int]:
-        """Gradients outside the layers: those of the embeddings come last, the head's before any layer's."""
-        if grown is None:
-            return {}
-        late = late_gradient_bytes(self.model)
-        return {
-            "head_gradients": gradient_bytes(self.model.parameters()) - sum(grown) - late,
-            "late_gradients": late,
-        }
+    def in_backward(self, grown: Sequence[int] | None) -> dict[str, int]:
+        """Gradients outside the layers, and what gathering and reducing take in a layer's backward.
+
+        Gradients of the embeddings come last, the head's before any layer's. Those that FSDP2 reduces are whole until
+        all layers' are reduced.
+        """
+        whole = gathering(self.model, self.layers)
+        late, head = whole.late_gradients, whole.head_gradients
+        if grown is not None and not (late or head):
+            late = late_gradient_bytes(self.model)
+            head = gradient_bytes(self.model.parameters()) - sum(grown) - late
+        return {"head_gradients": head, "late_gradients": late, "gathering": whole.in_layer}

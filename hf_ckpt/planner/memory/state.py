@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...compat.wrappers import is_sharded, local_shard
+from ...compat.wrappers import local_shard
 from ...engine.untraced.saved_counter import storages
 from .optimizers import rule_for, state_bytes
 
@@ -71,16 +71,6 @@ def late_gradient_bytes(model: torch.nn.Module) -> int:
     others = (m for m in model.modules() if not isinstance(m, torch.nn.Embedding))
     shared = {id(p) for m in others for p in m.parameters(recurse=False)}
     return gradient_bytes({id(p): p for p in tables if id(p) not in shared}.values())
-
-
-def gathered_bytes(module: torch.nn.Module) -> int:
-    """Bytes that gathering a sharded module (FSDP2's DTensor parameters) takes beside its shards, gradients included.
-
-    While one layer computes the next one is gathered already, and its gradients are whole until they are reduced.
-    """
-    whole = [p for p in module.parameters() if is_sharded(p)]
-    parameters = sum(p.numel() * p.element_size() for p in whole)
-    return 2 * parameters + sum(p.numel() * p.element_size() for p in whole if p.requires_grad)
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
