@@ -7,7 +7,7 @@ which :mod:`.learning` knows what it takes; where that is not known, under the n
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from ...policy.decision import Keep, RecomputeLayer
 from ..budget import DeviceMemory, ShareBudget, allowed_bytes
 from ..memory.device_memory import device_memory
 from ..memory.fragmentation import Fragmentation, Look
-from ..memory.room import Room, no_host_bound
+from ..memory.room import NO_BOUND, Room, no_host_bound
 from ..ranks import Ranks, needs_agreement
 from .beside_layers import saved_beside_layers
 from .call_size import call_meter
@@ -62,7 +62,7 @@ class Alive:
 
     ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more. ``given`` is what the
     device has given out (0: it has no allocator to watch, or a forward waits), ``over`` by how much that exceeds the
-    budget, ``refused`` how often it had nothing left.
+    budget, ``refused`` how often it had nothing left, ``short`` what it could still give, negated.
     """
 
     load: int
@@ -72,6 +72,7 @@ class Alive:
     given: int = 0
     over: int = 0
     refused: int = 0
+    short: int = 0
 
 
 class BatchPlanner:
@@ -175,7 +176,7 @@ class BatchPlanner:
         if alive.given_up > self._given_up:
             self._given_up = alive.given_up
             self.learning.start_over()
-        if alive.given and not alive.load:
+        if not alive.load and (alive.given or alive.refused > self._refused):
             self._look_at_device(alive)
         choice = self._choose(size, alive)
         if choice.plan is not self.current or choice.settled != self._settled:
@@ -191,18 +192,19 @@ class BatchPlanner:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
         given_up = sum(layer.engine.given_up for layer in self.layers)
-        given, over, refused = (0, 0, 0) if load else self._given()
-        return Alive(load, held, self.live.backward_seen, given_up, given, over, refused)
+        alive = Alive(load, held, self.live.backward_seen, given_up)
+        return alive if load or not self.room.is_cached else self._with_given(alive)
 
-    def _given(self) -> tuple[int, int, int]:
-        """The last three of :class:`Alive`; 0 where the budget bounds no peak, or no allocator caches anything."""
-        if self.group is None or not self.room.is_cached:
-            return 0, 0, 0
+    def _with_given(self, alive: Alive) -> Alive:
+        """What the device has given out besides; under a share only whether it had nothing left."""
         memory = self.room.memory(self.room.device)
+        if self.group is None:
+            return replace(alive, refused=memory.refused)
         limit = allowed_bytes(self.budget, memory)
         if limit is None or memory.given is None:
-            return 0, 0, 0
-        return memory.given, memory.given - limit, memory.refused
+            return alive
+        short = -NO_BOUND if memory.total is None else memory.given - memory.total
+        return replace(alive, given=memory.given, over=memory.given - limit, refused=memory.refused, short=short)
 
     def _look_at_device(self, alive: Alive) -> None:
         """Learn what the allocator holds beyond what is alive, and plan anew where plans leave too little for it."""
@@ -215,7 +217,7 @@ class BatchPlanner:
         if alive.refused > self._refused:
             look = self.fragmentation.refused(alive.given)
         else:
-            look = self.fragmentation.look(alive.given, self.current.alive, alive.over)
+            look = self.fragmentation.look(alive.given, self.current.alive, alive.over, -alive.short)
         self._refused = alive.refused
         if look is Look.PLAN:
             self.book.plans.clear()
@@ -236,10 +238,10 @@ class BatchPlanner:
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
         numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, alive.given, alive.over]
-        load, held, unknown, given_up, given, over, refused, missing, *size = self.ranks.largest(
-            [*numbers, alive.refused, int(mine is None), *astuple(mine or BatchSize(0, 0))]
+        load, held, unknown, given_up, given, over, refused, short, missing, *size = self.ranks.largest(
+            [*numbers, alive.refused, alive.short, int(mine is None), *astuple(mine or BatchSize(0, 0))]
         )
-        together = Alive(load, held, not unknown, given_up, given, over, refused)
+        together = Alive(load, held, not unknown, given_up, given, over, refused, short)
         return together, None if missing else BatchSize(*size)
 
     def _choose(self, size: BatchSize, alive: Alive) -> Choice:

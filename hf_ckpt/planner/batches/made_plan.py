@@ -106,13 +106,27 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
 
 def _solved(problem: Problem, taken: Taken, demand: Demand) -> Solution:
     """The fastest plan; one of least peak where nothing can be left to the allocator, which is a wish, not a bound."""
+    limits = _limits(problem, taken, demand)
     try:
-        return solve_refined(problem, _limits(problem, taken, demand))
+        return solve_refined(problem, limits)
     except BudgetError:
         bare = _limits(problem, taken, replace(demand, spare=NOTHING_SPARE))
         least = least_peak(problem)
         if bare.peak is None or bare.peak < least:
             return solve_refined(problem, bare)
+        return _of_least_peak(problem, least, limits.peak or 0)
+
+
+def _of_least_peak(problem: Problem, least: int, wished: int) -> Solution:
+    """The fastest plan of the least peak, of those whose loss stays below the peak wished for where there is one.
+
+    Where gradients make the peak, layers may hold more at no higher peak. What they hold is what leaves the allocator
+    blocks that nothing else fits.
+    """
+    at_loss = problem.always + min(head.nbytes for head in problem.heads)
+    try:
+        return solve(problem, Limits(peak=least, held=max(wished - at_loss, least_held(problem))))
+    except BudgetError:
         return solve(problem, Limits(peak=least))
 
 

@@ -3,7 +3,8 @@
 A card has to give what torch's allocator reserves, not what is allocated: blocks that were freed and fit nothing stay
 reserved. How much that is depends on the sizes of a model's tensors more than on the plan, and cannot be foretold. So
 the first plans leave more than it usually takes, the second step under one of them shows what it does take, and the
-plans from then on leave that.
+plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
+device: plans leave for it what the budget does not leave anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _STEP = 200
 _REFUSED = 20
 #: The largest share of the room that plans leave.
 _MOST = 0.6
+#: A cache that was emptied grows for so many steps: what one step leaves behind splits the blocks of the next ones.
+_FILLS = 5
 #: How often the cache is emptied, or plans are made anew, because the device had to give more than the budget.
 _TRIES = 8
 
@@ -60,6 +63,7 @@ class Fragmentation:
     _planned: int = 0
     _steps: int = 0
     _tries: int = 0
+    _first: int = 0
 
     @property
     def spare(self) -> Spare:
@@ -82,27 +86,28 @@ class Fragmentation:
         self.start_over()
         return Look.PLAN
 
-    def look(self, given: int, planned: int, over: int) -> Look:
+    def look(self, given: int, planned: int, over: int, left: int) -> Look:
         """A step ended.
 
         Args:
             given: Bytes that the device has given out, to this process and others.
             planned: Bytes that its plan says are alive on the device at the peak.
             over: By how much that is more than the budget allows; negative where it is less.
+            left: Bytes that the device could still give.
 
         Returns:
             What to do before the next forward.
         """
         self._steps += 1
         if self._steps == 1:  # a plan's first step checks what it rebuilds, which takes more than later ones
-            self._planned = 0
+            self._planned, self._first = 0, given - planned - max(0, left + over)
             return Look.EMPTY
         self._planned = max(self._planned, planned)
         if self.nbytes is None:
-            self.nbytes = int(_MORE * max(0, given - self._planned))
+            self.nbytes = max(int(_MORE * max(0, given - self._planned)), self._first)
         elif over > 0 and self._tries < _TRIES:
             self._tries += 1
-            if self._steps > 2:  # steps stayed within the budget: something between them did not, such as an evaluation
+            if self._steps > _FILLS:  # steps stayed within the budget: something between them did not (an evaluation)
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
             self.nbytes += over + given // _STEP  # a few bytes less would be as many tries
