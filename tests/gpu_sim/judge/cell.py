@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hf_ckpt.planner.budget import allowed_bytes
+from hf_ckpt.planner.memory.device_memory import device_memory
+
 from ..counters import Span
 from .subjects import ALIKE, MOST_STEPS
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hf_ckpt.handle import Handle
+    from hf_ckpt.planner.batches.batch_planner import BatchPlanner
+    from hf_ckpt.planner.batches.per_batch import MadePlan
 
 
 @dataclass
@@ -130,7 +135,16 @@ def _read_plan(cell: Cell, handle: Handle | None) -> None:
     if planner is None or planner.current is None:
         return
     plan, predicted = planner.current, planner.current.solution.predicted
-    cell.planned, cell.spare = plan.alive, planner.fragmentation.nbytes or 0
+    cell.planned, cell.spare = plan.alive, _left_to_allocator(planner, plan)
     # At the peak is what the model takes, and the activations; when the layers end those that they hold.
     problem = planner.learning.problem
     cell.planned_held = plan.alive - predicted.peak + predicted.held + (problem.always if problem else 0)
+
+
+def _left_to_allocator(planner: BatchPlanner, plan: MadePlan) -> int:
+    """What the plan leaves of what the card may give: no more than there is, where nothing smaller can be planned."""
+    limit = allowed_bytes(planner.budget, device_memory(torch.device("cuda")))
+    if limit is None:
+        return 0
+    room = limit - plan.alive + plan.solution.predicted.peak
+    return max(0, min(planner.fragmentation.spare.of(room), limit - plan.alive))
