@@ -51,6 +51,7 @@ def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int) -> str:
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["card"], cell["allocator"], cell["subject"], cell["setup"]), []).append(cell)
+    parts.append(_by_cause(groups))
     title = None
     for (card, allocator, subject, setup), group in groups.items():
         if title != (card, allocator):
@@ -108,6 +109,40 @@ def misses(cell: Mapping[str, Any]) -> list[str]:
     if cell["synchronisations"] or cell["device_allocations"]:
         found.append(f"{cell['synchronisations']} waits, {cell['device_allocations']} allocations of the card")
     return found
+
+
+def cause(cell: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why a cell misses, from its figures and those of the same training under other labels, by these."""
+    off, full, plain = cell_off(cell), others.get("full"), others.get("HF's own")
+    if full is not None and (full["device_allocations"] or full["out_of_memory"]):
+        return "the card is full under `full` too, which asks it for memory in its last step: no plan takes less"
+    if plain is not None and plain["synchronisations"]:
+        return "the model waits for the card under `HF's own` too (experts one by one, by tokens counted on the host)"
+    if cell["out_of_memory"]:
+        return "a step ran out of memory"
+    if off is None:
+        return "no plan"
+    if abs(cell["allocated"] / cell["planned"] - 1) > TOLERANCE:
+        return "what is alive at the peak is not what is planned"
+    if off < -TOLERANCE:
+        return "plans leave more to the allocator than it takes: the first step of a plan takes more than later ones"
+    if cell["steps"] == MOST_STEPS:
+        return f"steps are not alike yet after {MOST_STEPS}: the allocator's cache still grows"
+    return "steps are alike, and the allocator takes more than the plan leaves to it"
+
+
+def _by_cause(groups: Mapping[tuple[str, str, str, str], Sequence[Mapping[str, Any]]]) -> str:
+    found: dict[str, list[str]] = {}
+    for names, group in groups.items():
+        others = {cell["label"]: cell for cell in group if not cell.get("failed")}
+        for cell in group:
+            if is_planned(cell) and misses(cell):
+                why = "it failed" if cell.get("failed") else cause(cell, others)
+                found.setdefault(why, []).append(", ".join(filter(None, (*names, cell["label"]))))
+    if not found:
+        return ""
+    lines = [f"- {why} ({len(cells)}):\n" + "".join(f"  - {cell}\n" for cell in cells) for why, cells in found.items()]
+    return "What misses, by cause:\n\n" + "".join(lines)
 
 
 def _table(group: Iterable[Mapping[str, Any]]) -> str:
