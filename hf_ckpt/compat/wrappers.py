@@ -107,13 +107,13 @@ def _modules(unit: Any) -> list[nn.Module]:
 def _sharded_unit(unit: Any, inner: Sequence[Any], *, outermost: bool) -> ShardedUnit:
     others = {id(p) for module in inner for p in module.parameters()}
     state = unit._get_fsdp_state()
-    # _fsdp_state.py: one group until torch 2.12. The outermost unit learns in its first forward that it stays whole.
-    group = getattr(state, "_fsdp_param_group", None)
-    groups = getattr(state, "_fsdp_param_groups", [] if group is None else [group])
+    # _fsdp_state.py: torch 2.13 has a list of groups, and raises where there are several and one is asked for.
+    groups = state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]
+    # The outermost unit learns in its first forward that it stays whole.
     left = outermost and getattr(state, "_auto_reshard_after_forward", True)
     return ShardedUnit(
         tuple(p for p in unit.parameters() if is_sharded(p) and id(p) not in others),
         state._mp_policy.param_dtype,
         state._mp_policy.reduce_dtype,
-        left or all(group.post_forward_mesh_info is None for group in groups),
+        left or all(group is None or group.post_forward_mesh_info is None for group in groups),
     )
