@@ -131,7 +131,10 @@ def _of_least_peak(problem: Problem, least: int, wished: int) -> Solution:
 
 
 def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
-    limits = limits_of(demand.budget, problem, taken.memory, taken.to_come, demand.spare)
+    spare = demand.spare
+    if spare.share:  # what was seen of the allocator has them
+        spare = replace(spare, nbytes=spare.nbytes + taken.cached)
+    limits = limits_of(demand.budget, problem, taken.memory, taken.to_come, spare)
     if limits.peak is None:
         assert limits.held is not None
         least = min(limits.held, least_held(problem)) if demand.factor < 1 else 0

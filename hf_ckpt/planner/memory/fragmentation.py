@@ -100,7 +100,7 @@ class Fragmentation:
         """
         self._steps += 1
         if self._steps == 1:  # a plan's first step checks what it rebuilds, which takes more than later ones
-            self._planned, self._first = 0, given - planned - max(0, left + over)
+            self._planned, self._first = 0, int(_MORE * (given - planned)) - max(0, left + over)
             return Look.EMPTY
         self._planned = max(self._planned, planned)
         if self.nbytes is None:

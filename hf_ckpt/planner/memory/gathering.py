@@ -27,12 +27,15 @@ class Gathering:
         head_gradients: Whole gradients of what is outside the layers; they are reduced after those of all layers.
         late_gradients: Those of input embeddings, which come last, and the copy from which all of them are reduced,
             less the weights that are no longer needed then.
+        cached: What the stream of the gathers keeps of its largest one, beyond that which is alive: a caching allocator
+            gives a block back only to the stream that it was taken for.
     """
 
     all_along: int = 0
     in_layer: int = 0
     head_gradients: int = 0
     late_gradients: int = 0
+    cached: int = 0
 
 
 def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module]) -> Gathering:
@@ -44,11 +47,13 @@ def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module]) -> Gath
     stays = sum(_whole(unit) for unit in units if unit.stays_whole)
     late = sum(_gradients(unit, _embeddings(model)) for unit in outside)
     copies = max((_reduced(unit) - (_whole(unit) if unit.stays_whole else 0) for unit in outside), default=0)
+    last = max((_whole(unit) for unit in units if not unit.stays_whole), default=0)
     return Gathering(
-        all_along=stays + max((_whole(unit) for unit in units if not unit.stays_whole), default=0),
+        all_along=stays + last,
         in_layer=max(map(_in_backward, in_layers), default=0),
         head_gradients=sum(map(_gradients, outside)) - late,
         late_gradients=max(0, late + copies),
+        cached=max(map(_whole, units), default=0) - last,
     )
 
 

@@ -30,12 +30,14 @@ NO_BOUND = 1 << 62
 class Taken:
     """``memory`` of the device without activations, and bytes of what will be there at the peak and is not yet.
 
-    ``host`` are the bytes of host memory that offload may use; None where nothing bounds them.
+    ``host`` are the bytes of host memory that offload may use; None where nothing bounds them. ``cached`` are bytes
+    that the allocator will keep for other streams than the model's.
     """
 
     memory: DeviceMemory
     to_come: int
     host: int | None = None
+    cached: int = 0
 
     def room(self, budget: Budget) -> int | None:
         """Bytes for activations, before any ledger is known; None when nothing says."""
@@ -77,13 +79,15 @@ class Room:
         if empty or self._before_forwards is None:
             self._before_forwards = self.memory(self.device)
         state = static_state(self.model, self.optimizer)
-        to_come = state.to_come + gathering(self.model, self.layers).all_along
+        whole = gathering(self.model, self.layers)
+        to_come = state.to_come + whole.all_along
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
         host = self.host()
         numbers = [self._before_forwards.used, to_come, -NO_BOUND if host is None else -host]
         used, to_come, least = ranks.largest(numbers)
-        return Taken(replace(self._before_forwards, used=used), to_come, None if least == -NO_BOUND else -least)
+        known = None if least == -NO_BOUND else -least
+        return Taken(replace(self._before_forwards, used=used), to_come, known, whole.cached)
 
     def empty_cache(self) -> None:
         """Give what the allocator caches back to the device. Waits for the device."""

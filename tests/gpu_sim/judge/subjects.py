@@ -115,7 +115,7 @@ ALL_KEPT = {"auto": 1.5, "0.9 of the card": 1.5}
 OTHERWISE = 0.7
 
 #: The first step is measured, plans settle in the next ones.
-MOST_STEPS = 12
+MOST_STEPS = 16
 #: So many steps in a row that read the same, under the same plan, are what every later one reads: nothing is left to
 #: chance on a simulated card.
 ALIKE = 3

@@ -51,6 +51,7 @@ def test_weights_and_gradients_are_whole_in_the_dtypes_of_the_policy() -> None:
         in_layer=(HALF + HALF + SINGLE) * layer,
         head_gradients=HALF * (table + outside),
         late_gradients=HALF * table + (SINGLE - HALF) * root,
+        cached=max(0, HALF * (root - layer)),
     )
 
 
