@@ -244,8 +244,8 @@ class Walk:
         self.instance = instance
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
-        #: By loop, the innermost last: what names mean where `break` or `continue` leaves its body.
-        self.broken_off: list[list[dict[str, Value]]] = []
+        #: By loop, the innermost last: where its body is left, and what names mean there.
+        self.broken_off: list[list[tuple[ast.Break | ast.Continue, dict[str, Value]]]] = []
         #: Where it begins, and in which grad mode.
         self.begun_at, self.begun_in = place, program.grad.current
         #: The `with` block whose context is being evaluated.

@@ -34,6 +34,30 @@ CASES = {
                 raise RuntimeError(rows)
             SFTTrainer(model, SFTConfig("out", gradient_checkpointing=True), train_dataset=rows).train()
     """,
+    "what follows `else: raise` of a search, and what other code may fill": """
+        from peft import prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM
+
+        def train(names, rows):
+            for name in names:
+                if name.exists():
+                    break
+            else:
+                raise FileNotFoundError(names)
+            found, best = [], None
+
+            def keep(value):
+                nonlocal best
+                best = value
+
+            visit(rows, found, keep)
+            if not found or best is None:
+                raise RuntimeError(rows)
+            model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+            model = prepare_model_for_kbit_training(model)  # error: CKPT103
+            for row in found:
+                model(**row).loss.backward()
+    """,
     "a loop by hand behind a search": """
         from peft import prepare_model_for_kbit_training
         from transformers import AutoModelForCausalLM

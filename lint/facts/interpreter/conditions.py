@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..values import Const, Instance, truth
+from ..values import Const, Dict, Instance, Seq, truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..values import Value
     from ..walk import Walk
+
+
+#: Builtins that leave what they get as it is.
+_READERS = frozenset(
+    ("all", "any", "enumerate", "len", "list", "print", "range", "set", "sorted", "sum", "tuple", "zip")
+)
 
 
 def decided(walk: Walk, test: ast.expr, value: Value) -> bool | None:
@@ -24,6 +30,8 @@ def decided(walk: Walk, test: ast.expr, value: Value) -> bool | None:
     known = truth(value)
     if known is None or getattr(walk.scope.node, "name", "") == "__init__":
         return known
+    if any(_is_given_away(walk, node.id) for node in ast.walk(test) if isinstance(node, ast.Name)):
+        return None
     asked = [*ast.walk(test), *(node for name in _locals(test) for node in _bound_to(walk, name))]
     return None if any(_is_switch(walk, node) for node in asked) else known
 
@@ -38,6 +46,29 @@ def _locals(test: ast.expr) -> Iterator[str]:
         case ast.BoolOp(values=values):
             for value in values:
                 yield from _locals(value)
+
+
+def _is_given_away(walk: Walk, name: str) -> bool:
+    """Whether other code may fill or bind the variable: an empty list that is passed on, a name that is `nonlocal`."""
+    body = getattr(walk.scope.node, "body", ())
+    if not isinstance(walk.scope.node, ast.FunctionDef) or not isinstance(
+        walk.scope.names.get(name), Seq | Dict | Const
+    ):
+        return False
+    held = walk.scope.names[name]
+    may_be_filled = isinstance(held, Seq | Dict) and not held.items
+    for node in (part for statement in body for part in ast.walk(statement)):
+        match node:
+            case ast.Nonlocal(names=names) if name in names:
+                return True
+            case ast.Call(func=func, args=args, keywords=words) if may_be_filled:
+                if isinstance(func, ast.Name) and func.id in _READERS:
+                    continue
+                given = [*args, *(word.value for word in words)]
+                given += [part.value for part in given if isinstance(part, ast.Attribute)]
+                if any(isinstance(part, ast.Name) and part.id == name for part in given):
+                    return True
+    return False
 
 
 def _bound_to(walk: Walk, name: str) -> Iterator[ast.AST]:

@@ -102,6 +102,7 @@ def joined(
 
 
 def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
+    """The body once, then `else`: whether control comes to nothing behind the loop."""
     outside, names, grad = walk.place, dict(walk.scope.names), walk.program.grad
     before = grad.current
     walk.place = outside._replace(loops=(*outside.loops, node))
@@ -109,13 +110,21 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
     body()
     walk.place = outside
     after = walk.scope.names
-    broken_off = reduce(joined, walk.broken_off.pop(), after)
+    left = walk.broken_off.pop()
+    broken_off = reduce(joined, (found for _, found in left), after)
     walk.scope.names = {**joined(names, broken_off), **_grown_lists(names, after)}
     if _completes_an_iteration(walk, node):
         walk.scope.names.update((name, value) for name, value in after.items() if _is_made_anew(value))
     else:
         grad.current = before.met_by(grad.current)
-    return False
+    orelse = [] if isinstance(node, ast.comprehension) else node.orelse
+    if not orelse:
+        return False
+    ends, found = walk.engine.execute(walk, orelse), [held for by, held in left if isinstance(by, ast.Break)]
+    if ends and found:  # `else: raise`, when nothing broke the search off
+        walk.scope.leave(walk.scope.names)
+        walk.scope.names = reduce(joined, found)
+    return ends and not found
 
 
 def _completes_an_iteration(walk: Walk, node: Loop) -> bool:
@@ -150,15 +159,13 @@ def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
         assign(walk, node.target, element, node)
         return walk.engine.execute(walk, node.body)
 
-    _loop(walk, node, body)
-    return walk.engine.execute(walk, node.orelse)
+    return _loop(walk, node, body)
 
 
 def while_loop(walk: Walk, node: ast.While) -> bool:
     """`while`: the body once."""
     walk.evaluate(node.test)
-    _loop(walk, node, lambda: walk.engine.execute(walk, node.body))
-    return walk.engine.execute(walk, node.orelse)
+    return _loop(walk, node, lambda: walk.engine.execute(walk, node.body))
 
 
 def try_block(walk: Walk, node: ast.Try) -> bool:

@@ -118,7 +118,7 @@ def _leave(walk: Walk, node: ast.Raise | ast.Break | ast.Continue) -> bool:
     for child in ast.iter_child_nodes(node):
         walk.evaluate(child)
     if walk.broken_off and not isinstance(node, ast.Raise):
-        walk.broken_off[-1].append(dict(walk.scope.names))
+        walk.broken_off[-1].append((node, dict(walk.scope.names)))
     return True
 
 
