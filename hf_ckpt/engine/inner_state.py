@@ -41,12 +41,16 @@ class InnerState:
     def put(self) -> Callable[[], None]:
         """Let the object be as it was; returns what lets it be again as it is now."""
         now = self._read(self._of)
-        self._write(self._of, self._before)
-        return lambda: self._write(self._of, now)
+        self._set(self._before)
+        return lambda: self._set(now)
 
     def is_current(self) -> bool:
         """Whether the object is as it was."""
         return _are_equal(self._read(self._of), self._before)
+
+    def _set(self, state: Any) -> None:
+        if not _are_equal(self._read(self._of), state):  # an array may be one that nobody can write to
+            self._write(self._of, state)
 
 
 def inner_state_of(value: Any) -> InnerState | None:

@@ -587,6 +587,7 @@ KEEPERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch's generator": (
         lambda: torch.Generator().manual_seed(3), lambda kept: torch.rand(8, 16, generator=kept)
     ),
+    "array that nobody writes to": (lambda: np.broadcast_to(np.ones(1), (2,)), lambda kept: float(kept[0])),
     "Python's generator": (lambda: random.Random(3), random.Random.random),
     "NumPy's generator": (lambda: np.random.default_rng(3), lambda kept: float(kept.random())),
     "NumPy's older generator": (lambda: np.random.RandomState(3), lambda kept: float(kept.rand())),
