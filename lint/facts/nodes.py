@@ -114,17 +114,19 @@ def extent(node: ast.AST) -> tuple[int, int]:
 
 def is_inside(inner: ast.AST, outer: ast.AST) -> bool:
     """Whether the text of ``inner`` lies in that of ``outer``, a node of the same file."""
-    return _start(outer) <= _start(inner) and _end(inner) <= _end(outer)
+    return start(outer) <= start(inner) and end(inner) <= end(outer)
 
 
 def is_behind(node: ast.AST, other: ast.AST) -> bool:
     """Whether ``node`` begins where the text of ``other``, a node of the same file, has ended, or later."""
-    return _end(other) <= _start(node)
+    return end(other) <= start(node)
 
 
-def _start(node: ast.AST) -> tuple[int, int]:
+def start(node: ast.AST) -> tuple[int, int]:
+    """The line and the column where ``node`` begins; zeros for a node without a place."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _end(node: ast.AST) -> tuple[int, int]:
+def end(node: ast.AST) -> tuple[int, int]:
+    """The line and the column where ``node`` has ended."""
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0

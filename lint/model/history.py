@@ -11,6 +11,7 @@ from ..facts.values import Class, Function, Instance, Method
 from .conditions.older_versions import is_for_other_versions
 from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
 from .events.extract import events_in
+from .flow.uses import Uses
 from .names import canonical
 from .regions.call_targets import call_targets
 from .regions.region import Region, Regions, classes_checked
@@ -41,6 +42,7 @@ class History:
         "_forwards",
         "_reached",
         "_regions",
+        "_uses",
         "events",
         "program",
         "versions",
@@ -52,6 +54,7 @@ class History:
         self.events: list[Event] = events_in(program)
         self._reached: dict[Event, bool] = {}
         self._regions: Regions | None = None
+        self._uses: Uses | None = None
         self._by_kind: dict[tuple[type[Event], ...], list[Event]] = {}
         self._by_method: dict[str, list[Call]] | None = None
         self._by_name: dict[str, list[Call]] | None = None
@@ -84,6 +87,13 @@ class History:
         if self._regions is None:
             self._regions = Regions(self.program)
         return self._regions
+
+    @property
+    def uses(self) -> Uses:
+        """What the program does with its objects."""
+        if self._uses is None:
+            self._uses = Uses(self)
+        return self._uses
 
     def region(self, event: Event) -> Region:
         """What runs again because of a checkpoint event."""

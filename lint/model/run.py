@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from ..facts.nodes import extent, is_inside
-from ..facts.origin import origin
+from ..facts.nesting import Nesting
 from .conditions.first_iteration import depends_on_iteration
 from .conditions.guards import excludes_mode
 from .events import (
@@ -41,11 +40,23 @@ C = TypeVar("C", bound=Checkpointing)
 class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
-    __slots__ = ("_enabling", "_idle", "_in_eval", "_inputs", "_losses", "_lost", "_met", "_modes", "_statistics")
+    __slots__ = (
+        "_enabling",
+        "_idle",
+        "_in_eval",
+        "_inputs",
+        "_losses",
+        "_lost",
+        "_met",
+        "_modes",
+        "_nesting",
+        "_statistics",
+    )
 
     def __init__(self, program: Program, versions: Versions) -> None:
         super().__init__(program, versions)
         self._met: dict[ast.AST, list[Call | Write]] | None = None
+        self._nesting: Nesting | None = None
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
         self._modes = ScriptModes(self)
@@ -135,8 +146,9 @@ class Run(History):
 
     def _around(self, node: ast.AST) -> ast.AST | None:
         """The innermost call or write that ``node`` is a part of."""
-        outer = (other for other in self._met or () if is_inside(node, other) and origin(other) == origin(node))
-        return min(outer, key=extent, default=None)
+        if self._nesting is None:
+            self._nesting = Nesting(self._met or ())
+        return self._nesting.innermost(node)
 
     def places(self, node: ast.AST) -> list[Place]:
         """Where what ``node`` is, or is a part of, happens, once for each time it was met."""

@@ -181,6 +181,7 @@ huggingface/transformers#36051, huggingface/trl#3683.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.values import (
@@ -202,6 +203,7 @@ from ..finding import Severity
 from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
 from ..model.events.extract import args_of
 from ..model.flow.ordering import surely_before
+from ..model.flow.uses import ByObject
 from ..model.libraries.generation import uses_cache
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
@@ -232,11 +234,12 @@ def check(run: Run) -> Iterator[Report]:
     """Report generation with layers that drop the cache."""
     if any(call.name.startswith("unsloth.") for call in run.program.calls):
         return  # Its models switch to inference in `generate` themselves.
+    known = _Models(run)
     for event in run.of(Generate):
         call = event.call
         if any(isinstance(option, Instance) for entered in call.place.contexts for option in options(entered)):
             continue  # What an own context manager does around it is not followed.
-        cause = _after_enable(run, call) or _after_trainer(run, call) or _in_callback(run, call)
+        cause = _after_enable(run, known, call) or _after_trainer(run, known, call) or _in_callback(run, call)
         if cause is not None and uses_cache(run, call):
             yield Report(
                 call.node,
@@ -246,17 +249,43 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _after_enable(run: Run, generate: Call) -> ast.AST | None:
+class _Models:
+    """What happens to the models of a program; `trainer.model` is the one that the Trainer was given."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @cached_property
+    def enables(self) -> ByObject[HfEnable]:
+        """What switches their checkpointing on."""
+        return ByObject((it, [_model(self._run, whole_model(it.model))]) for it in self._run.of(HfEnable))
+
+    @cached_property
+    def modes(self) -> ByObject[ModeChange]:
+        """What changes their mode, or that of the model of a Trainer."""
+        changes = self._run.of(ModeChange)
+        return ByObject(
+            (it, [it.receiver, _model(self._run, it.receiver), _model(self._run, whole_model(it.receiver))])
+            for it in changes
+        )
+
+    @cached_property
+    def trainers(self) -> ByObject[TrainerBuild]:
+        """The Trainers, found by themselves too."""
+        return ByObject((it, [Result(it.call), _model(self._run, it.model)]) for it in self._run.of(TrainerBuild))
+
+
+def _after_enable(run: Run, known: _Models, generate: Call) -> ast.AST | None:
     """What put the model of ``generate``, which checkpoints, in train mode: `model.train()`, or its construction."""
     if isinstance(generate.receiver, Choice):
         return None
     model = _model(run, generate.receiver)
-    enables = [event.call for event in run.of(HfEnable) if one(_model(run, whole_model(event.model)), model)]
+    enables = [event.call for event in known.enables.of(model) if one(_model(run, whole_model(event.model)), model)]
     is_on = any(surely_before(call, generate) for call in enables)
-    owners = [Result(trainer.call) for trainer in run.of(TrainerBuild) if same(_model(run, trainer.model), model)]
+    owners = [Result(trainer.call) for trainer in known.trainers.of(model) if same(_model(run, trainer.model), model)]
     modes = [
         event
-        for event in run.of(ModeChange)
+        for event in known.modes.of(model, *owners)
         if same(_model(run, whole_model(event.receiver)), model) or any(same(event.receiver, owner) for owner in owners)
     ]
     if not is_on or any(run.of(HfDisable)) or any(truth(flag.value) is not True for flag in run.of(FlagWrite)):
@@ -283,17 +312,17 @@ def _is_built(model: Value, run: Run) -> TypeGuard[Result]:
     return (is_constructor or made.endswith((".from_config", "._from_config"))) and is_hf_model(model) and not loads
 
 
-def _after_trainer(run: Run, generate: Call) -> ast.AST | None:
+def _after_trainer(run: Run, known: _Models, generate: Call) -> ast.AST | None:
     """The `trainer.train()` whose Trainer leaves the model of ``generate`` in train mode."""
-    for trainer in run.of(TrainerBuild):
+    used = _model(run, generate.receiver)
+    for trainer in known.trainers.of(used, *([used.base] if isinstance(used, Attr) else [])):
         made = Result(trainer.call)
-        used = _model(run, generate.receiver)
         is_own = isinstance(used, Attr) and used.name == "model" and same(used.base, made)
         if not (is_own or same(_model(run, trainer.model), used)) or not _leaves_on(run, trainer):
             continue
         modes = [
             event
-            for event in run.of(ModeChange)
+            for event in known.modes.of(made, used)
             if event.order < generate.order and (same(event.receiver, made) or same(_model(run, event.receiver), used))
         ]
         last = modes[-1] if modes else None
@@ -360,10 +389,11 @@ def _has_callback(trainer: TrainerBuild, cls: Class) -> bool:
 
 def _is_handed_over(run: Run, model: Value, first: Call, second: Call) -> bool:
     """Whether a function that this file does not show gets the model in between, and may switch the mode."""
+    trained = [Attr(Result(trainer.call), "model", None) for trainer in run.of(TrainerBuild)]
     return any(
         first.order < call.order < second.order
         and call.place.walk == second.place.walk
         and not (call.name.startswith(_KNOWN) or (not call.name and not call.method) or is_accelerator(call.receiver))
         and any(same(_model(run, value), model) for value in (*call.args, *call.kwargs.values()))
-        for call in run.program.calls
+        for call in run.uses.handed_over.of(model, *trained)
     )

@@ -203,11 +203,20 @@ def check(run: Run) -> Iterator[Report]:
     if mentions(run.program, "inputs_embeds"):
         return  # What makes them may train: a projector of pictures, a soft prompt.
     changes = list(_changes(run))
+    thaws = [change for change in changes if not change.freezes]
+    freezes: dict[Value, list[_Change]] = {}
+    for change in changes:
+        if change.freezes:
+            freezes.setdefault(root(change.target), []).append(change)
+    switches: dict[Value, list[GradientSwitch]] = {}
+    for switch in run.uses.freezes:
+        switches.setdefault(root(switch.module), []).append(switch)
     for enabling in enablings(run):
         model = enabling.model
-        frozen = [change.node for change in changes if change.freezes and _is_backbone(change.target, model)]
-        frozen += _whole_frozen(run, model, changes)
-        thawed = any(not change.freezes and _reaches_backbone(change.target, model) for change in changes)
+        own = freezes.get(root(model), [])
+        frozen = [change.node for change in own if _is_backbone(change.target, model)]
+        frozen += _whole_frozen(run, model, own, thaws)
+        thawed = any(_reaches_backbone(change.target, model) for change in thaws)
         if frozen and not thawed:
             yield Report(
                 enabling.event.node,
@@ -215,7 +224,7 @@ def check(run: Run) -> Iterator[Report]:
                 "is recomputed and differentiated for nothing; call `model.disable_input_require_grads()`",
                 notes=(Remark(frozen[0], "the backbone is frozen here"),),
             )
-        elif (bottom := _frozen_bottom(run, enabling)) is not None:
+        elif (bottom := _frozen_bottom(run, enabling, switches)) is not None:
             yield Report(
                 enabling.event.node,
                 "the embeddings and the first layers are frozen, but checkpointing makes the embeddings require "
@@ -232,24 +241,26 @@ def _has_adapter(run: Run) -> bool:
     )
 
 
-def _frozen_bottom(run: Run, enabling: Enabling) -> ast.AST | None:
+def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[GradientSwitch]]) -> ast.AST | None:
     """Where the first layers are frozen, with all that trains below them; None under the reentrant variant.
 
-    That one gives no gradient to a layer whose input needs none.
+    That one gives no gradient to a layer whose input needs none. ``switches`` are those that freeze parts, by model.
     """
     model = unwrapped(enabling.model)
     if enabling.reentrant is not False or not is_hf_model(model):
         return None
-    switches = [switch for switch in run.of(GradientSwitch) if not switch.place.excludes(enabling.event.place)]
-    if any(not switch.freezes and _may_thaw(switch.module, model) for switch in switches) or _is_changed(run, model):
-        return None
-    whole = (switch for switch in switches if switch.freezes and not switch.place.guards and not switch.is_partial)
+    place = enabling.event.place
+    own = [switch for switch in switches.get(model, ()) if not switch.place.excludes(place)]
+    whole = (switch for switch in own if not switch.place.guards and not switch.is_partial)
     frozen = {_path(switch.module, model) for switch in whole}
-    for switch in switches:
+    for switch in own:
         below = BOTTOMS.get(_path(switch.module, model))
         if below is not None and all(path in frozen for path in below) and freezes_first_layers(run, switch):
-            return switch.node
-    return None
+            break
+    else:
+        return None
+    later = (it for it in run.uses.thaws if not it.place.excludes(place))
+    return None if any(_may_thaw(it.module, model) for it in later) or _is_changed(run, model) else switch.node
 
 
 def _is_changed(run: Run, model: Value) -> bool:
@@ -306,13 +317,13 @@ def _chooses(switch: GradientSwitch) -> bool:
     return any(switch.place.guards) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
 
 
-def _whole_frozen(run: Run, model: Value, changes: list[_Change]) -> list[ast.AST]:
+def _whole_frozen(run: Run, model: Value, freezes: list[_Change], thaws: list[_Change]) -> list[ast.AST]:
     """Where all of ``model`` is frozen but a head, which is left out, switched on again or built anew."""
     model = unwrapped(model)
-    whole = [change for change in changes if change.freezes and unwrapped(change.target) is model]
+    whole = [change for change in freezes if unwrapped(change.target) is model]
     if not whole or not is_hf_model(model) or _is_changed(run, model):
         return []
-    heads = [change.target for change in changes if not change.freezes]
+    heads = [change.target for change in thaws]
     heads += [Attr(write.obj, write.field, None) for write in run.writes if isinstance(write.value, Result)]
     trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in HEADS for head in heads)
     return [change.node for change in whole if change.spares_head or trains]

@@ -151,6 +151,29 @@ def accelerators(count):
     )
 
 
+def trained_models(count):
+    return "import torch\nfrom transformers import AutoModelForCausalLM\n" + "".join(
+        f"def run{i}(name, batches):\n    model = AutoModelForCausalLM.from_pretrained(name).train()\n"
+        "    for parameter in model.model.parameters():\n        parameter.requires_grad = False\n"
+        "    model.gradient_checkpointing_enable()\n    optimizer = torch.optim.SGD(model.parameters())\n"
+        "    for batch in batches:\n        model(**batch).loss.backward()\n        optimizer.step()\n"
+        "    model.eval()\n    return model.generate(batches)\n\n"
+        for i in range(count)
+    )
+
+
+def changed_inputs(count):
+    steps = "".join(
+        f"        y{i} = checkpoint(self.block, x{i}, use_reentrant=False)\n        x{i} += y{i}\n"
+        for i in range(count)
+    )
+    names = ", ".join(f"x{i}" for i in range(count))
+    return (
+        "import torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.block = nn.Linear(8, 8)\n\n    def forward(self, {names}):\n{steps}        return x0\n"
+    )
+
+
 def steps_of(text):
     """How many calls of functions the analysis of ``text`` takes: a measure that no other process disturbs."""
     steps = 0
@@ -171,6 +194,7 @@ def steps_of(text):
 PROGRAMS = (
     *(functions, branches, chosen_layers, chosen_norms, training_steps),
     *(chained_losses, returned_losses, chained_checkpoints, accelerators),
+    *(trained_models, changed_inputs),
 )
 
 

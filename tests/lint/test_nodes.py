@@ -4,7 +4,8 @@ import ast
 
 import pytest
 from hf_ckpt.lint.facts.interpreter.program import read_program
-from hf_ckpt.lint.facts.nodes import all_nodes
+from hf_ckpt.lint.facts.nesting import Nesting
+from hf_ckpt.lint.facts.nodes import all_nodes, extent, is_inside
 from hf_ckpt.lint.facts.scopes import bound_names
 from hf_ckpt.lint.facts.values import Const
 
@@ -73,3 +74,14 @@ def test_a_generator_is_one_whatever_ends_its_lines(end):
     program = read_program(text.replace("\n", end), "f.py")
     [call] = [call for call in program.calls if call.name == "builtins.print"]
     assert [isinstance(value, Const) for value in call.args] == [True, False]
+
+
+def test_the_innermost_node_is_the_smallest_that_another_one_stands_in():
+    tree = ast.parse("f(g(x, *h(a)(b)), k=m(n)[p(q)])\nwith r(\n    s(t)) as u: v = w(\n        y)\nz\n")
+    # As a run has them: an assignment, which may be as large as the call in it, comes behind all calls.
+    outer = [node for kind in (ast.Call, ast.Assign) for node in ast.walk(tree) if isinstance(node, kind)]
+    nesting = Nesting(outer)
+    placed = [node for node in all_nodes(tree) if hasattr(node, "lineno")]
+    for node in placed:
+        around = [other for other in outer if is_inside(node, other)]
+        assert nesting.innermost(node) is min(around, key=extent, default=None)

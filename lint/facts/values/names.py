@@ -8,6 +8,7 @@ from .plain import Value, same
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Hashable
 
     from ..scopes import Scope
     from .code import Class, Function, Instance
@@ -57,6 +58,10 @@ class Method(Value):
     def is_same(self, other: Value) -> bool:
         """Whether it is the same method of the same object."""
         return isinstance(other, Method) and self.function is other.function and same(self.receiver, other.receiver)
+
+    def key(self) -> Hashable:
+        """The method and its object."""
+        return self.function, self.receiver.key()
 
 
 class Super(Value):

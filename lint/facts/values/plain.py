@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Hashable
 
 
 class Value:
@@ -25,6 +26,10 @@ class Value:
     def is_same(self, other: Value) -> bool:
         """Whether another object is certainly this value: the same expression, walked again from another caller."""
         return type(self) is type(other) and self.node is other.node and self.node is not None
+
+    def key(self) -> Hashable:
+        """What all values share that are the same as this one, to look them up by; others may share it too."""
+        return self if self.node is None else self.node
 
     def is_one_with(self, other: Value) -> bool:
         """Whether both certainly stand for one object at run time: the expression came to be evaluated the same way."""
@@ -46,6 +51,10 @@ class Unknown(Value):
         """Whether the other is unknown too."""
         return isinstance(other, Unknown)
 
+    def key(self) -> Hashable:
+        """One for all that is unknown."""
+        return Unknown
+
 
 class Computed(Unknown):
     """What an operator gives: nothing is known of it but what it was computed from."""
@@ -66,6 +75,10 @@ class Absent(Value):
         """Whether the other is absent too."""
         return isinstance(other, Absent)
 
+    def key(self) -> Hashable:
+        """One for all that is absent."""
+        return Absent
+
 
 class Const(Value):
     """A literal: None, a bool, a number, a string."""
@@ -80,6 +93,10 @@ class Const(Value):
     def is_same(self, other: Value) -> bool:
         """Whether it is the same literal: `1` is not `True`."""
         return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+
+    def key(self) -> Hashable:
+        """The literal."""
+        return type(self.value), self.value
 
 
 class Template(Value):
@@ -107,6 +124,10 @@ class Ref(Value):
         """Whether both have one name."""
         return isinstance(other, Ref) and self.name == other.name
 
+    def key(self) -> Hashable:
+        """The name."""
+        return Ref, self.name
+
 
 class Attr(Value):
     """The attribute ``name`` of a value whose inside is not known."""
@@ -122,6 +143,14 @@ class Attr(Value):
     def is_same(self, other: Value) -> bool:
         """Whether it is the same attribute of the same value."""
         return isinstance(other, Attr) and self.name == other.name and same(self.base, other.base)
+
+    def key(self) -> Hashable:
+        """The names that lead to it, and what they start from."""
+        names, base = [self.name], self.base
+        while isinstance(base, Attr):
+            names.append(base.name)
+            base = base.base
+        return base.key(), *names
 
     def is_one_with(self, other: Value) -> bool:
         """Whether it is the same attribute of one object."""

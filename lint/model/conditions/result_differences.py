@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from itertools import pairwise
+from functools import lru_cache
+from itertools import islice, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
@@ -20,7 +22,9 @@ from .loop_counters import counters
 from .parting import asks_for_mode
 
 if TYPE_CHECKING:
-    from ...facts.values import Function, Place, Value
+    from collections.abc import Mapping
+
+    from ...facts.values import Function, FunctionNode, Place, Value
     from .arguments import Argument
     from .paired_calls import Pair
 
@@ -48,13 +52,14 @@ def difference_of_results(pair: Pair) -> Difference | None:
     instead = {id(mine.call.node): copy.deepcopy(plain.call.node)}
     here, there = effects([copy.deepcopy(part, dict(instead)) for part in choice.checkpointed]), effects(choice.plain)
     by_mode = _may_return_by_mode(mine.block, choice.test)
-    asked = _asked_for_kind(mine.place.function)
-    means_more = parts.by_mode or _chooses_layers(mine.place) or _is_asked_again(choice.test, mine.place.function)
+    function = mine.place.function
+    asked = _asked_for_kind(function.node) if function is not None else frozenset[str]()
+    means_more = parts.by_mode or _chooses_layers(mine.place) or _is_asked_again(choice.test, function)
     for place in here.keys() & there.keys():
         found = None if by_mode or place in asked else _of_results(here[place], there[place])
         found = found or _of_blocks(here[place], there[place])
         if found is None and not parts.by_mode:
-            found = _of_another_block(here[place], there[place], mine.place.function)
+            found = _of_another_block(here[place], there[place], function)
         if found is None and not means_more and not any(key.startswith("<") for key in (*here, *there)):
             found = _of_more(here[place], there[place], pair)
         if found is not None:
@@ -128,19 +133,31 @@ def _is_asked_again(test: ast.expr, function: Function | None) -> bool:
     """Whether ``function`` asks for the same switch elsewhere: there it may do what one branch leaves out."""
     if function is None:
         return False
-    asked = names_in(test) - {"self"} | own_attributes(test, ast.Load)
-    tests = (node.test for node in all_nodes(function.node) if isinstance(node, ast.If | ast.IfExp))
-    same_switch = [
-        its for its in tests if not asked.isdisjoint(names_in(its) - {"self"} | own_attributes(its, ast.Load))
-    ]
-    return len(same_switch) > 1
+    tests = _tests_by_subject(function.node)
+    return len({its for subject in _subjects(test) for its in islice(tests.get(subject, ()), 2)}) > 1
 
 
-def _asked_for_kind(function: Function | None) -> frozenset[str]:
+def _subjects(test: ast.expr) -> frozenset[str]:
+    """The variables and the attributes of the object that ``test`` asks for."""
+    return names_in(test) - {"self"} | own_attributes(test, ast.Load)
+
+
+@lru_cache(maxsize=8)
+def _tests_by_subject(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
+    """The conditions in ``function`` by what they ask for."""
+    found: dict[str, list[ast.expr]] = {}
+    for test in (node.test for node in all_nodes(function) if isinstance(node, ast.If | ast.IfExp)):
+        for subject in _subjects(test):
+            found.setdefault(subject, []).append(test)
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=8)
+def _asked_for_kind(function: FunctionNode) -> frozenset[str]:
     """The variables of which ``function`` asks what they are, `isinstance(x, tuple)`: either result is met."""
     return frozenset(
         ast.unparse(call.args[0])
-        for call in (all_nodes(function.node) if function is not None else ())
+        for call in all_nodes(function)
         if isinstance(call, ast.Call) and call.args and _KIND.search(ast.unparse(call.func))
     )
 

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Place
     from ..history import History
-
-
-class Moment(Protocol):
-    """When something happens in a run: a call, a write, an event."""
-
-    @property
-    def place(self) -> Place:
-        """What is around it."""
-        ...
-
-    @property
-    def order(self) -> int:
-        """Its position in program order."""
-        ...
+    from .ordering import Moment
 
 
 class Ways(NamedTuple):

@@ -14,14 +14,19 @@ if TYPE_CHECKING:
 
 def mentions(program: Program, name: str) -> bool:
     """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own."""
-    return any(name in _names(node) for tree in program.trees for node in all_nodes(tree))
+    return name in _names_in(program.trees)
 
 
-def _names(node: ast.AST) -> tuple[object, ...]:
-    match node:
-        case ast.keyword(arg=name) | ast.Attribute(attr=name) | ast.Constant(value=name) | ast.Name(id=name):
-            return (name,)
-    return ()
+@lru_cache(maxsize=4)
+def _names_in(trees: tuple[ast.AST, ...]) -> frozenset[str]:
+    found = set[str]()
+    for node in (node for tree in trees for node in all_nodes(tree)):
+        match node:
+            case ast.keyword(arg=str(name)) | ast.Attribute(attr=name) | ast.Name(id=name):
+                found.add(name)
+            case ast.Constant(value=str(name)):
+                found.add(name)
+    return frozenset(found)
 
 
 class Attributes(NamedTuple):

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Place
+
+
+class Moment(Protocol):
+    """When something happens in a run: a call, a write, an event."""
+
+    @property
+    def place(self) -> Place:
+        """What is around it."""
+        ...
+
+    @property
+    def order(self) -> int:
+        """Its position in program order."""
+        ...
 
 
 def implies(inner: Place, outer: Place) -> bool:

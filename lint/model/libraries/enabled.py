@@ -35,20 +35,19 @@ def enablings(run: Run) -> Iterator[Enabling]:
 
     A Trainer of a model that is switched on by a call too is left out.
     """
-    calls = list(run.of(HfEnable))
-    yield from (Enabling(enable, enable.model, enable_reentrant(run, enable)) for enable in calls)
+    yield from (Enabling(enable, enable.model, enable_reentrant(run, enable)) for enable in run.of(HfEnable))
     for trainer in run.of(TrainerBuild):
         model = unwrapped(trainer.model)
         values = options(trainer.args)
         found = [args for value in values if (args := args_of(value)) is not None and is_enabled(run, args, value)]
-        called = any(_is(whole_model(enable.model), model) for enable in calls)
+        called = any(_is(whole_model(enable.model), model) for enable in run.uses.enables.of(model))
         if found and len(found) == len(values) and is_hf_model(model) and not called:
             yield from (Enabling(args, model, trainer_reentrant(run, args)) for args in found)
 
 
 def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
     """What certainly makes (parts of) ``model`` run reentrant."""
-    for enable in run.of(HfEnable):
+    for enable in run.uses.enables.of(unwrapped(model)):
         is_reentrant = _is(whole_model(enable.model), model) and enable_reentrant(run, enable)
         if is_reentrant and overriding_trainer(run, enable) is None:
             yield enable
@@ -84,7 +83,7 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
     """
     if any(run.of(HfDisable)):
         return False
-    enabled = [event.call for event in run.of(HfEnable) if _is(whole_model(event.model), model)]
+    enabled = [it.call for it in run.uses.enables.of(unwrapped(model)) if _is(whole_model(it.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
     if any(_is_done_before(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import words_in
@@ -30,9 +31,15 @@ def uses_cache(run: Run, generate: Call) -> bool:
         return False
     if not all(equals(loaded.keyword("use_cache"), True) is True for loaded in run.calls_to(*_LOADED)):
         return False  # What a folder holds is not shown.
+    return not _may_be_set(run)
+
+
+@lru_cache(maxsize=1)
+def _may_be_set(run: Run) -> bool:
+    """Whether the program sets `use_cache`, other than for a forward pass."""
     forwards = {id(other.node) for other in run.program.calls if is_hf_model(other.func)}
     nodes = (node for tree in run.program.trees for node in all_nodes(tree))
-    return not any(_may_set(node) for node in nodes if id(node) not in forwards)
+    return any(_may_set(node) for node in nodes if id(node) not in forwards)
 
 
 def _is_setting(given: ast.expr) -> bool:

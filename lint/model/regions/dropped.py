@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.objects.containers import container_kind
@@ -109,6 +110,19 @@ def _in_module(event: Checkpoint) -> bool:
 
 def _has_effects(run: History, function: Function) -> bool:
     """Whether running it may leave a tensor with a gradient, or anything but a number, somewhere else."""
+    known = _effects(run)
+    if function.node not in known:
+        known[function.node] = _may_leave_something(run, function)
+    return known[function.node]
+
+
+@lru_cache(maxsize=1)
+def _effects(run: History) -> dict[ast.AST, bool]:
+    """What is found out of the functions of one run."""
+    return {}
+
+
+def _may_leave_something(run: History, function: Function) -> bool:
     recorded = list(recorded_nodes(function.node, run.program.grad))
     counted = {part for node in recorded for part in _counted(node)}
     return any(_leaves_something(node) for node in recorded if node not in counted)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ...facts.objects.classes import ancestors
 from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
-from ..events import GradientSwitch
 from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
 from ..types import same_object
@@ -22,8 +21,9 @@ from .tensor_values import is_operation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...facts.values import Call, Value
+    from ...facts.values import Call, Guard, Value
     from ...facts.walk import Write
+    from ..events import GradientSwitch
     from ..history import History
 
 EMBEDDING = "torch.nn.Embedding"
@@ -56,24 +56,33 @@ def is_frozen(run: History, module: Value) -> bool:
 
 def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, ...]) -> bool:
     """Whether a loop over `named_parameters()` freezes ``module``, a part of the object, by how its name is."""
-    fields = [write for write in run.writes if same(write.value, module) and isinstance(write.obj, Instance)]
-    for switch in run.of(GradientSwitch):
-        guards = [*own_guards(switch.place)]
+    stored = run.uses.writes.of(module)
+    fields = [write for write in stored if same(write.value, module) and isinstance(write.obj, Instance)]
+    if len(fields) != 1:
+        return False
+    names = [f"{fields[0].field}.{name}" for name in parameters]
+    return any(
+        all(name_passes(guard, loop, name) is True for name in names)
+        for cls, guard, loop in _frozen_by_names(run)
+        if isinstance(fields[0].obj, Instance) and fields[0].obj.cls is cls
+    )
+
+
+@lru_cache(maxsize=1)
+def _frozen_by_names(run: History) -> tuple[tuple[Class, Guard, ast.For], ...]:
+    """The loops over names that freeze what passes a test: the class whose object it is done to, the test, the loop."""
+    found = []
+    for switch in run.uses.freezes:
+        guards, whole = [*own_guards(switch.place)], switch.module
         loop = switch.place.loops[-1] if switch.place.loops else None
-        if not switch.freezes or len(guards) != 1 or not isinstance(loop, ast.For) or len(fields) != 1:
-            continue
-        owner, whole = fields[0].obj, switch.module
-        if not isinstance(whole, Instance) or not isinstance(owner, Instance) or whole.cls is not owner.cls:
-            continue
-        names = [f"{fields[0].field}.{name}" for name in parameters]
-        if is_named_in(loop) and all(name_passes(guards[0], loop, name) is True for name in names):
-            return True
-    return False
+        if len(guards) == 1 and isinstance(whole, Instance) and isinstance(loop, ast.For) and is_named_in(loop):
+            found.append((whole.cls, guards[0], loop))
+    return tuple(found)
 
 
 def may_be_switched_on(run: History, value: Value) -> bool:
     """Whether the program may switch the gradients of a module, a parameter or a buffer on."""
-    return any(not switch.freezes and _may_switch_on(switch, value) for switch in run.of(GradientSwitch))
+    return any(_may_switch_on(switch, value) for switch in run.uses.thaws)
 
 
 def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
@@ -86,8 +95,8 @@ def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
 def _is_switched_off(run: History, target: Value, since: int) -> bool:
     """Whether the gradients of a module or a parameter are surely switched off, not before ``since``."""
     return any(
-        switch.freezes and switch.order >= since and same(switch.module, target) and not any(own_guards(switch.place))
-        for switch in run.of(GradientSwitch)
+        switch.order >= since and same(switch.module, target) and not any(own_guards(switch.place))
+        for switch in run.uses.frozen.of(target)
     )
 
 
@@ -140,7 +149,7 @@ def _is_made_frozen(module: Result) -> bool:
 
 def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
-    switches = (it for it in run.of(GradientSwitch) if it.freezes and not it.is_partial)
+    switches = (it for it in run.uses.freezes if not it.is_partial)
     switches = (it for it in switches if not _leaves_out_by_name(it, modules) and not _comes_too_soon(run, it, modules))
     switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))

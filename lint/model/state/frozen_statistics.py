@@ -29,7 +29,7 @@ from ..types import PASS_THROUGH, unwrapped
 from .trained import follows_training
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call, Place
     from ...facts.walk import Write
@@ -59,11 +59,16 @@ class KeptStatistics:
         return (
             self._freezes_norms
             or _is_in_eval_mode(self._run, self._switches_off, norm)
-            or any(_sets_up(write, norm) for write in self._run.writes)
+            or any(_is_set_up(write, norm) for write in self._settings)
             or any(_applies(self._run, call, norm) for call in self._run.method_calls("apply"))
             or _is_replaced(self._run, norm)
             or any(_holds(module, norm) for module in self._frozen)
         )
+
+    @cached_property
+    def _settings(self) -> list[Write]:
+        """The writes of settings with which a normalization keeps its statistics."""
+        return [write for write in self._run.writes if _sets_up(write)]
 
     @cached_property
     def _switches_off(self) -> tuple[ModeSwitch, ...]:
@@ -176,15 +181,18 @@ def _parts(value: Value) -> Iterable[Value]:
     return held if held != (value,) else []
 
 
-def _sets_up(write: Write, norm: Value) -> bool:
-    """Whether ``write`` gives ``norm`` a setting with which it keeps its statistics."""
+def _sets_up(write: Write) -> bool:
+    """Whether a normalization that ``write`` is about keeps its statistics with it."""
     match write.field, write.value:
-        case (("training" | "track_running_stats"), value) if equals(value, True) is not True:
-            pass
-        case "momentum", value if not isinstance(value, Const) or not value.value:
-            pass
-        case _:
-            return False
+        case (("training" | "track_running_stats"), value):
+            return equals(value, True) is not True
+        case "momentum", value:
+            return not isinstance(value, Const) or not value.value
+    return False
+
+
+def _is_set_up(write: Write, norm: Value) -> bool:
+    """Whether ``write`` may be about ``norm``."""
     return any(_is_or_walked(option, norm) for option in options(write.obj)) or _is_about_norms(write.place)
 
 
@@ -214,9 +222,8 @@ def _switches(run: History, function: Function) -> bool:
 
 def _is_replaced(run: History, norm: Value) -> bool:
     """Whether the attribute that ``norm`` is stored in gets another module, or attributes are replaced by name."""
-    kept = [write for write in run.writes if any(same(option, norm) for option in options(write.value))]
-    later = ((other, write) for other in run.writes for write in kept if _overwrites(other, write))
-    if any(not _holds(other.value, norm) for other, _ in later):
+    kept = [write for write in run.uses.writes.of(norm) if any(same(option, norm) for option in options(write.value))]
+    if any(not _holds(other.value, norm) for write in kept for other in _overwriting(run, write)):
         return True
     return any(
         len(call.args) == 3 and not isinstance(call.args[1], Const) and not isinstance(call.args[0], Instance)
@@ -224,11 +231,10 @@ def _is_replaced(run: History, norm: Value) -> bool:
     )
 
 
-def _overwrites(later: Write, earlier: Write) -> bool:
-    """Whether another statement stores something else in the same attribute afterwards."""
-    same_field = later.node is not earlier.node and later.field == earlier.field and later.order > earlier.order
-    return same_field and _same_owner(later.obj, earlier.obj) and not later.place.excludes(earlier.place)
-
-
-def _same_owner(left: Value, right: Value) -> bool:
-    return isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls
+def _overwriting(run: History, earlier: Write) -> Iterator[Write]:
+    """The writes by other statements that store something else in the same attribute afterwards."""
+    stored = run.uses.writes_to(earlier.obj.cls, earlier.field) if isinstance(earlier.obj, Instance) else ()
+    for write in stored:
+        is_later = write.node is not earlier.node and write.order > earlier.order
+        if is_later and not write.place.excludes(earlier.place):
+            yield write

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes, is_inside
+from ...facts.nodes import all_nodes, is_inside, start
 from ...facts.values import Result, options
 from ..types import bases
 from .in_place import changes_in, changes_of_call, rebound, stores_in, straight, used_as_tensors
@@ -53,7 +54,7 @@ class LaterChanges:
         caller = self._caller(function)
         if given.isdisjoint(caller.changed):
             return
-        following = [*_from(function.node.body, event.node)]
+        following = _from(function.node.body, event.node)
         tensors = caller.tensors | _tensors_of(event)
         for statement, names in _reached(following, event, given, function) if following else ():
             for change in changes_in(statement, caller.calls, tensors):
@@ -98,16 +99,15 @@ def _reached(
         given = given - rebound(statement)
 
 
-def _from(body: ast.expr | list[ast.stmt], call: ast.Call) -> Iterator[ast.stmt]:
+def _from(body: ast.expr | list[ast.stmt], call: ast.Call) -> list[ast.stmt]:
     """The statement that makes ``call``, and those that run behind it, in the blocks around it too."""
     block = body if isinstance(body, list) else []
-    for index, statement in enumerate(block):
-        if is_inside(call, statement):
-            below = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
-            inside = [found for part in below for found in _from(part, call)] or [statement]
-            yield from inside
-            yield from () if any(map(_leaves, inside)) else block[index + 1 :]
-            return
+    index = bisect_right(block, start(call), key=start) - 1
+    if index < 0 or not is_inside(call, block[index]):
+        return []
+    below = [getattr(block[index], field, []) for field in ("body", "orelse", "finalbody")]
+    inside = [found for part in below for found in _from(part, call)] or [block[index]]
+    return inside if any(map(_leaves, inside)) else inside + block[index + 1 :]
 
 
 def _leaves(statement: ast.stmt) -> bool:

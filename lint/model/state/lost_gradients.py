@@ -51,8 +51,9 @@ def needs_no_gradients(run: History, event: Checkpointing) -> bool:
 
 
 def _is_all_frozen(run: History, module: Value) -> bool:
-    partly = any(same(switch.module, module) and switch.is_partial for switch in run.of(GradientSwitch))
-    return isinstance(module, Instance) and not partly and is_frozen(run, module)
+    if not isinstance(module, Instance) or not is_frozen(run, module):
+        return False
+    return not any(same(switch.module, module) and switch.is_partial for switch in run.of(GradientSwitch))
 
 
 def _has_no_gradient(run: History, call: Call, inputs: list[Value], *, looked_up: bool = False) -> bool:
@@ -82,8 +83,9 @@ def _is_embedding(module: Value) -> bool:
 
 def _first_iteration_trains(run: History, place: Place) -> bool:
     """Whether the first of the blocks comes to ``place``, and trains where the later ones may not come there."""
-    partly = any(switch.freezes and switch.is_partial for switch in run.of(GradientSwitch))
-    return runs_in_first_iteration(place) and not (partly and depends_on_iteration(place))
+    if not runs_in_first_iteration(place):
+        return False
+    return not (depends_on_iteration(place) and any(switch.is_partial for switch in run.uses.freezes))
 
 
 def _is_unseen(value: Value) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.identifiers import words_in
 from ...facts.objects.classes import is_run_as_written
 from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
-from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild, TrainSwitch
+from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
+from ..flow.uses import objects_in
 from ..names import canonical
 from ..types import bases, class_names, unwrapped, whole_model
 from .gradient_free import is_gradient_free
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
 _LAST = re.compile(r"last|final|done|stop")
 #: Libraries whose functions leave the mode of a model alone; a Trainer does not.
 _LEAVE_MODE = ("torch.", "peft.", "accelerate.", "transformers.", "bitsandbytes.", "builtins.", "copy.")
-
-
-def _is_loaded_model(value: Value) -> bool:
-    """Whether ``value`` is certainly a model that a library loaded: a whole one, which holds no other one."""
-    return all(
-        isinstance(inner, Result) and canonical(inner.call.name).endswith(".from_pretrained")
-        for inner in _unwrapped_options(value)
-    )
-
-
-def _unwrapped_options(value: Value) -> list[Value]:
-    """The models that ``value`` may be, through wrappers."""
-    return [inner for option in options(value) for inner in options(unwrapped(option))]
 
 
 class Iteration(NamedTuple):
@@ -64,25 +52,25 @@ class Modes:
         self._holder = holder
         self.models = models
         #: The calls of the model itself, in program order.
-        self.forwards = [call for call in run.program.calls if self._is_certainly_model(call.func)]
+        self.forwards = [call for call in run.uses.calls.of(*models) if self._is_certainly_model(call.func)]
         # `train()` of what may be the model takes back an `eval()`, which counts for what certainly is.
         self._switches = [
             switch
-            for switch in run.of(ModeSwitch)
+            for switch in run.uses.switches.of(*models)
             if (self._is_certainly_model if switch.on is False else self._is_model)(switch.receiver)
         ]
         #: Whether code that is not shown may switch the mode.
         self.escapes = (
-            any(not (self._is_model(it.receiver) or _is_loaded_model(it.receiver)) for it in run.of(TrainSwitch))
-            or any(self._hands_over(call) for call in run.program.calls)
-            or any(self._is_model(write.value) and not self._is_own(write.obj) for write in run.writes)
+            any(not self._is_model(switch.receiver) for switch in run.uses.trained)
+            or any(self._hands_over(call) for call in run.uses.handed_over.of(*models))
+            or any(self._is_model(it.value) and not self._is_own(it.obj) for it in run.uses.writes.of(*models))
         )
 
     def _is_model(self, value: Value) -> bool:
-        return all(any(same(inner, model) for model in self.models) for inner in _unwrapped_options(value))
+        return all(any(same(inner, model) for model in self.models) for inner in objects_in(value))
 
     def _is_certainly_model(self, value: Value) -> bool:
-        return all(any(one(inner, model) for model in self.models) for inner in _unwrapped_options(value))
+        return all(any(one(inner, model) for model in self.models) for inner in objects_in(value))
 
     def _is_own(self, value: Value) -> bool:
         """Whether the program shows everything that the object ``value`` does with what it holds."""
