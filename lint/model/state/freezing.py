@@ -16,6 +16,7 @@ from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
 from ..types import same_object
 from .frozen_models import is_frozen_with_model
+from .named_switches import comes_to
 from .tensor_values import is_operation
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
     owner = _owner(switch)
     if isinstance(owner, Computed) and is_operation(owner):
         return False  # A tensor: `loss.requires_grad_()`.
+    if comes_to(switch, module) is False:
+        return False
     return same(owner, module) or not isinstance(owner, Result)
 
 
@@ -151,6 +154,7 @@ def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     switches = (it for it in run.uses.freezes if not it.is_partial)
     switches = (it for it in switches if not _leaves_out_by_name(it, modules) and not _comes_too_soon(run, it, modules))
+    switches = (it for it in switches if not any(comes_to(it, module) is False for module in modules))
     switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
 

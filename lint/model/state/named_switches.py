@@ -1,0 +1,67 @@
+"""Switches of gradients in loops over names: whether one certainly comes to the parameters of a module, or to none."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import source_text
+from ...facts.objects.classes import ancestors
+from ...facts.objects.containers import container_kind, held_by
+from ...facts.values import Instance, Result, Value, options, same
+from ..conditions.guards import own_guards
+from ..flow.passing_names import is_named_in, name_passes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..events import GradientSwitch
+
+#: How deep modules of the program are looked into, and how many are told apart.
+_DEPTH, _MOST = 5, 2_000
+_PARAMETERS = ("weight", "bias")
+_NUMBER = re.compile(r"\d")
+
+
+def comes_to(switch: GradientSwitch, module: Value) -> bool | None:
+    """Whether a loop over `model.named_parameters()` comes to all parameters of ``module``, or to none; else None."""
+    guards, whole = [*own_guards(switch.place)], switch.module
+    loop = switch.place.loops[-1] if switch.place.loops else None
+    if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop) or not isinstance(whole, Instance):
+        return None
+    if _NUMBER.search(source_text(guards[0].test)):
+        return None  # Which of several layers it asks for is not told apart.
+    paths = [path for path, held in _named(whole) if same(held, module)]
+    answers = {name_passes(guards[0], loop, f"{path}.{name}") for path in paths for name in _PARAMETERS}
+    return answers.pop() if len(answers) == 1 else None
+
+
+@lru_cache(maxsize=4)
+def _named(whole: Instance) -> tuple[tuple[str, Value], ...]:
+    """The modules of libraries in ``whole`` by their names; none where they are too many."""
+    found = tuple(islice(_modules(whole, "", _DEPTH), _MOST + 1))
+    return found if len(found) <= _MOST else ()
+
+
+def _modules(outer: Value, prefix: str, depth: int) -> Iterator[tuple[str, Value]]:
+    """The modules of libraries in ``outer`` by their names, which begin with ``prefix``; one for all of a list."""
+    if not depth:
+        return
+    for name, held in _parts(outer):
+        for option in options(held):
+            path = f"{prefix}{name}"
+            if isinstance(option, Result) and not container_kind(option):
+                yield path, option
+            else:
+                yield from _modules(option, f"{path}.", depth - 1)
+
+
+def _parts(outer: Value) -> Iterator[tuple[str, Value]]:
+    if container_kind(outer):
+        yield from ((str(index), held) for index, held in enumerate(held_by(outer)))
+    elif isinstance(outer, Instance):
+        for owner in (outer.cls, *ancestors(outer.cls)):
+            yield from owner.fields.items()
