@@ -245,8 +245,13 @@ class ScriptModes:
         switches = list(self._run.of(ModeSwitch))
         last = max((switch.order for switch in switches if switch.on is not False), default=0)
         lasting = [it for it in switches if it.on is False and it.order > last and _always_runs(it)]
-        lasting = [it for it in lasting if not follows_training(self._run, it.call)]
+        lasting = [it for it in lasting if not self._is_behind_training(it)]
         return [self._run.bodies.of(unwrapped(switch.receiver)).conditions.keys() for switch in lasting]
+
+    def _is_behind_training(self, switch: ModeSwitch) -> bool:
+        """Whether the training is over at ``switch``, or a part of it that was in train mode: an epoch before it."""
+        trained = [it.order for it in self._run.of(Backward) if it.place.walk == switch.place.walk]
+        return (bool(trained) and max(trained) < switch.order) or follows_training(self._run, switch.call)
 
     @cached_property
     def _models(self) -> list[Instance]:
