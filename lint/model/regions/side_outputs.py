@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes, inner_nodes
-from ...facts.values import Attr, Instance, Seq, Value
+from ...facts.nodes import inner_nodes
+from ...facts.values import Attr, Element, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
 from ..state.gradient_free import may_lack_graph
 from ..state.gradless import carries_gradient
+from .added_up import adds_up
+from .returned_parts import gives_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,26 +110,38 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
             continue
-        name = ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
-        if not carries_gradient(call.args[0]):
+        name = _list_name(run, call)
+        value = call.args[0]
+        is_part = isinstance(value, Element) and gives_gradient(run, value)
+        if not carries_gradient(value) and not is_part:
             continue
-        if any(_adds_up(node, name) for node in _used_outside(run.program, inside)):
+        sums = [node for node in _used_outside(run.program, inside) if adds_up(node, name)]
+        if sums and (not is_part or _is_loss(run, f"{name} {ast.unparse(call.node.args[0])}", sums)):
             yield call
+
+
+def _list_name(run: Run, call: Call) -> str:
+    """What the list is called to which ``call`` appends; `*.losses` where one class alone has such an attribute."""
+    match call.node.func:
+        case ast.Attribute(value=ast.Attribute(value=ast.Name("self"), attr=field)):
+            owners = [write.obj for write in run.writes if write.field == field]
+            classes = {owner.cls if isinstance(owner, Instance) else None for owner in owners}
+            return f"*.{field}" if len(classes) == 1 and None not in classes else f"self.{field}"
+        case ast.Attribute(value=held):
+            return ast.unparse(held)
+    return ""
+
+
+def _is_loss(run: Run, names: str, sums: list[ast.AST]) -> bool:
+    """Whether what ``sums`` add up is a loss: by the ``names`` it has, or since a backward pass gets it."""
+    if any(word in names.lower() for word in _LOSSES):
+        return True
+    calls = [call for call in run.program.calls if call.node in sums]
+    return any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call))
 
 
 def _is_in(function: Function | None, functions: set[ast.AST]) -> bool:
     return function is not None and function.node in functions
-
-
-def _adds_up(node: ast.AST, name: str) -> bool:
-    """Whether ``node`` adds up the elements of the list ``name``."""
-    match node:
-        case ast.Call(func=ast.Name(id="sum") | ast.Attribute(attr="stack" | "cat" | "fsum"), args=[held, *_]):
-            return ast.unparse(held) == name
-        case ast.For(target=ast.Name(id=element), iter=held, body=body) if ast.unparse(held) == name:
-            added = (part for statement in body for part in all_nodes(statement) if isinstance(part, ast.AugAssign))
-            return any(element in names_in(add.value) for add in added)
-    return False
 
 
 def _same_class(owner: Instance, other: Value) -> bool:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_inside, start
 from ...facts.values import Result, options
+from ..regions.call_targets import call_targets
 from ..types import bases
 from .in_place import changes_in, changes_of_call, rebound, stores_in, straight, used_as_tensors
+from .tensor_uses import tensors_given
+from .tensor_values import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,13 +58,27 @@ class LaterChanges:
         if given.isdisjoint(caller.changed):
             return
         following = _from(function.node.body, event.node)
-        tensors = caller.tensors | _tensors_of(event)
+        tensors = caller.tensors | self._tensors_of(event)
         for statement, names in _reached(following, event, given, function) if following else ():
             for change in changes_in(statement, caller.calls, tensors):
                 # In the call's own statement, what gets its result comes after it.
                 is_after = statement is not following[0] or change.node is statement
                 if change.name in names and (is_after or is_inside(event.node, change.node)):
                     yield change
+
+    def _tensors_of(self, event: Checkpoint) -> set[str]:
+        """The names of inputs that only a tensor can be: what torch gave, or what the region uses as one."""
+        given = zip(event.node.args[1:], event.inputs, strict=False)
+        named = [(part.id, value) for part, value in given if isinstance(part, ast.Name)]
+        words = [(word.value, word.arg) for word in event.node.keywords if word.arg in event.function_kwargs]
+        named += [(part.id, event.function_kwargs[name]) for part, name in words if isinstance(part, ast.Name) and name]
+        found = {name for name, value in named if _gives_tensor(value) or is_tensor(value)}
+        kinds, bodies = options(event.function), list(call_targets(event.function))
+        if all(isinstance(kind, Result) and kind.call.name.startswith("torch.nn.") for kind in kinds):
+            found |= {part.id for part in event.node.args[1:2] if isinstance(part, ast.Name)}
+        if len(bodies) == len(kinds):
+            found |= tensors_given(self._run, bodies, event.node.args[1:])
+        return found
 
     def _caller(self, function: Function) -> _Caller:
         if function not in self._callers:
@@ -125,21 +142,6 @@ def _is_module_forward(function: Function) -> bool:
 
 def _function_keywords(event: Checkpoint) -> Iterator[ast.expr]:
     return (word.value for word in event.node.keywords if word.arg in event.function_kwargs)
-
-
-def _tensors_of(event: Checkpoint) -> set[str]:
-    """The names of inputs that only a tensor can be: what a module of torch gave, or gets first."""
-    named = [(part, value) for part, value in zip(event.node.args[1:], event.inputs, strict=False)]
-    named += [
-        (word.value, event.function_kwargs[word.arg])
-        for word in event.node.keywords
-        if word.arg in event.function_kwargs
-    ]
-    found = {part.id for part, value in named if isinstance(part, ast.Name) and _gives_tensor(value)}
-    takes = all(
-        isinstance(option, Result) and option.call.name.startswith("torch.nn.") for option in options(event.function)
-    )
-    return found | {part.id for part, _ in named[:1] if takes and isinstance(part, ast.Name)}
 
 
 def _gives_tensor(value: Value) -> bool:

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
 
 #: What makes tensors of one number.
 _FILLED = frozenset(f"torch.{name}{like}" for name in ("zeros", "ones", "full", "empty") for like in ("", "_like"))
+#: What makes a tensor of numbers, of other things than tensors.
+MAKES_FROM_NUMBERS = _FILLED | frozenset(
+    f"torch.{name}"
+    for name in (
+        "tensor",
+        "arange",
+        "linspace",
+        "from_numpy",
+        "as_tensor",
+        "eye",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+    )
+)
 _FUNCTIONS = _FILLED | frozenset(
     f"torch.{name}"
     for name in (

@@ -1,0 +1,86 @@
+"""Expressions and loops that add up, or put together, the elements of a list."""
+
+from __future__ import annotations
+
+import ast
+
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
+
+_TOGETHER = frozenset(("stack", "cat", "concat", "hstack", "fsum"))
+
+
+def adds_up(node: ast.AST, name: str) -> bool:
+    """Whether ``node`` adds up the elements of the list ``name``: `losses`, or `*.losses` of any object."""
+    match node:
+        case ast.Call(func=ast.Name(id="sum"), args=[held, *_]):
+            return _is_of(held, name)
+        case ast.Call(func=ast.Attribute(attr=method), args=[held, *_]) if method in _TOGETHER:
+            return _is_of(held, name)
+        case ast.Call(func=ast.Name(id="reduce") | ast.Attribute(attr="reduce"), args=[step, held, *_]):
+            return _is_sum(step) and _is_of(held, name)
+        case ast.For(target=ast.Name(id=element), iter=held, body=body) if _is_of(held, name):
+            return any(_adds(part, element) for statement in body for part in all_nodes(statement))
+        case ast.AugAssign(op=ast.Add(), value=value):
+            return _is_entry(value, name)
+    return False
+
+
+def _is_of(held: ast.expr, name: str) -> bool:
+    """Whether ``held`` has the elements of the list, all or some, as they are or each made another value."""
+    match held:
+        case ast.Subscript(value=inner, slice=ast.Slice()):
+            return _is_of(inner, name)
+        case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
+            return _is_of(inner, name)
+        case ast.ListComp(elt=term, generators=[only]) | ast.GeneratorExp(elt=term, generators=[only]):
+            return isinstance(only.target, ast.Name) and _is_of(only.iter, name) and _keeps(term, only.target.id)
+    return _is_list(held, name)
+
+
+def _is_list(held: ast.expr, name: str) -> bool:
+    if name.startswith("*."):
+        return isinstance(held, ast.Attribute) and held.attr == name[2:]
+    return ast.unparse(held) == name
+
+
+def _keeps(term: ast.expr, element: str) -> bool:
+    """Whether ``term`` is the element, or its mean or sum, perhaps times something."""
+    match term:
+        case ast.Name(id=name):
+            return name == element
+        case ast.Call(func=ast.Attribute(value=inner, attr="mean" | "sum")):
+            return _keeps(inner, element)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
+            return _keeps(left, element) or _keeps(right, element)
+    return False
+
+
+def _is_entry(term: ast.expr, name: str) -> bool:
+    """Whether ``term`` is an entry of the list, perhaps times something: `weight * losses[i]`."""
+    match term:
+        case ast.Subscript(value=held, slice=ast.Name() | ast.Constant()):
+            return _is_list(held, name)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
+            return _is_entry(left, name) or _is_entry(right, name)
+    return False
+
+
+def _is_sum(step: ast.expr) -> bool:
+    """Whether ``step`` is a function that adds two values: `lambda a, b: a + b`, `operator.add`."""
+    match step:
+        case ast.Lambda(body=ast.BinOp(op=ast.Add())) | ast.Attribute(attr="add"):
+            return True
+    return False
+
+
+def _adds(part: ast.AST, element: str) -> bool:
+    match part:
+        case ast.AugAssign(value=value):
+            return element in names_in(value)
+        case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp(left=left, op=ast.Add(), right=right)):
+            return any(
+                isinstance(one, ast.Name) and one.id == total and _keeps(other, element)
+                for one, other in ((left, right), (right, left))
+            )
+    return False
