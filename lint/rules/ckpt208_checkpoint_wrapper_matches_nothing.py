@@ -231,9 +231,10 @@ def _compares_with_class(check: Value) -> Reason | None:
     compared = compared_with(check)
     if compared is not None and isinstance(compared.value, Const):
         return Reason(f"this check compares a class with the text {compared.name}", compared.node)
-    if compared is None or not _is_class(compared.value):
+    if compared is None or not all(map(_is_class, (compared.value, *compared.others))):
         return None
-    return Reason(f"this check compares a module with the class `{compared.name}`", compared.node)
+    kind = "classes" if compared.others else "class"
+    return Reason(f"this check compares a module with the {kind} `{compared.name}`", compared.node)
 
 
 def _is_class(value: Value) -> bool:

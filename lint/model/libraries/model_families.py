@@ -20,12 +20,28 @@ _OTHER_ENDINGS = (
     *("Model", "ForConditionalGeneration", "ForMaskedLM", "ForQuestionAnswering"),
     *("ForSequenceClassification", "ForTokenClassification"),
 )
+#: More families whose models, but for those that only generate, hold layers of their own alone.
+_OWN_LAYERS = frozenset(
+    (
+        *("BigBird", "BigBirdPegasus", "Blenderbot", "BlenderbotSmall", "Data2VecText", "Deberta", "DistilBert"),
+        *("Ernie", "Esm", "EuroBert", "FNet", "GPTBigCode", "GPTNeo", "LED", "LongT5", "Longformer", "Luke", "M2M100"),
+        *("MBart", "MegatronBert", "Mpt", "Mvp", "NllbMoe", "Nystromformer", "PLBart", "Pegasus", "PegasusX", "Phi3"),
+        *("Qwen2Moe", "Qwen3Moe", "RemBert", "RoFormer", "RobertaPreLayerNorm", "Starcoder2", "SwitchTransformers"),
+        *("UMT5", "XLMRobertaXL", "Xmod"),
+    )
+)
 _LOADERS = ("from_pretrained", "from_config", "_from_config")
 _NAME = "pretrained_model_name_or_path"
 #: Weights on the Hub whose model has layers of one family only: vision and audio models beside them do not match.
 _WEIGHTS = {
     "Bart": r"facebook/bart-(base|large)",
     "Bert": r"(google-bert/)?bert-(base|large)-(un)?cased",
+    "Camembert": r"(almanach/)?camembert-(base|large)",
+    "DebertaV2": r"microsoft/deberta-v(2-x{1,2}large|3-(xsmall|small|base|large))|microsoft/mdeberta-v3-base",
+    "Electra": r"google/electra-(small|base|large)-(discriminator|generator)",
+    "MT5": r"google/mt5-(small|base|large|xl|xxl)",
+    "ModernBert": r"answerdotai/ModernBERT-(base|large)",
+    "XLMRoberta": r"(FacebookAI/)?xlm-roberta-(base|large)",
     "Bloom": r"bigscience/bloomz?(-\d+(m|b\d?))?",
     "Falcon": r"tiiuae/falcon-(7b|40b)(-instruct)?",
     "GPT2": r"(openai-community/)?gpt2(-medium|-large|-xl)?|(distilbert/)?distilgpt2",
@@ -66,7 +82,7 @@ def family_of(model: Value) -> str:
         return loaded_family(model.call, _WEIGHTS) if loader in _LOADERS else ""
     plain = next((kind.removesuffix(end) for end in _MODEL_ENDINGS if kind.endswith(end)), "")
     other = next((kind.removesuffix(end) for end in _OTHER_ENDINGS if kind.endswith(end)), "")
-    return plain or (other if other in _WEIGHTS else "")
+    return plain or (other if other in _WEIGHTS or other in _OWN_LAYERS else "")
 
 
 def loaded_family(call: Call, weights: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Class, Const, Function
+from ...facts.values import Class, Const, Function, Seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +20,8 @@ class ComparedWith(NamedTuple):
     name: str
     value: Value
     node: ast.expr
+    #: What else it is compared with: `module in (Block, Head)`.
+    others: tuple[Value, ...] = ()
 
 
 class NamesAsked(NamedTuple):
@@ -37,11 +39,32 @@ def compared_with(check: Value) -> ComparedWith | None:
             Function() as function,
         ) if left in _parameters(function):
             return ComparedWith(right, function.scope.look_up(right), test)
+        case (
+            ast.Compare(left=ast.Name(left), ops=[ast.In()], comparators=[held]) as test,
+            Function() as function,
+        ) if left in _parameters(function):
+            found = _held(held, function)
+            return ComparedWith(ast.unparse(held), found[0], test, tuple(found[1:])) if found else None
         case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(str(text))]) as test, _ if (
             _is_class(asked)
         ):
             return ComparedWith(repr(text), Const(text, test), test)
     return None
+
+
+def _held(node: ast.expr, function: Function) -> list[Value]:
+    """What a display of names, or the name of one, holds."""
+    match node:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return (
+                [function.scope.look_up(part.id) for part in parts if isinstance(part, ast.Name)]
+                if all(isinstance(part, ast.Name) for part in parts)
+                else []
+            )
+        case ast.Name(id=name):
+            value = function.scope.look_up(name)
+            return [*value.items] if isinstance(value, Seq) and not value.open else []
+    return []
 
 
 def names_asked(check: Value) -> NamesAsked | None:
