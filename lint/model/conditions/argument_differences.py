@@ -13,7 +13,7 @@ from ...facts.parameters import positional_names
 from ...facts.values import Const, Param, is_absent, may_be_none
 from ..regions.call_targets import call_targets
 from ..state.tensor_values import is_filled, is_tensor
-from .arguments import effect_of_lack
+from .arguments import effect_of_lack, is_none_by_default
 from .guards import own_loops
 from .loop_counters import counters
 from .parting import sources
@@ -21,6 +21,7 @@ from .result_differences import Difference, difference_of_results, difference_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from ...facts.values import Function, Place, Value
     from ..history import History
@@ -35,7 +36,7 @@ _MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|de
 
 def difference(pair: Pair) -> Difference | None:
     """How the calls differ in what they compute; None when they do not or cannot be compared."""
-    mine, plain, _ = pair
+    mine, plain, _ = pair = _without_defaults(pair)
     given, wanted = mine.arguments, plain.arguments
     found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
     if found is not None and found.assumes is None:
@@ -44,6 +45,27 @@ def difference(pair: Pair) -> Difference | None:
         return found or difference_of_results(pair)
     # What only one of the calls passes may be left out; that the other takes a tuple apart holds anyway.
     return difference_of_tuples(pair) or found
+
+
+def _without_defaults(pair: Pair) -> Pair:
+    """``pair`` without what one call alone spells out though the block takes it anyway: None for its default, None."""
+    mine, plain, _ = pair
+    here, there = ({place for place, _ in _destinations(side.block, side.arguments)} for side in (mine, plain))
+    return pair._replace(
+        mine=mine._replace(arguments=_but_defaults(mine, there)),
+        plain=plain._replace(arguments=_but_defaults(plain, here)),
+    )
+
+
+def _but_defaults(side: Side, others: AbstractSet[object]) -> list[Argument]:
+    bodies = list(call_targets(side.block))
+    empty = [
+        argument
+        for place, argument in _destinations(side.block, side.arguments)
+        if isinstance(place, str) and place not in others and is_none(argument.value)
+    ]
+    default = [part for part in empty if all(is_none_by_default(part.parameter(body), body) for body in bodies)]
+    return [argument for argument in side.arguments if argument not in default]
 
 
 def is_mask_to_pass(run: History, argument: Argument, function: Function | None) -> bool:

@@ -109,6 +109,12 @@ def _defaults(argument: Argument, bodies: list[CallTarget]) -> object:
     return found.pop() if len(found) == 1 else None
 
 
+def is_none_by_default(name: str | None, part: CallTarget) -> bool:
+    """Whether the block takes None for its parameter ``name`` when that is left out."""
+    found = _constant_defaults(part.function)
+    return name in found and found[name] is None
+
+
 def _constant_defaults(function: Function) -> dict[str, object]:
     found = defaults(function.node).items()
     return {name: default.value for name, default in found if isinstance(default, ast.Constant)}
