@@ -447,7 +447,7 @@ from typing import TYPE_CHECKING
 from ..finding import Severity
 from ..model.conditions.argument_differences import difference, is_mask_to_pass
 from ..model.conditions.paired_calls import checkpointed_sides, paired
-from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.events import TorchCheckpoint
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -461,7 +461,7 @@ NEEDS = (TorchCheckpoint,)
 
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
-    for event in run.of(Checkpoint):
+    for event in run.of(TorchCheckpoint):
         pairs = (paired(side, run) for side in checkpointed_sides(event, run))
         pair = next((pair for pair in pairs if pair is not None), None)
         found = None if pair is None else difference(pair)

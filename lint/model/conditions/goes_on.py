@@ -42,7 +42,22 @@ def goes_on_from(whole: ast.expr, part: ast.expr, function: Function) -> bool:
         function: The function that both are written in.
     """
     steps = _steps(whole, ast.dump(part))
-    return steps is not None and bool(steps) and all(_changes(step, inner, part, function) for step, inner in steps)
+    if not steps:
+        return False
+    # Whatever scales or drops a part of what the block gives: with the block's input added it is something else.
+    is_residual = any(_adds_input(step, inner, part) for step, inner in steps)
+    return is_residual or all(_changes(step, inner, part, function) for step, inner in steps)
+
+
+def _adds_input(step: ast.expr, inner: ast.expr, part: ast.expr) -> bool:
+    """Whether ``step`` adds what the block gets to what it gives: `x + gamma * block(x)`."""
+    match step:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right) if isinstance(part, ast.Call):
+            other = right if inner is left else left
+            return isinstance(other, ast.Name) and other.id in {
+                given.id for given in part.args[:1] if isinstance(given, ast.Name)
+            }
+    return False
 
 
 def _steps(whole: ast.expr, part: str) -> list[tuple[ast.expr, ast.expr]] | None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
-from ..events import Checkpoint
+from ..events import Checkpoint, CheckpointSequential
 from .arguments import Argument
 from .parting import Parting, parting
 from .passed_on import Passed, only_call, passed_on
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call, Place, Value
+    from ..events import TorchCheckpoint
     from ..history import History
 
 #: A function that calls one block very often is generated code; its twin stands near.
@@ -43,8 +44,14 @@ class Pair(NamedTuple):
     parting: Parting
 
 
-def checkpointed_sides(event: Checkpoint, run: History) -> Iterator[Side]:
+def checkpointed_sides(event: TorchCheckpoint, run: History) -> Iterator[Side]:
     """What a checkpoint calls: the function that it is given, and what that function calls when it only passes on."""
+    if isinstance(event, CheckpointSequential):
+        written = event.node.args[2:3] or [word.value for word in event.node.keywords if word.arg == "input"]
+        if not event.call.via and not event.call.open_args and written:
+            yield Side(event.call, event.functions, [Argument(written[0], event.input, 0, None)])
+    if not isinstance(event, Checkpoint):
+        return
     given = _written_arguments(event.call, 1)
     if given is None or event.call.via:
         return
