@@ -56,6 +56,8 @@ _COMPUTE = COPIES | NUMBERS | {"clamp", "round"}
 _FUNCTIONS = frozenset(
     (
         *("einops.rearrange", "einops.repeat", "einops.reduce", "torch.chunk", "torch.split"),
+        *(f"torch.{name}" for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "square")),
+        *("torch.tril", "torch.triu", "torch.cumsum", "torch.softmax", "torch.sigmoid", "torch.tanh"),
         *("torch.cat", "torch.stack", "torch.concat", "torch.flatten", "torch.unsqueeze", "torch.permute"),
         *(
             f"torch.nn.functional.{name}"
@@ -63,6 +65,11 @@ _FUNCTIONS = frozenset(
         ),
         *(f"torch.nn.functional.{name}" for name in ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d")),
     )
+)
+#: Those that compute from all of what they get.
+_OF_ALL = frozenset(
+    f"torch.{name}"
+    for name in ("outer", "matmul", "bmm", "mul", "add", "sub", "div", "pow", "einsum", "meshgrid", "where", "maximum")
 )
 #: Methods after which a value carries no gradient.
 _PLAIN = frozenset(
@@ -238,6 +245,9 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         first = call.argument(0)
         parts = first.items if isinstance(first, Seq) and not first.open else [first]
         return bool(parts) and all(is_gradless(run, part, assumed) for part in parts)
+    if name in _OF_ALL:
+        open_ended = call.open_args or call.open_kwargs
+        return not open_ended and _hold_no_gradient(run, (*call.args, *call.kwargs.values()), assumed)
     if name in _FACTORIES:
         wanted = call.keyword("requires_grad")
         return is_absent(wanted) is True or equals(wanted, False) is True

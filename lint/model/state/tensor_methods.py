@@ -16,6 +16,6 @@ COPIES = frozenset(("clone", "repeat", "repeat_interleave", "tile", "flip", "rol
 NUMBERS = frozenset(
     (
         *("add", "sub", "mul", "div", "pow", "mean", "sum", "cumsum", "abs", "neg"),
-        *("exp", "log", "log1p", "sqrt", "softmax", "sigmoid", "tanh", "relu"),
+        *("exp", "log", "log1p", "sqrt", "sin", "cos", "softmax", "sigmoid", "tanh", "relu"),
     )
 )
