@@ -1,0 +1,74 @@
+"""Mistakes in spellings that users write, each beside the right code that is closest to it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+_HEAD = """
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+class Block(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.linear = nn.Linear(d, d)
+
+    def forward(self, x, key=None, mask=None):
+        x = torch.roll(x, 1) if key is None else x * key
+        return self.linear(x if mask is None else x * mask)
+
+"""
+_NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.norm, self.ckpt = Block(), nn.LayerNorm(8), False
+        self.blocks = nn.Sequential(Block(), Block())
+        self.register_buffer("mask", torch.ones(8))
+
+    def forward(self, x):
+        mask = self.mask[:4]
+"""
+_IN_PLACE = "y = checkpoint(self.block, x, use_reentrant=False)\n{}\nreturn x + y"
+_MASK = "if self.ckpt:\n    return checkpoint({}, use_reentrant=False)\nreturn self.block(x, mask=mask)"
+_LAST = "if self.ckpt:\n    return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)\nreturn {}"
+WRONG = {
+    "an input changed behind the call": ("CKPT117", _IN_PLACE.format("x += y")),
+    "None where the other branch gives a mask": ("CKPT128", _MASK.format("self.block, x, None")),
+    "segments without what follows": ("CKPT128", _LAST.format("self.norm(self.blocks(x))")),
+}
+RIGHT = {
+    "a new tensor behind the call": _IN_PLACE.format("x = x + y"),
+    "the result changed": _IN_PLACE.format("y += x"),
+    "None for what the other leaves out": _MASK.format("self.block, x, None, mask"),
+    "segments alone": _LAST.format("self.blocks(x)"),
+}
+
+
+def _found(code: str) -> list[str]:
+    return [finding.code for finding in check_source(code)]
+
+
+def _net(body: str) -> str:
+    return _HEAD + _NET + textwrap.indent(body, " " * 8) + "\n"
+
+
+@pytest.mark.parametrize(("code", "body"), WRONG.values(), ids=WRONG.keys())
+def test_it_is_found(code, body):
+    assert _found(_net(body)) == [code]
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT.keys())
+def test_its_neighbour_is_not(body):
+    assert _found(_net(body)) == []
+
+
+@pytest.mark.parametrize(("kinds", "found"), [("(Block, nn.Linear)", []), ("(Block, Block)", ["CKPT208"])])
+def test_a_module_is_none_of_several_classes(kinds, found):
+    code = f"net = nn.Sequential(Block())\napply_activation_checkpointing(net, check_fn=lambda m: m in {kinds})\n"
+    assert _found(_HEAD + code) == found
