@@ -6,13 +6,12 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import inner_nodes
-from ...facts.values import Attr, Element, Instance, Seq, Value
+from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
 from ..state.gradient_free import may_lack_graph
 from ..state.gradless import carries_gradient
 from .added_up import adds_up
-from .returned_parts import gives_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,12 +110,7 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
             continue
         name = _list_name(run, call)
-        value = call.args[0]
-        is_part = isinstance(value, Element) and gives_gradient(run, value)
-        if not carries_gradient(value) and not is_part:
-            continue
-        sums = [node for node in _used_outside(run.program, inside) if adds_up(node, name)]
-        if sums and (not is_part or _is_loss(run, f"{name} {ast.unparse(call.node.args[0])}", sums)):
+        if carries_gradient(call.args[0]) and any(adds_up(node, name) for node in _used_outside(run.program, inside)):
             yield call
 
 
@@ -130,14 +124,6 @@ def _list_name(run: Run, call: Call) -> str:
         case ast.Attribute(value=held):
             return ast.unparse(held)
     return ""
-
-
-def _is_loss(run: Run, names: str, sums: list[ast.AST]) -> bool:
-    """Whether what ``sums`` add up is a loss: by the ``names`` it has, or since a backward pass gets it."""
-    if any(word in names.lower() for word in _LOSSES):
-        return True
-    calls = [call for call in run.program.calls if call.node in sums]
-    return any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call))
 
 
 def _is_in(function: Function | None, functions: set[ast.AST]) -> bool:
