@@ -72,3 +72,73 @@ def test_its_neighbour_is_not(body):
 def test_a_module_is_none_of_several_classes(kinds, found):
     code = f"net = nn.Sequential(Block())\napply_activation_checkpointing(net, check_fn=lambda m: m in {kinds})\n"
     assert _found(_HEAD + code) == found
+
+
+_EPOCHS = """
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+
+    def forward(self, x):
+        if self.training:
+            return checkpoint_sequential(self.encoder, 2, x, use_reentrant=False)
+        return self.encoder(x)
+
+def train_epoch(model, batches, optimizer):
+    model.{mode}()
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        optimizer.step()
+
+@torch.no_grad()
+def validate(model, batches):
+    model.eval()
+    return [model(batch).mean().item() for batch in batches]
+
+model = Conv()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = [torch.randn(2, 3, 16, 16) for _ in range(4)]
+for epoch in range(3):
+    train_epoch(model, data, optimizer)
+    print(validate(model, data))
+"""
+
+
+@pytest.mark.parametrize(("mode", "found"), [("train", ["CKPT106"]), ("eval", [])])
+def test_validation_behind_an_epoch_leaves_the_epoch_in_its_mode(mode, found):
+    assert _found(_HEAD + _EPOCHS.replace("{mode}", mode)) == found
+
+
+_POSITIONS = """
+def positions(n, d):
+    rate = torch.einsum("i,j->ij", torch.arange(n).float(), 1.0 / 10000 ** (torch.arange(d // 2).float() / d))
+    return torch.cat([rate.sin(), rate.cos()], -1)
+
+class Vit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Linear(12, 8)
+        self.patches.requires_grad_(False)
+        {positions}
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, self.patches(x) + self.positions, use_reentrant=True)
+
+model = Vit()
+optimizer = torch.optim.SGD(model.block.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.randn(2, 4, 12)).mean().backward()
+    optimizer.step()
+"""
+_TABLES = [
+    ('self.register_buffer("positions", positions(4, 8))', ["CKPT104"]),
+    ("self.positions = nn.Parameter(positions(4, 8))", []),
+]
+
+
+@pytest.mark.parametrize(("table", "found"), _TABLES, ids=["buffer", "parameter"])
+def test_a_table_that_a_function_computes_needs_no_gradient(table, found):
+    assert _found(_HEAD + _POSITIONS.replace("{positions}", table)) == found
