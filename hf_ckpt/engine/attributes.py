@@ -188,7 +188,7 @@ class AttributesBefore:
                 continue
             values = self._values[owner] = attributes_of(owner)
             for name, value in values.items():
-                if not isinstance(value, _UNCHANGING):
+                if not issubclass(type(value), _UNCHANGING):
                     values[name] = self._stand_in(value, owner, known)
         _note_shared_memory(known)
         #: What stands for tensors that are buffers too, which a replay may find on copies (``on_copies``).
@@ -235,7 +235,7 @@ class AttributesBefore:
         for tensor, buffers, name in self._buffers:
             if (buffer := buffers.get(name)) is not None and not tensor.reading.of(buffer):
                 made[id(tensor)] = buffer
-        inside = [inner.put() for inner in self._inner.values()]
+        inside: list[Callable[[], None]] = []
 
         def put_back() -> None:
             for owner, attributes in now.items():
@@ -246,6 +246,7 @@ class AttributesBefore:
                 put()
 
         try:
+            inside.extend(inner.put() for inner in self._inner.values())
             for stands, container in [each for each in there.values() if not _holds(each[1], each[0])]:
                 fill(container, _items(stands, made), _attributes(stands, made))
             for owner, name in changed:
@@ -277,11 +278,12 @@ class AttributesBefore:
         return [n for n in names if n not in before or n not in now or not _is_same(before[n], now[n])]
 
     def _stand_in(self, value: Any, owner: nn.Module, known: dict[int, _Tensor | _Container], depth: int = 0) -> Any:
-        if isinstance(value, _UNCHANGING):
+        kind = type(value)  # to ask a config for its class is slow (PreTrainedConfig.__getattribute__)
+        if issubclass(kind, _UNCHANGING):
             return value
         if id(value) in known:
             return known[id(value)]
-        if isinstance(value, torch.Tensor):
+        if issubclass(kind, torch.Tensor):
             if not _is_followed(value):
                 return value
             stands = known[id(value)] = _Tensor(value)
@@ -291,7 +293,7 @@ class AttributesBefore:
             return stands
         if id(value) in self._inner or depth == DEEPEST:
             return value
-        if not isinstance(value, _CONTAINERS) and not is_plain_object(value):
+        if not issubclass(kind, _CONTAINERS) and not is_plain_object(value):
             if (inner := inner_state_of(value)) is not None:
                 self._inner[id(value)] = inner
             return value
@@ -310,7 +312,7 @@ class AttributesBefore:
             container.items = [stand_in(item) for item in content_of(value)]
         own = getattr(value, "__dict__", None)
         if own:
-            container.attributes = {name: stand_in(item) for name, item in own.items()}
+            container.attributes = {name: stand_in(item) for name, item in list(own.items())}
         return container
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import random
 from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -568,6 +570,21 @@ class Counter:
         return self.n + len(self.seen)
 
 
+@dataclass(slots=True)
+class Slots:
+    """A counter without a dict."""
+
+    n: float = 1.0
+
+    def next(self) -> float:
+        self.n += 0.5
+        return self.n
+
+
+class SlotsAndMore(Slots):
+    """Slots of its parent, and attributes."""
+
+
 def namespace_next(namespace: SimpleNamespace) -> float:
     namespace.n += 0.5
     return float(namespace.n)
@@ -583,6 +600,8 @@ KEEPERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "namespace": (lambda: SimpleNamespace(n=0.0), namespace_next),
     "object": (Counter, Counter.next),
     "object in containers": (lambda: {"all": [Counter()]}, lambda kept: kept["all"][0].next()),
+    "slots": (Slots, Slots.next),
+    "slots and attributes": (SlotsAndMore, SlotsAndMore.next),
     "array": (lambda: np.zeros(2), array_next),
     "torch's generator": (
         lambda: torch.Generator().manual_seed(3), lambda kept: torch.rand(8, 16, generator=kept)
@@ -676,4 +695,85 @@ def test_a_trace_is_of_what_stands_behind_the_attributes_now(change: Callable[[M
             change(each.model.layers[0].mlp, value)
         assert all(map(torch.equal, step(model), step(plain)))
     assert {layer.mode for layer in handle.report().layers} == {Mode.SYMBOLIC}
+    handle.restore()
+
+
+class Twice:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Thrice:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+class Reads(nn.Module):
+    """Reads what is not there at first, and what is the same but for its kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.empty, self.options, self.listed = SimpleNamespace(), {"t": torch.ones(1)}, [torch.ones(1)]
+        self.function: Any = Twice()
+        self.method, self.partial = self.twice, partial(torch.mul, other=1.0)
+        self.slots, self.numbers = Slots(), SimpleNamespace(f=np.float32(1.0), c=1j, b=b"1")
+
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def thrice(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        there = getattr(self.empty, "n", 1.0) + self.options.get("n", 1.0) + len(self.listed) + self.slots.n
+        there += float(self.numbers.f) + self.numbers.c.imag + float(self.numbers.b)
+        y = self.method(self.function(self.linear(x).tanh() * there * self.partial.keywords["other"]))
+        return torch.exp(y / 50)
+
+
+CHANGED_LATER: dict[str, Callable[[Reads], Any]] = {
+    "attribute of an empty object": lambda mlp: setattr(mlp.empty, "n", 0.5),
+    "item beside a tensor": lambda mlp: mlp.options.update(n=0.5),
+    "length of a list of tensors": lambda mlp: mlp.listed.append(torch.ones(1)),
+    "object of another class": lambda mlp: setattr(mlp, "function", Thrice()),
+    "method": lambda mlp: setattr(mlp, "method", mlp.thrice),
+    "partial": lambda mlp: setattr(mlp, "partial", partial(torch.mul, other=0.5)),
+    "slot": lambda mlp: setattr(mlp.slots, "n", 0.5),
+    "number of NumPy's": lambda mlp: setattr(mlp.numbers, "f", np.float32(0.5)),
+    "complex number": lambda mlp: setattr(mlp.numbers, "c", 0.5j),
+    "bytes": lambda mlp: setattr(mlp.numbers, "b", b"2"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED_LATER)
+def test_a_trace_is_of_what_was_there_and_of_its_kind(change: str) -> None:
+    plain, model = with_mlp(Reads), with_mlp(Reads)
+    handle = apply(model, "full")
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
+        for each in (plain, model):
+            CHANGED_LATER[change](each.model.layers[0].mlp)
+    assert {layer.mode for layer in handle.report().layers} == {Mode.SYMBOLIC}
+    handle.restore()
+
+
+class PutsAnother(nn.Module):
+    """Puts another object with slots in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.kept = nn.Linear(16, 16), SlotsAndMore()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = SlotsAndMore(self.kept.n + 0.5)
+        return torch.exp(self.linear(x).tanh() * self.kept.n)
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+def test_an_object_with_slots_that_a_forward_replaces(engine: str) -> None:
+    plain, model = with_mlp(PutsAnother), with_mlp(PutsAnother)
+    handle = apply(model, "full", engine=engine)
+    for _ in range(2):
+        assert all(map(torch.equal, step(model), step(plain)))
     handle.restore()

@@ -19,7 +19,7 @@ from torch.nn.modules import module as nn_module
 
 from ...compat.hooks import FOREIGN_ATTRIBUTES, OBSERVING_MODULES
 from ..containers import DEEPEST, MOST_ITEMS
-from ..inner_state import is_array, is_plain_object
+from ..inner_state import is_array, is_plain_object, slots_in, state_of
 from .attached import has_state, objects_in, tensors_in
 from .calls import PLAIN_TYPES
 from .slots import PLAIN_TENSORS, Slot, slots_of
@@ -36,9 +36,13 @@ _NO_STATE = _POSITION_NAMES | {name for name, value in vars(nn.Module()).items()
 _HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
 #: Modules whose hooks only look; our meter notes which layer is running.
 _OBSERVING_MODULES = (*OBSERVING_MODULES, "hf_ckpt.measuring.meter")
-_PLAIN = (*PLAIN_TYPES, enum.Enum, types.FunctionType, types.BuiltinFunctionType)
+_PLAIN = (*PLAIN_TYPES, complex, bytes, enum.Enum, types.FunctionType, types.BuiltinFunctionType)
 #: Larger arrays are not read before each call.
 _SMALL = 1 << 12
+#: A forward that somebody put on a module (accelerate), which the layer's call leads to.
+_FORWARDS = frozenset({"forward", "_old_forward"})
+#: What is followed elsewhere: as slots, and as modules of the layer.
+_ELSEWHERE = (torch.Tensor, nn.Module)
 _SEQUENCES = (tuple, list, set, frozenset, deque)
 _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
     torch._C._get_flash_sdp_enabled,
@@ -67,8 +71,8 @@ class _Owner:
         self.table: dict[str, Any] = owner.__dict__
         state = [(name, self.table[name]) for name in sorted(self.table) if name not in _NO_STATE]
         self.names = tuple(name for name, value in state if _is_plain(value))
-        #: Attributes that have plain data among other things, or behind attributes of their own.
-        self.outer = tuple(n for n, v in state if not _is_plain(v) and n not in FOREIGN_ATTRIBUTES and plain_data_in(v))
+        #: Attributes of which more is to be known than that they are there.
+        self.outer = tuple(n for n, v in state if not _is_plain(v) and _is_outer(n, v))
 
     def items(self) -> tuple[tuple[str, Hashable], ...]:
         """Its attributes, to compare."""
@@ -129,13 +133,14 @@ class Binding:
         first: dict[int, str] = {}  # modules may share a value, which is read once
         objects["read"] = plain_data_in
         for owner in owners:
-            watch(owner.table, *(f"{{}}[{name!r}]" for name in owner.names))
+            watch(owner.table, "len({})", *(f"{{}}[{name!r}]" for name in owner.names))
             for name in owner.outer:
-                known = first.setdefault(id(owner.table[name]), here := f"o{len(objects)}[{name!r}]")
-                watch(owner.table, f"read({here})" if known is here else f"{here} is {known}")
+                value = owner.table[name]
+                known = first.setdefault(id(value), here := f"o{len(objects)}[{name!r}]")
+                new = f"read({here})" if _has_parts(value) else f"type({here})"
+                watch(owner.table, new if known is here else f"{here} is {known}")
         for _, module in modules:
             table = module.__dict__
-            watch(table, "len({})")
             watch(module, "{}.__class__.forward")
             for kind in ("_parameters", "_buffers"):
                 absent = [name for name, value in table[kind].items() if value is None]
@@ -194,26 +199,47 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_plain(item) for item in value.values())
 
 
-def plain_data_in(value: Any, depth: int = 0) -> tuple[Hashable, ...]:
-    """The plain data inside containers, objects and small arrays, in their order; nothing of tensors and modules."""
-    if isinstance(value, _PLAIN):
-        return (value,)
+def _is_outer(name: str, value: Any) -> bool:
+    return name not in FOREIGN_ATTRIBUTES and name not in _FORWARDS and not isinstance(value, _ELSEWHERE)
+
+
+def plain_data_in(value: Any, depth: int = 0) -> Any:
+    """The plain data inside containers, objects and small arrays, in their order; of anything else what it is."""
+    kind: Any = type(value)  # to ask a config for its class is slow (PreTrainedConfig.__getattribute__)
+    if issubclass(kind, _PLAIN):
+        return kind, value  # True equals 1
     if depth == DEEPEST or not _has_parts(value):
-        return ()
-    if hasattr(value, "tobytes"):
-        return (value.dtype.str, value.shape, value.tobytes()) if value.nbytes <= _SMALL else ()
-    if isinstance(value, _SEQUENCES):
-        items = [("", item) for item in value]
-    else:
-        items = [*(value if isinstance(value, dict) else vars(value)).items()]
-    found = ((name, plain_data_in(item, depth + 1)) for name, item in items if name not in _POSITION_NAMES)
-    return tuple(each for each in found if each[1])
+        return kind
+    if is_array(value):
+        return kind, value.dtype.str, value.shape, value.tobytes() if value.nbytes <= _SMALL else None
+    if issubclass(kind, set | frozenset):
+        return kind, frozenset([plain_data_in(item, depth + 1) for item in list(value)])
+    if issubclass(kind, _SEQUENCES):
+        return kind, *[plain_data_in(item, depth + 1) for item in list(value)]
+    items = list((value if issubclass(kind, dict) else _attributes(value)).items())
+    return kind, *[
+        (name if type(name) is str else plain_data_in(name, depth + 1), plain_data_in(item, depth + 1))
+        for name, item in items
+        if type(name) is not str or name not in _POSITION_NAMES
+    ]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """What a function that was made of another one was made of, and the attributes of an object."""
+    if isinstance(value, types.MethodType):
+        return {"function": value.__func__, "of": value.__self__}
+    if isinstance(value, functools.partial):
+        return {"function": value.func, "args": value.args, "kwargs": value.keywords}
+    return state_of(value) if slots_in(value) else vars(value)
 
 
 def _has_parts(value: Any) -> bool:
-    if isinstance(value, (*_SEQUENCES, dict)):
+    kind: Any = type(value)
+    if issubclass(kind, (*_SEQUENCES, dict)):
         return len(value) <= MOST_ITEMS
-    return is_array(value) or (is_plain_object(value) and len(vars(value)) <= MOST_ITEMS)
+    if issubclass(kind, types.MethodType | functools.partial) or is_array(value) or slots_in(value):
+        return True
+    return is_plain_object(value) and len(vars(value)) <= MOST_ITEMS
 
 
 def _snapshot(value: Any) -> Any:
