@@ -55,7 +55,9 @@ class Sample(TrainerCallback):
         kwargs["model"].generate(max_new_tokens=8)  # error
 
 args = TrainingArguments("out", activation_checkpointing=True)
-Trainer("base", args, callbacks=[Sample()]).train()
+trainer = Trainer("base", args)
+trainer.add_callback(Sample())
+trainer.train()
 ```
 
 ```python
@@ -369,7 +371,7 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
     for trainer in run.of(TrainerBuild):
         found = [(args_of(option), option) for option in options(trainer.args)]
         on = all(args is not None and is_enabled(run, args, value) is True for args, value in found)
-        if on and _has_callback(trainer, function.owner):
+        if on and _has_callback(run, trainer, function.owner):
             return trainer.node
     return None
 
@@ -381,9 +383,12 @@ def _is_given_model(function: Function, value: Value) -> bool:
     return isinstance(value, Param) and value.name == "model" and value.function is function
 
 
-def _has_callback(trainer: TrainerBuild, cls: Class) -> bool:
+def _has_callback(run: Run, trainer: TrainerBuild, cls: Class) -> bool:
     callbacks: Value = trainer.call.keyword("callbacks")
-    items = callbacks.items if isinstance(callbacks, Seq) else []
+    items = [*callbacks.items] if isinstance(callbacks, Seq) else []
+    for call in run.program.calls:
+        if call.method == "add_callback" and same(call.receiver, Result(trainer.call)):
+            items.append(call.argument(0, "callback"))
     return any(isinstance(item, Instance) and item.cls is cls for item in items)
 
 

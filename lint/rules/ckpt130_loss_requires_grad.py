@@ -30,6 +30,12 @@ def train(name, loader):
         loss = out["loss"]
         loss.requires_grad = True  # error
         loss.backward()
+
+def scaled(model, batch, scaler, optimizer):
+    loss = model(**batch).loss
+    loss.requires_grad_(True)  # error
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
 ```
 ```python
 import torch.nn as nn
@@ -285,7 +291,10 @@ def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None
     """The backward pass from the tensor written ``target``, in the same function behind ``node``."""
     for event in run.of(Backward):
         call = event.call
-        written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args]
+        receiver = call.receiver
+        # `scaler.scale(loss).backward()`
+        scaled = receiver.call.node.args if isinstance(receiver, Result) and receiver.call.method == "scale" else []
+        written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args, *scaled]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
         if follows and any(source_text(expression) == target for expression in written):
             return call
