@@ -31,10 +31,18 @@ def in_requirements(text: str) -> Ranges:
 
 
 def in_commands(text: str) -> Ranges:
-    """What `pip install` in a notebook, a README or a Dockerfile fixes: what has an upper bound, or one version."""
+    """What `pip install` in a notebook, a README or a Dockerfile fixes: what has an upper bound, or one version.
+
+    Two that differ, as for an older GPU, fix nothing.
+    """
     commands = (match["given"].replace("\\\n", " ") for match in _INSTALL.finditer(text))
     words = (word.strip("'\"`()") for command in commands for word in command.split())
-    return {name: spec for name, spec in _required(words).items() if _is_bounded(spec)}
+    said: dict[str, set[str]] = {}
+    for word in words:
+        for name, spec in _required([word]).items():
+            if _is_bounded(spec):
+                said.setdefault(name, set()).add(spec)
+    return {name: specs.pop() for name, specs in said.items() if len(specs) == 1}
 
 
 def in_metadata(text: str) -> Ranges:

@@ -151,3 +151,12 @@ RISING = "[x.item() for x in torch.linspace(0, rate, depth)]"
 def test_a_rate_that_rises_with_the_layers(kind, rate, rates, expected):
     text = LAYERS.replace("KIND", kind).replace("RATES", rates).replace("RATE", rate)
     assert [found.code for found in check_source(text, "train.py") if found.code == "CKPT108"] == expected
+
+
+@pytest.mark.parametrize(("place", "expected"), [("0", []), ("2", ["CKPT108"]), ("-1", ["CKPT108"])])
+def test_the_first_of_the_rising_rates_drops_nothing(place, expected):
+    written = {"KIND": "Own", "RATES": "torch.linspace(0, rate, depth)", "RATE": "0.1", "rates[i]": f"rates[{place}]"}
+    text = LAYERS
+    for name, value in written.items():
+        text = text.replace(name, value)
+    assert [found.code for found in check_source(text, "train.py") if found.code == "CKPT108"] == expected

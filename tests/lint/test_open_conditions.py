@@ -323,3 +323,45 @@ ALONE = "self.down = Down(8) if config.distil else {}"
 def test_what_runs_was_made_under_its_conditions(made, used, expected):
     found = check_source(PARTS.replace("MADE", made).replace("USED", used), "model.py", notes=True)
     assert [(it.code, it.condition) for it in found if it.code == "CKPT106"] == [("CKPT106", expected)]
+
+
+COUNTING = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    CLASS
+    def __init__(self, fancy):
+        super().__init__()
+        self.fc, self.count = nn.Linear(8, 8), 0
+        STORES
+
+    def forward(self, x):
+        if self.ASKS:
+            self.count += 1
+            x = x * self.count
+        return self.fc(x).relu()
+
+class Net(nn.Module):
+    def __init__(self, fancy, counting):
+        super().__init__()
+        self.fancy = fancy
+        self.block = None
+        if self.fancy:
+            self.block = Block(counting)
+
+    def forward(self, x):
+        return x if self.block is None else checkpoint(self.block, x, use_reentrant=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "stores", "asks"),
+    [
+        ("pass", "self.fancy = fancy", "fancy"),
+        ('mode = "plain"', 'if fancy: self.mode = "counting"', 'mode == "counting"'),
+    ],
+)
+def test_what_is_open_in_the_class_of_a_layer(said, stores, asks):
+    text = COUNTING.replace("CLASS", said).replace("STORES", stores).replace("ASKS", asks)
+    assert found(text) == [("CKPT107", f"`self.{asks}`".replace(' == "counting"`', '` is "counting"'))]

@@ -182,6 +182,11 @@ def test_commands_that_fix_a_version_count_where_nothing_else_does(tmp_path):
     assert ranges(inner / "own", requirements_DOT_txt="transformers>=5\n") == {"transformers": ">=5"}
 
 
+def test_commands_that_differ_fix_nothing(tmp_path):
+    readme = "pip install torch==2.5.1 peft==0.14\n\nFor older GPUs:\n\npip install torch==1.8.0 peft==0.14\n"
+    assert ranges(tmp_path, README_DOT_md=readme) == {"peft": "==0.14"}
+
+
 def test_a_notebook_says_what_it_installs(tmp_path):
     exported = "# !pip install -U transformers==4.36.2 accelerate\nimport torch\n"
     assert ranges(tmp_path / "a", exported, requirements_DOT_txt="transformers>=5\n") == {"transformers": "==4.36.2"}

@@ -99,7 +99,11 @@ def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None
             return given
     for owner in (cls, *ancestors(cls)):
         if name in owner.fields:
-            return narrowed(owner.fields[name], annotated_field(cls, name))
+            held = owner.fields[name]
+            # Stored in one case alone, it is what the class says in the others.
+            said = owner.body.get(name) if owner.field_conditions.get(name) else None
+            held = held if said is None else join(bound(said, instance, node), held)
+            return narrowed(held, annotated_field(cls, name))
         if name in owner.body:
             found = bound(owner.body[name], instance, node)
             # What a dataclass declares is a default: `self` may have been built with something else.

@@ -145,7 +145,7 @@ def last_of_ramp(value: Value) -> Const | None:
     """The last of `torch.linspace(0, 0.1, depth)`, where ``value`` is one of them: some layer gets it."""
     while True:
         match value:
-            case Element(of=inner):
+            case Element(of=inner) if value.index != 0:
                 value = inner
             case Result(call) if call.method in ("item", "tolist", "numpy", "cpu"):
                 value = call.receiver
@@ -180,13 +180,16 @@ def _stored(run: History, owner: Class, name: str) -> list[Const]:
     elsewhere = _stored_elsewhere(run)
     if elsewhere is None or name in elsewhere:
         return []
-    built = [call for call in run.program.calls if isinstance(call.func, Class) and _is_of(call.func, owner)]
+    calls = run.program.calls
+    built = [(call, call.func) for call in calls if isinstance(call.func, Class) and _is_of(call.func, owner)]
     found: list[Value] = []
-    for call in built:
+    for call, cls in built:
         writes = [it for it in run.writes if it.field == name and _is_object_of(it.obj, call)]
         if not writes or any(write.augmented for write in writes):
             return []
-        found += [option for write in writes for option in options(write.value)]
+        # A constructor that stores it in one case alone leaves what the class says in the others.
+        said = (base.body[name] for base in (cls, *ancestors(cls)) if name in base.body)
+        found += [option for value in (*(write.value for write in writes), *said) for option in options(value)]
     constants = [it for value in found for it in _constants(value) if _is_fixed(run, it, owner, name)]
     return constants if len(constants) == len(found) else []
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: What surely holds: conditions as text, and whether they are met.
 _Known: TypeAlias = frozenset[tuple[str, bool]]
+#: The same, and conditions at one place.
+_Held: TypeAlias = frozenset[tuple[str, bool] | tuple[ast.AST, bool]]
 _Guards: TypeAlias = tuple["Guard", ...]
 #: More conditions than this are not compared to find out whether they cover every case.
 _MAX_CASES = 6
@@ -54,21 +56,25 @@ def open_conditions(run: Run, report: Report) -> _Guards:
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
     inside, made = run.running_again(report.node), _made_under(run, report.node)
-    found = [_open(run, rests, inside, _known((*guards, *made))) for guards in around]
+    found = [_open(run, rests, inside, _known(guards) | made) for guards in around]
     return min(found, key=len)
 
 
-def _made_under(run: Run, node: ast.AST) -> _Guards:
-    """The conditions under which what the checkpoint at ``node`` runs was made: where it runs, they held."""
+def _made_under(run: Run, node: ast.AST) -> frozenset[tuple[ast.AST, bool]]:
+    """The conditions under which what the checkpoint at ``node`` runs was made: where it runs, they held.
+
+    Not as text: `self.distil` asks for another attribute in another class.
+    """
     entered = [event.function for event in run.of(Checkpoint) if event.node is node]
     # None cannot be called: where the rest is one object, it is that.
     meant = {id(it): it for value in entered for it in options(value) if not is_none(it)}
     value = next(iter(meant.values())) if len(meant) == 1 else None
     value = value.receiver if isinstance(value, Method) else value
-    return made_at(value).guards if isinstance(value, Instance | Result) else ()
+    guards = made_at(value).guards if isinstance(value, Instance | Result) else ()
+    return frozenset((guard.test, guard.taken) for guard in guards)
 
 
-def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Known) -> _Guards:
+def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Held) -> _Guards:
     """The conditions of ``rests`` that are not among those ``known`` to hold."""
     found: dict[tuple[str, bool], Guard] = {}
     for remark in rests:
@@ -77,7 +83,7 @@ def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: 
     return tuple(found.values())
 
 
-def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Known) -> _Guards:
+def _left(run: Run, remark: Remark, inside: frozenset[ast.AST], known: _Held) -> _Guards:
     facts = _meant(remark, run.met(remark.node))
     left = [
         tuple(guard for guard in guards if not _holds(run, guard, known))
@@ -157,13 +163,13 @@ def _known(guards: _Guards) -> _Known:
     return frozenset(said for guard in guards for said in conjuncts(guard.test, guard.taken))
 
 
-def _holds(run: Run, guard: Guard, known: _Known) -> bool:
+def _holds(run: Run, guard: Guard, known: _Held) -> bool:
     if guard.asserted or tests_training(guard) or _asks_how_launched(guard):
         return True
+    if (guard.test, guard.taken) in known or known.issuperset(conjuncts(guard.test, guard.taken)):
+        return True
     parts = parts_that_hold(guard.test, guard.taken)
-    return known.issuperset(conjuncts(guard.test, guard.taken)) or all(
-        known.issuperset(conjuncts(part, holds)) or comes_out_as(run, part) is holds for part, holds in parts
-    )
+    return all(known.issuperset(conjuncts(part, holds)) or comes_out_as(run, part) is holds for part, holds in parts)
 
 
 def _asks_how_launched(guard: Guard) -> bool:
