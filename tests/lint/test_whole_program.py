@@ -276,3 +276,26 @@ def test_a_flag_that_functions_switch_is_open(flags: str):
 def test_a_flag_that_nothing_switches_decides():
     elsewhere = _GUARDED.format(head="import flags", flag="flags.get()")
     assert codes(elsewhere, flags="on = False\ndef get():\n    return on\n") == []
+
+
+@pytest.mark.parametrize(("family", "found"), [("Llama", ["CKPT208"]), ("Mistral", [])])
+def test_a_check_that_another_file_has_by_name_asks_for_layers(family, found):
+    parallel = f"""
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+        from transformers.models.{family.lower()}.modeling_{family.lower()} import {family}DecoderLayer
+
+        check_fn = lambda module: isinstance(module, {family}DecoderLayer)
+
+        def wrap(model):
+            apply_activation_checkpointing(model, check_fn=check_fn)
+    """
+    text = """
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from transformers import AutoModelForCausalLM
+        from parallel import wrap
+        model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+        wrap(model)
+    """
+    find = finder(parallel=parallel)
+    checked = check_source(textwrap.dedent(text), "train.py", find_module=find, reported="parallel.py".__eq__)
+    assert [finding.code for finding in checked] == found

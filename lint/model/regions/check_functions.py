@@ -176,6 +176,17 @@ def classes_compared(check: Function) -> list[Value]:
     return [value for value in found if isinstance(value, Class)]
 
 
+def classes_asked(check: Function) -> list[Value]:
+    """The classes that the one `isinstance(module, ...)` of ``check`` names; empty when it is something else."""
+    match asks_by_isinstance(check):
+        case ast.Call(args=[_, ast.Name(id=name)]):
+            value = check.scope.look_up(name)
+            return [*value.items] if isinstance(value, Seq) else [value]
+        case ast.Call(args=[_, kinds]):
+            return _held(kinds, check)
+    return []
+
+
 def asks_by_isinstance(check: Value) -> ast.expr | None:
     """The one `isinstance(module, ...)` that ``check`` consists of; None when it is something else."""
     match _test(check):

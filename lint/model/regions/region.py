@@ -30,7 +30,7 @@ from ..conditions.guards import own_guards
 from ..libraries.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
-from .check_functions import classes_compared, exact_names
+from .check_functions import classes_asked, classes_compared, exact_names
 from .given import asked_of_self, of_object
 
 if TYPE_CHECKING:
@@ -289,6 +289,10 @@ def _is_followed(called: Value) -> bool:
     )
 
 
+def _asks_kind(call: Call) -> bool:
+    return call.name == "builtins.isinstance" and len(call.args) == 2
+
+
 def classes_checked(check: Value, regions: Regions) -> list[Value]:
     """The classes a ``check_fn`` accepts by ``isinstance``, or by what it compares the class of a module with."""
     found: list[Value] = []
@@ -296,10 +300,11 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
         if isinstance(function, Partial):
             function = function.func
         if isinstance(function, Function):
-            for call in regions.calls_in(function):
-                if call.name == "builtins.isinstance" and len(call.args) == 2:
-                    kinds = call.args[1]
-                    found += kinds.items if isinstance(kinds, Seq) else [kinds]
+            asked = [call.args[1] for call in regions.calls_in(function) if _asks_kind(call)]
+            for kinds in asked:
+                found += kinds.items if isinstance(kinds, Seq) else [kinds]
+            # The body of a function of another module is walked only where the run calls it.
+            found += [] if asked else classes_asked(function)
             found += classes_compared(function)
             names = exact_names(function)
             found += (cls for cls in regions.classes if cls.name in names) if names else ()
