@@ -209,8 +209,8 @@ def check(run: Run) -> Iterator[Report]:
 def _keeps_graph(run: Run) -> bool:
     """Whether nothing in the program can keep a loss from having a graph: then the line does nothing.
 
-    That takes frozen parts, or an adapter on a model whose embeddings are frozen, under the reentrant variant, or a
-    reentrant region of the program that may get data alone.
+    That takes frozen parts, the reentrant variant where the program asks for it, an adapter on a model whose embeddings
+    are frozen where the variant is open, or a reentrant region of the program that may get data alone.
     """
     if any(switch.freezes for switch in run.of(GradientSwitch)) or any(run.calls_to(*_FREEZES)):
         return False
@@ -221,6 +221,8 @@ def _keeps_graph(run: Run) -> bool:
     )
     adapters = any(run.of(AdapterAttach)) and not hooked
     variants = [enable_reentrant(run, enable) for enable in run.of(HfEnable)]
+    if True in variants:
+        return False
     return not adapters or (bool(variants) and not any(variant is not False for variant in variants))
 
 

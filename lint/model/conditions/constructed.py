@@ -96,8 +96,7 @@ def _values(run: History, node: ast.AST, function: Function, hops: int) -> list[
 
 def _passed(run: History, name: str, function: Function, hops: int) -> list[Const]:
     """What the calls of ``function`` give for its parameter ``name``, which it does not change."""
-    stored = (part for part in all_nodes(function.node) if isinstance(part, ast.Name))
-    if any(part.id == name and not isinstance(part.ctx, ast.Load) for part in stored):
+    if name in _names_stored(function.node):
         return []
     found: list[Const] = []
     for call in _constructions(run, function):
@@ -114,6 +113,13 @@ def _passed(run: History, name: str, function: Function, hops: int) -> list[Cons
             return []
         found += values
     return found if len(found) <= _MAX_VALUES else []
+
+
+@lru_cache(maxsize=64)
+def _names_stored(node: ast.AST) -> frozenset[str]:
+    """The names that something in ``node`` binds or deletes."""
+    names = (part for part in all_nodes(node) if isinstance(part, ast.Name))
+    return frozenset(part.id for part in names if not isinstance(part.ctx, ast.Load))
 
 
 def _constructions(run: History, function: Function) -> list[Call]:
