@@ -40,7 +40,9 @@ def versions_of(text: str, filename: str) -> Ranges:
     """The versions a script runs with: those of its header, then those of the project it stands in."""
     directory = os.path.dirname(os.path.abspath(filename))
     script = re.search(_SCRIPT, text) if "# /// script" in text else None
-    installed = _by("in_commands")("\n".join(_MAGIC.findall(text))) if "pip" in text and _MAGIC.search(text) else {}
+    # The pattern tries every line of a file.
+    lines = _MAGIC.findall(text) if "pip install" in text or "pip3 install" in text else []
+    installed = _by("in_commands")("\n".join(lines)) if lines else {}
     return {**project_ranges(directory), **installed, **(_header(script["body"]) if script else {})}
 
 
