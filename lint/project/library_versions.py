@@ -29,7 +29,7 @@ _SCRIPT = r"(?m)^# /// script\s*\n(?P<body>(?:#.*\n)*?)# ///\s*$"
 #: A library and the version that a command gives it.
 _PINNED = r"(?:torch|transformers|peft|accelerate|trl|deepspeed)\S*[=<~]=?\s?\d"
 #: A magic of a notebook, also as a comment of the script that it was saved as.
-_MAGIC = re.compile(rf"(?m)^[ \t]*(?:pass)?[ \t]*#?[ \t]*[!%].*\bpip3?[ \t]+install .*{_PINNED}.*$")
+_MAGIC = re.compile(rf"[ \t]*(?:pass)?[ \t]*#?[ \t]*[!%].*\bpip3?[ \t]+install .*{_PINNED}.*$")
 _INSTALL = re.compile(rf"pip3? install (?:[^\\\n]|\\\n)*{_PINNED}")
 _ENVIRONMENT = re.compile(r"(?:environment|conda)[\w.-]*\.ya?ml")
 _LOCK_FILES = ("uv.lock", "poetry.lock", "pdm.lock")
@@ -40,8 +40,8 @@ def versions_of(text: str, filename: str) -> Ranges:
     """The versions a script runs with: those of its header, then those of the project it stands in."""
     directory = os.path.dirname(os.path.abspath(filename))
     script = re.search(_SCRIPT, text) if "# /// script" in text else None
-    # The pattern tries every line of a file.
-    lines = _MAGIC.findall(text) if "pip install" in text or "pip3 install" in text else []
+    says = "pip install" in text or "pip3 install" in text
+    lines = [line for line in text.splitlines() if "install " in line and _MAGIC.match(line)] if says else []
     installed = _by("in_commands")("\n".join(lines)) if lines else {}
     return {**project_ranges(directory), **installed, **(_header(script["body"]) if script else {})}
 

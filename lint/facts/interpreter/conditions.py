@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..nodes import all_nodes
 from ..values import Const, Dict, Instance, Seq, truth
 
 if TYPE_CHECKING:
@@ -50,14 +51,11 @@ def _locals(test: ast.expr) -> Iterator[str]:
 
 def _is_given_away(walk: Walk, name: str) -> bool:
     """Whether other code may fill or bind the variable: an empty list that is passed on, a name that is `nonlocal`."""
-    body = getattr(walk.scope.node, "body", ())
-    if not isinstance(walk.scope.node, ast.FunctionDef) or not isinstance(
-        walk.scope.names.get(name), Seq | Dict | Const
-    ):
+    held = walk.scope.names.get(name)
+    if not isinstance(walk.scope.node, ast.FunctionDef) or not isinstance(held, Seq | Dict | Const):
         return False
-    held = walk.scope.names[name]
     may_be_filled = isinstance(held, Seq | Dict) and not held.items
-    for node in (part for statement in body for part in ast.walk(statement)):
+    for node in all_nodes(walk.scope.node):
         match node:
             case ast.Nonlocal(names=names) if name in names:
                 return True
