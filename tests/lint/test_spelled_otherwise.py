@@ -142,3 +142,32 @@ _TABLES = [
 @pytest.mark.parametrize(("table", "found"), _TABLES, ids=["buffer", "parameter"])
 def test_a_table_that_a_function_computes_needs_no_gradient(table, found):
     assert _found(_HEAD + _POSITIONS.replace("{positions}", table)) == found
+
+
+_PARTS = """
+class Parts(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.linear = nn.Linear(d, d)
+
+    def forward(self, x, scale=1.0):
+        return self.linear(x), x.mean()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.ckpt = Parts(), False
+
+    def forward(self, x):
+        if self.ckpt:
+            x = checkpoint(self.block, x, use_reentrant=False)
+        else:
+            x, _ = self.block(x, 2.0)
+        return RESULT
+"""
+_RESULTS = [("join(x) if isinstance(x, tuple) else x.mean()", []), ("join(x)", ["CKPT128"])]
+
+
+@pytest.mark.parametrize(("result", "found"), _RESULTS, ids=["asked for its kind", "not asked"])
+def test_a_tuple_that_is_asked_for_its_kind_may_stay_whole(result, found):
+    assert _found(_HEAD + _PARTS.replace("RESULT", result)) == found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes, extent, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
-from ...facts.parameters import defaults, parameter_names
+from ...facts.parameters import defaults, parameter_names, positional_names
 from ...facts.values import Absent, Class, Const, Element, Function, Instance, Method, Result, equals, options
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def _constructions(run: History, function: Function) -> list[Call]:
 
 def _argument(call: Call, name: str, function: Function) -> Value:
     """What a call of a class gives for a parameter of its constructor."""
-    arguments = function.node.args
-    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    positional = positional_names(function.node)
     given = call.argument(positional.index(name) - 1 if name in positional else None, name)
     default = defaults(function.node).get(name)
     is_left_out = isinstance(given, Absent) and isinstance(default, ast.Constant)
@@ -168,15 +167,11 @@ def last_of_ramp(value: Value) -> Const | None:
 
 def _given(call: Call, name: str, function: Function) -> ast.expr | None:
     """The expression that ``call`` gives for a parameter, or the default that is a constant."""
-    node, arguments = call.node, function.node.args
+    node = call.node
     unpacks = any(isinstance(given, ast.Starred) for given in node.args) or any(it.arg is None for it in node.keywords)
     if unpacks or call.via:
         return None
-    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    place = positional.index(name) - isinstance(call.func, Method) if name in positional else len(node.args)
-    written = {keyword.arg: keyword.value for keyword in node.keywords}
-    if 0 <= place < len(node.args):
-        return node.args[place]
+    written = call.written_arguments(positional_names(function.node)[isinstance(call.func, Method) :])
     default = defaults(function.node).get(name)
     return written.get(name) or (default if isinstance(default, ast.Constant) else None)
 

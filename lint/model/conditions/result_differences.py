@@ -76,7 +76,7 @@ def difference_of_tuples(pair: Pair) -> Difference | None:
     for whole, parts, kept, other in ((mine, plain, "checkpointed", "plain"), (plain, mine, "plain", "checkpointed")):
         if not isinstance(whole, ast.Name) or not isinstance(parts, ast.Tuple):
             continue
-        if whole.id in _asked_for_kind(function) or _is_taken_apart(whole.id, function):
+        if whole.id in _asked_for_kind(function.node) or _is_taken_apart(whole.id, function):
             continue
         if whole.id in map(ast.unparse, parts.elts):
             text = f"the {kept} one keeps the whole result, the {other} one an element of it"
