@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
 from ..values import Const, Dict, Instance, Seq, truth
@@ -54,19 +55,32 @@ def _is_given_away(walk: Walk, name: str) -> bool:
     held = walk.scope.names.get(name)
     if not isinstance(walk.scope.node, ast.FunctionDef) or not isinstance(held, Seq | Dict | Const):
         return False
-    may_be_filled = isinstance(held, Seq | Dict) and not held.items
-    for node in all_nodes(walk.scope.node):
+    shared = _shared_in(walk.scope.node)
+    return name in shared.nonlocal_ or (isinstance(held, Seq | Dict) and not held.items and name in shared.passed_on)
+
+
+class _Shared(NamedTuple):
+    """The names of a function that code outside of it may reach."""
+
+    nonlocal_: frozenset[str]
+    #: Those that a call of other code gets, by themselves or for one of their attributes.
+    passed_on: frozenset[str]
+
+
+@lru_cache(maxsize=64)
+def _shared_in(function: ast.FunctionDef) -> _Shared:
+    bound, passed = set[str](), set[str]()
+    for node in all_nodes(function):
         match node:
-            case ast.Nonlocal(names=names) if name in names:
-                return True
-            case ast.Call(func=func, args=args, keywords=words) if may_be_filled:
-                if isinstance(func, ast.Name) and func.id in _READERS:
-                    continue
-                given = [*args, *(word.value for word in words)]
+            case ast.Nonlocal(names=names):
+                bound.update(names)
+            case ast.Call(func=ast.Name(id=name)) if name in _READERS:
+                continue
+            case ast.Call(args=args, keywords=words):
+                given: list[ast.expr] = [*args, *(word.value for word in words)]
                 given += [part.value for part in given if isinstance(part, ast.Attribute)]
-                if any(isinstance(part, ast.Name) and part.id == name for part in given):
-                    return True
-    return False
+                passed.update(part.id for part in given if isinstance(part, ast.Name))
+    return _Shared(frozenset(bound), frozenset(passed))
 
 
 def _bound_to(walk: Walk, name: str) -> Iterator[ast.AST]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
@@ -173,13 +174,13 @@ def _fits(cls: Class, uses: _Uses, function: Function) -> bool:
 
 def _members(cls: Class) -> frozenset[str]:
     """What the file gives objects of ``cls``: methods, attributes of the class, and what methods store."""
-    stored = (
-        node.attr
-        for owner in _line(cls)
-        for node in all_nodes(owner.node)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    )
-    return frozenset((*stored, *(name for owner in _line(cls) for name in owner.body)))
+    return frozenset(name for owner in _line(cls) for name in (*_stored_in(owner.node), *owner.body))
+
+
+@lru_cache(maxsize=64)
+def _stored_in(cls: ast.ClassDef) -> frozenset[str]:
+    attributes = (node for node in all_nodes(cls) if isinstance(node, ast.Attribute))
+    return frozenset(node.attr for node in attributes if isinstance(node.ctx, ast.Store))
 
 
 def _words(cls: Class) -> frozenset[str]:

@@ -12,7 +12,7 @@ from ...facts.nodes import inner_nodes
 from .recorded import recorded_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.grad_modes import GradModes
@@ -63,7 +63,7 @@ class Steps:
             for name in step.filled:
                 self._filling.setdefault(name, []).append(index)
 
-    def traced(self, wanted: set[str], last: Position, cuts: AbstractSet[ast.AST]) -> Iterator[ast.expr]:
+    def traced(self, wanted: set[str], last: Position, cuts: Container[ast.AST]) -> Iterator[ast.expr]:
         """The expressions that fill ``wanted`` at ``last``, the last first.
 
         In the end ``wanted`` holds the names that were filled before the first step.
@@ -111,12 +111,12 @@ def end_of(node: ast.AST) -> Position:
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
-def reads(*values: ast.expr, cuts: AbstractSet[ast.AST] = frozenset()) -> frozenset[str]:
+def reads(*values: ast.expr, cuts: Container[ast.AST] = frozenset()) -> frozenset[str]:
     """The names, dotted ones too, that gradients of ``values`` go to."""
     return frozenset(name for value in values for node in carried(value, cuts) if (name := _dotted(node)))
 
 
-def carried(value: ast.AST, cuts: AbstractSet[ast.AST] = frozenset()) -> Iterator[ast.AST]:
+def carried(value: ast.AST, cuts: Container[ast.AST] = frozenset()) -> Iterator[ast.AST]:
     """The parts of ``value`` that its gradient may go to; ``cuts`` are calls that are known to let none through."""
     stack = [value]
     while stack:

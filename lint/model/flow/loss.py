@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from .gradient_steps import Position, Steps, carried, end_of, own_nodes, positio
 from .statements import body_around
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...facts.values import Call, FunctionNode, Value
     from ..history import History
@@ -32,7 +31,7 @@ class Losses:
     def __init__(self, run: History, sinks: list[Call]) -> None:
         self._run = run
         self._steps: dict[ast.AST, Steps] = {}
-        self._detaching: dict[ast.AST, bool] = {}
+        self._cuts = _Detaching(run, self._steps_of)
         self._sources: dict[tuple[Call, ...], frozenset[ast.AST]] = {}
         self._calls: dict[tuple[ast.AST, tuple[ast.expr, ...], Position], frozenset[ast.AST]] = {}
         #: By the call that gives something, in any function on the way to a sink: the sinks.
@@ -108,35 +107,6 @@ class Losses:
             self._steps[body] = Steps(body, self._run.program.grad)
         return self._steps[body]
 
-    @cached_property
-    def _cuts(self) -> frozenset[ast.AST]:
-        """The calls of the program's own functions whose results have no gradient, as `x.detach()` has none."""
-        cut: dict[ast.AST, bool] = {}
-        for call in self._run.program.calls:
-            cut[call.node] = cut.get(call.node, True) and self._detaches(call.func)
-        return frozenset(node for node, is_cut in cut.items() if is_cut)
-
-    def _detaches(self, called: Value) -> bool:
-        match called:
-            case (Function() as function) | Method(function=function):
-                if function.node not in self._detaching:
-                    self._detaching[function.node] = self._returns_detached(function.node)
-                return self._detaching[function.node] and is_run_as_written(function)
-        return False
-
-    def _returns_detached(self, function: FunctionNode) -> bool:
-        """Whether gradients of what ``function`` returns go to nothing that it is given or reads."""
-        returned = [function] if isinstance(function, ast.Lambda) else _returns_in(function)
-        recorded = (node for node in returned if not self._run.program.grad.is_off_at(node))
-        return bool(returned) and not any(self._outer_names(function, _returned(node)) for node in recorded)
-
-    def _outer_names(self, function: FunctionNode, value: ast.expr) -> set[str]:
-        """The names outside of ``function``'s own steps that gradients of ``value`` go to."""
-        names = set(reads(value))
-        for _ in self._steps_of(function).traced(names, position(value), frozenset()):
-            pass
-        return names
-
     def _is_returned(self, call: Call) -> bool:
         """Whether the function that makes ``call`` gives what that gives to its caller, gradients included."""
         function, place = call.place.function, call.place
@@ -163,6 +133,46 @@ class Losses:
         roots = {name.partition(".")[0] for name in names}
         names_in_order = positional_names(function.node)[isinstance(caller.func, Method) :]
         return [value for name, value in caller.written_arguments(names_in_order).items() if name in roots]
+
+
+class _Detaching:
+    """The calls of the program's own functions whose results have no gradient, as `x.detach()` has none.
+
+    Few of a program's calls are asked for, so a function is looked at with the first of its calls.
+    """
+
+    def __init__(self, run: History, steps_of: Callable[[ast.AST], Steps]) -> None:
+        self._grad = run.program.grad
+        self._steps_of = steps_of
+        self._called: dict[ast.AST, list[Value]] = {}
+        for call in run.program.calls:
+            self._called.setdefault(call.node, []).append(call.func)
+        self._known: dict[ast.AST, bool] = {}
+
+    def __contains__(self, node: object) -> bool:
+        called = self._called.get(node) if isinstance(node, ast.Call) else None
+        return called is not None and all(map(self._detaches, called))
+
+    def _detaches(self, called: Value) -> bool:
+        match called:
+            case (Function() as function) | Method(function=function):
+                if function.node not in self._known:
+                    self._known[function.node] = self._returns_detached(function.node)
+                return self._known[function.node] and is_run_as_written(function)
+        return False
+
+    def _returns_detached(self, function: FunctionNode) -> bool:
+        """Whether gradients of what ``function`` returns go to nothing that it is given or reads."""
+        returned = [function] if isinstance(function, ast.Lambda) else _returns_in(function)
+        recorded = (node for node in returned if not self._grad.is_off_at(node))
+        return bool(returned) and not any(self._outer_names(function, _returned(node)) for node in recorded)
+
+    def _outer_names(self, function: FunctionNode, value: ast.expr) -> set[str]:
+        """The names outside of ``function``'s own steps that gradients of ``value`` go to."""
+        names = set(reads(value))
+        for _ in self._steps_of(function).traced(names, position(value), frozenset()):
+            pass
+        return names
 
 
 def _returns_in(function: FunctionNode) -> list[ast.Return]:
