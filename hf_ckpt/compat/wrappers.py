@@ -1,4 +1,4 @@
-"""What DDP, FSDP1, FSDP2, torch.compile, checkpoint wrappers and PEFT put around modules and parameters."""
+"""What DDP, FSDP, DeepSpeed ZeRO-3, torch.compile, checkpoint wrappers and PEFT put around modules and parameters."""
 
 from __future__ import annotations
 
@@ -53,8 +53,16 @@ def gathers_parameters(module: nn.Module) -> bool:
 
 
 def is_sharded(parameter: torch.Tensor) -> bool:
-    """Whether this rank holds only a shard of it (FSDP2, tensor parallelism)."""
-    return isinstance(parameter, DTensor)
+    """Whether this rank holds only a shard of it (FSDP2, tensor parallelism, DeepSpeed ZeRO-3)."""
+    return isinstance(parameter, DTensor) or is_zero3_shard(parameter)
+
+
+def is_zero3_shard(tensor: torch.Tensor) -> bool:
+    """Whether it is a parameter that DeepSpeed ZeRO-3 empties, and gathers around the module that it belongs to.
+
+    The attribute is its mark (deepspeed/runtime/zero/partition_parameters.py).
+    """
+    return hasattr(tensor, "ds_id")
 
 
 def stands_for_parameter(attribute: object) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..compat.adapters import counts_tokens
-from ..compat.wrappers import gathers_parameters
+from ..compat.wrappers import gathers_parameters, is_zero3_shard
 from ..engine.random_state import can_redraw
 from .function import TOKENS
 
@@ -51,7 +51,7 @@ def _because_of_weights(weights: list[torch.Tensor]) -> str:
     # FSDP1 sets views of its flat parameter in the place of parameters (torch/distributed/fsdp/_flat_param.py).
     if any(w.requires_grad and w._base is not None and w._base.is_leaf for w in weights):
         return "its weights are views of one flat parameter, as FSDP1 makes them: use FSDP2 (`fsdp_version: 2`)"
-    if any(hasattr(weight, "ds_id") for weight in weights):
+    if any(map(is_zero3_shard, weights)):
         return "DeepSpeed ZeRO-3 gathers its weights one by one: use ZeRO-2"
     return ""
 

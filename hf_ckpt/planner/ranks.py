@@ -22,7 +22,7 @@ _BESIDE: WeakKeyDictionary[Any, dist.ProcessGroup] = WeakKeyDictionary()
 
 
 def needs_agreement(model: torch.nn.Module) -> bool:
-    """Whether some module gathers or splits parameters over ranks (FSDP, tensor parallelism); DDP does not."""
+    """Whether some module gathers or splits parameters over ranks (FSDP, tensor parallelism, ZeRO-3); DDP does not."""
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
         return False
     return any(map(gathers_parameters, model.modules())) or any(map(is_sharded, model.parameters()))

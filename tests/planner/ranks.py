@@ -7,6 +7,8 @@ import torch.distributed as dist
 from planner_models import build, conduct, nothing_used
 from torch.distributed.fsdp import fully_shard
 
+from hf_ckpt.planner.ranks import needs_agreement
+
 LENGTHS = ((16, 48), (48, 16), (16, 16), (48, 40))
 
 
@@ -36,7 +38,16 @@ def train(budget):
     return losses, planner
 
 
+def marked_by_zero3():
+    model = build()
+    for number, parameter in enumerate(model.parameters()):
+        parameter.ds_id = number  # as DeepSpeed marks the parameters that it gathers
+    return model
+
+
 dist.init_process_group("gloo")
+assert not needs_agreement(build())
+assert needs_agreement(marked_by_zero3())
 plain, _ = train(None)
 planned, planner = train("0.4")
 assert planned == plain, (planned, plain)

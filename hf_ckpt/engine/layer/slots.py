@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ...compat.hooks import FOREIGN_ATTRIBUTES
+from ...compat.wrappers import is_zero3_shard
 from ..untraceable import UntraceableError
 from .attached import has_state, is_plain_storage, tensors_in
 
@@ -88,5 +89,5 @@ def _is_object(name: str, value: Any) -> bool:
 def _check(tensor: torch.Tensor, path: str) -> None:
     if type(tensor) not in PLAIN_TENSORS and not is_plain_storage(tensor):
         raise UntraceableError(f"{path} is a {type(tensor).__name__}")
-    if hasattr(tensor, "ds_id"):  # it is empty until DeepSpeed's hooks gather it
+    if is_zero3_shard(tensor):  # it is empty until DeepSpeed's hooks gather it
         raise UntraceableError(f"{path} is a shard of DeepSpeed ZeRO-3")
