@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..engine.random_state import random_state_kept
-from ..engine.running.casts import UncachedCasts
+from ..engine.running.casts import with_uncached_casts
 from .function import TOKENS, cut
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def problem_of(module: nn.Module, compute: Callable[..., Any], hidden: torch.Ten
     """
     last = hidden.shape[TOKENS] - 1
     kept = dict.fromkeys((hidden.device, torch.device("cpu")))
-    with torch.no_grad(), UncachedCasts(), random_state_kept(kept), _in_eval_mode(module):
-        at_once = compute(hidden)
+    with torch.no_grad(), random_state_kept(kept), _in_eval_mode(module):
+        at_once = with_uncached_casts(compute, hidden)
         if not isinstance(at_once, torch.Tensor):
             return "returns something else than one tensor"
         if at_once.shape != hidden.shape:
             return f"turns {tuple(hidden.shape)} into {tuple(at_once.shape)}, so it is not a whole MLP"
-        alone = torch.cat([compute(cut(hidden, token, 1)) for token in (0, last)], TOKENS)
+        alone = torch.cat([with_uncached_casts(compute, cut(hidden, token, 1)) for token in (0, last)], TOKENS)
     return _compared(torch.cat([cut(at_once, token, 1) for token in (0, last)], TOKENS), alone)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from ..engine.random_state import random_state, random_state_kept, set_random_state
-from ..engine.running.casts import UncachedCasts
+from ..engine.running.casts import with_uncached_casts
 from ..errors import ModelStructureError
 from ..head.deferred import autocast_state
 
@@ -62,8 +62,8 @@ class _InChunks(torch.autograd.Function):
         # The weights too, so that autograd refuses a backward after one was written in place (saved_variable.cpp).
         ctx.save_for_backward(hidden, *weights)
         # A cast that is cached here has no graph: whoever took it from the cache would get no gradient.
-        with UncachedCasts():
-            return torch.cat([mlp.compute(cut(hidden, *part)) for part in _parts(hidden, chunks)], TOKENS)
+        computed = (with_uncached_casts(mlp.compute, cut(hidden, *part)) for part in _parts(hidden, chunks))
+        return torch.cat(list(computed), TOKENS)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

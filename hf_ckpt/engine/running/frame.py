@@ -17,7 +17,7 @@ import torch
 
 from ..random_state import random_state_kept
 from ..verb import packing_verbs
-from .casts import UncachedCasts
+from .casts import with_uncached_casts
 from .ending import Ending
 from .graph import graph_is_retained
 from .prepared import ParameterView, after_a_check, one_too_many
@@ -95,16 +95,20 @@ class Frame:
 
     def called(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, its hooks watched."""
-        binding = self.prepared.known.binding
-        with UncachedCasts():
-            if binding.hooked:
-                watch = HookWatch(binding.hooked, binding.slots, self.hook_changed)
-                output = watch.run(call, args)
-                if self.prepared.endings and watch.called < len(binding.hooked):
-                    self.hook_not_called()
-            else:
-                output = call(*args)
+        if self.prepared.known.binding.hooked:
+            output = with_uncached_casts(self.called_with_hooks, call, args)
+        else:
+            output = with_uncached_casts(call, *args)
         self.marks = _marks(self.parameters)
+        return output
+
+    def called_with_hooks(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """``call(*args)``, told when a hook does what it did not do before."""
+        binding = self.prepared.known.binding
+        watch = HookWatch(binding.hooked, binding.slots, self.hook_changed)
+        output = watch.run(call, args)
+        if self.prepared.endings and watch.called < len(binding.hooked):
+            self.hook_not_called()
         return output
 
     def hook_changed(self, how: str) -> None:

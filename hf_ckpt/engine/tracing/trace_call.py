@@ -169,8 +169,8 @@ def _run(
         recorder.scope(name, module)
     args, kwargs = unflatten(given.structure, given.fakes)
     cached = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
     try:
+        torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
         with (
             # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
             torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 import hf_ckpt
+from hf_ckpt.engine.running.casts import with_uncached_casts
 from hf_ckpt.measuring.peak import LiveStorages
 
+from ...faults.injectors import AtCall
 from ...planner.planner_models import build
 
 
@@ -40,3 +42,30 @@ def test_the_cache_is_as_it_was_after_a_forward() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         model(input_ids=ids)
         assert torch.is_autocast_cache_enabled()
+
+
+@pytest.mark.parametrize("at", range(2))
+def test_an_interrupt_at_a_call_leaves_the_cache_on(at: int) -> None:
+    """The first call is that of the function itself; there is no second one that could leave the cache off."""
+    injector = AtCall(at, KeyboardInterrupt())
+    with injector:
+        try:
+            assert with_uncached_casts(torch.is_autocast_cache_enabled) is False
+        except KeyboardInterrupt:
+            assert at == 0
+    assert torch.is_autocast_cache_enabled()
+    assert injector.met == (at == 0)
+
+
+def test_the_cache_is_on_after_a_layer_that_raised() -> None:
+    model, ids = build(), torch.zeros(1, 2, dtype=torch.long)
+    hf_ckpt.apply(model, "full")
+    model(input_ids=ids)
+    model.model.layers[0].mlp.register_forward_pre_hook(_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model(input_ids=ids)
+    assert torch.is_autocast_cache_enabled()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
