@@ -4,7 +4,9 @@ A card has to give what torch's allocator reserves, not what is allocated: block
 reserved. How much that is depends on the sizes of a model's tensors more than on the plan, and cannot be foretold. So
 the first plans leave more than it usually takes, the second step under one of them shows what it does take, and the
 plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
-device: plans leave for it what the budget does not leave anyway.
+device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
+step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so once
+they take what earlier ones left for too much.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ _MORE = 1.1
 _STEP = 200
 #: Likewise where it had nothing left.
 _REFUSED = 20
+#: Plans are made anew to take what others left for too much, where it is more than this part of what the device gave.
+_WORTH = 100
 #: The largest share of the room that plans leave.
 _MOST = 0.6
 #: A cache that was emptied grows for so many steps: what one step leaves behind splits the blocks of the next ones.
@@ -64,6 +68,7 @@ class Fragmentation:
     _steps: int = 0
     _tries: int = 0
     _first: int = 0
+    _refilled: bool = False
 
     @property
     def spare(self) -> Spare:
@@ -75,7 +80,13 @@ class Fragmentation:
         self._steps = 0
 
     def refused(self, given: int) -> Look:
-        """The device had nothing left in a step, so what it gives now says nothing: plans leave notably more."""
+        """The device had nothing left in a step, so what it gives now says nothing.
+
+        After a plan's first step the next one shows more; after any other plans leave notably more.
+        """
+        if not self._steps:
+            self._steps, self._planned, self._first = 1, 0, 0
+            return Look.EMPTY
         if self._tries >= _TRIES:
             return Look.NOTHING
         self._tries += 1
@@ -103,14 +114,17 @@ class Fragmentation:
             self._planned, self._first = 0, int(_MORE * (given - planned)) - max(0, left + over)
             return Look.EMPTY
         self._planned = max(self._planned, planned)
+        taken = max(int(_MORE * max(0, given - self._planned)), self._first)
         if self.nbytes is None:
-            self.nbytes = max(int(_MORE * max(0, given - self._planned)), self._first)
+            self.nbytes = taken
         elif over > 0 and self._tries < _TRIES:
             self._tries += 1
             if self._steps > _FILLS:  # steps stayed within the budget: something between them did not (an evaluation)
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
             self.nbytes += over + given // _STEP  # a few bytes less would be as many tries
+        elif self._steps == 2 and over <= 0 and not self._refilled and taken + given // _WORTH < self.nbytes:
+            self.nbytes, self._refilled = taken, True
         else:
             return Look.NOTHING
         self.start_over()

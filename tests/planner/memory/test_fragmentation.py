@@ -70,11 +70,35 @@ def test_an_allocator_that_never_fits_is_left_alone_after_some_tries():
 
 def test_a_device_that_had_nothing_left_teaches_nothing_but_to_leave_more():
     seen = Fragmentation()
+    assert seen.refused(20 * GIB) is Look.EMPTY
     assert seen.refused(20 * GIB) is Look.PLAN
     assert seen.spare == Spare(share=2 * UNKNOWN)
     known = settled(GIB)
     assert known.refused(60 * GIB) is Look.PLAN
     assert known.spare == Spare(4 * GIB)
+
+
+def test_a_plan_stays_whose_first_step_alone_left_the_device_nothing():
+    seen = Fragmentation(2 * GIB)
+    assert seen.refused(60 * GIB) is Look.EMPTY
+    assert look(seen, 57, 55, -3) is Look.NOTHING
+    assert seen.spare == Spare(2 * GIB)
+    unknown = Fragmentation()
+    assert unknown.refused(60 * GIB) is Look.EMPTY
+    assert look(unknown, 57, 55, -3) is Look.PLAN
+    assert unknown.spare == Spare(int(1.1 * 2 * GIB))
+
+
+def test_later_plans_take_once_what_was_left_for_too_much():
+    seen = Fragmentation(10 * GIB)
+    assert look(seen, 53, 50, -7) is Look.EMPTY
+    assert look(seen, 54, 50, -6) is Look.PLAN
+    assert seen.spare == Spare(int(1.1 * 4 * GIB))
+    assert look(seen, 59, 55, -1) is Look.EMPTY
+    assert look(seen, 57, 55, -3) is Look.NOTHING
+    small = Fragmentation(int(4.5 * GIB))
+    assert look(small, 53, 50, -7) is Look.EMPTY
+    assert look(small, 54, 50, -6) is Look.NOTHING, "too little for plans to be made anew"
 
 
 def test_only_where_an_allocator_caches_something_is_left_to_it():
