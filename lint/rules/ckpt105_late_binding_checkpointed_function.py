@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
-anew in every iteration, unless the name is bound as a default argument. Silent where the backward pass of an iteration
+anew in every iteration, unless the name is bound as a default argument, and one defined in front of the loop that
+reads the loop's own variable. Silent where the backward pass of an iteration
 is over before the next one begins, where the iteration is the last one, and under `torch.no_grad()`. Also a function
 that reads a name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives),
 and one that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it
@@ -95,7 +96,39 @@ def enable(model):
         layer.forward = lambda x: checkpoint(layer.inner, x, use_reentrant=False)  # error
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x):
+        def run(h):
+            return self.blocks[i % 3](h)
+        for i in range(self.loops):
+            x = checkpoint(run, x, use_reentrant=False)  # error
+        return x
+```
+
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x, i):
+        def run(h, index):
+            return self.blocks[index](h)
+        def first(h):
+            return self.blocks[i](h)
+        x = checkpoint(first, x, use_reentrant=False)
+        for i in range(1, self.loops):
+            x = checkpoint(run, x, i, use_reentrant=False)
+        return x
+
+    def step(self, batches):
+        def run(h):
+            return self.net(h, y)
+        for x, y in batches:
+            checkpoint(run, x, use_reentrant=False).sum().backward()
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 
@@ -245,6 +278,7 @@ from ..model.regions.late_binding import (
     may_be_rebound,
     names_bound_afterwards,
     names_of_last_iteration,
+    names_of_later_loop,
 )
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.state.gradient_free import is_gradient_free
@@ -269,6 +303,8 @@ def check(run: Run) -> Iterator[Report]:
                 continue
             if names := changed_names(run, event, function):
                 yield _report(run, event, function, names)
+            elif names := names_of_later_loop(run, event, function):
+                yield _report_later_loop(event, function, names)
             elif names := names_bound_afterwards(run, event, function):
                 yield _report_rebound(run, event, function, names)
         if names := names_of_last_iteration(run, event):
@@ -283,6 +319,16 @@ def _report_rebound(run: Run, event: Checkpoint, function: Function, names: tupl
         "as a default argument or give the new value another name",
         notes=() if function.is_lambda else (Remark(function.node, f"{quoted} is read here when the function runs"),),
         fix=_fix(run, event, function, names),
+    )
+
+
+def _report_later_loop(event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
+    quoted = _quoted(names)
+    return Report(
+        event.node,
+        f"backward runs this function after the loop, when {quoted} is the last iteration's value, so gradients are "
+        "wrong; make it a parameter of the function and pass it to the checkpoint",
+        notes=() if function.is_lambda else (Remark(function.node, f"{quoted} is read here when the function runs"),),
     )
 
 

@@ -52,6 +52,20 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
     return tuple(sorted(found))
 
 
+def names_of_later_loop(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
+    """The names ``function`` reads that a loop behind it, around the checkpoint alone, gives its elements."""
+    if function.place.function is not event.place.function:
+        return ()
+    read, found = free_names(function.node), set[str]()
+    for loop in event.place.loops:
+        if not isinstance(loop, ast.For | ast.AsyncFor) or loop in function.place.loops:
+            continue
+        late = read & names_in(loop.target)
+        if late and not _keeps_names(run, event, loop):
+            found |= late
+    return tuple(sorted(found))
+
+
 def names_bound_afterwards(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
     """The names ``function`` reads that the function around it surely binds anew behind the checkpoint.
 
