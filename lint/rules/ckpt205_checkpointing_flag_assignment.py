@@ -96,6 +96,11 @@ class MyModel(PreTrainedModel):
         super().__init__(config)
         self.gradient_checkpointing = True
 
+def of_what_the_importing_file_asks(width):
+    trunk = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
+    trunk.gradient_checkpointing = True
+    return trunk
+
 def by_trainer(name):
     model = AutoModelForCausalLM.from_pretrained(name)
     model.config.gradient_checkpointing = True
@@ -249,16 +254,23 @@ def _not_called(run: Run) -> Iterator[Report]:
 
 
 def _on_torch(run: Run) -> Iterator[Report]:
-    """Flags on modules of torch, which know none, in files that never ask for the flag themselves."""
+    """Flags on modules of torch, which know none, in programs that never ask for the flag themselves."""
     flags = [flag for flag in run.of(FlagWrite) if _is_of_torch(flag.target)]
-    if len(_MENTION.findall(run.program.text)) > len(flags):
+    texts = run.program.text, *run.program.texts.values()
+    if sum(len(_MENTION.findall(text)) for text in texts) > len(flags):
         return
     for flag in flags:
-        if equals(flag.value, True):
+        if equals(flag.value, True) and (run.program.script is not None or _is_part_of_self(flag)):
             yield Report(
                 flag.node,
                 "no module of torch reads this flag, so nothing is checkpointed; call `checkpoint` for each layer",
             )
+
+
+def _is_part_of_self(flag: FlagWrite) -> bool:
+    """Whether a class sets the flag of what its own `forward` runs; what a function gives away, other files may ask."""
+    target = attribute(flag.write.target)
+    return target is not None and source_text(target.value).startswith("self.")
 
 
 def _is_of_torch(value: Value) -> bool:
