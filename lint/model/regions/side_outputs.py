@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import inner_nodes
+from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
@@ -52,7 +53,7 @@ def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
 
 def _added_up(run: Run, region: Region) -> Iterator[Write]:
     """The attributes that the region stores and that code outside of it adds to something."""
-    inside: set[ast.AST] = {function.node for function in region.functions}
+    inside = frozenset[ast.AST](function.node for function in region.functions)
     for write in run.writes:
         function, owner = write.place.function, write.obj
         if function is None or function.node not in inside or write.is_item or write.place.contexts:
@@ -103,15 +104,23 @@ def _is_list_of(node: ast.expr, field: str) -> bool:
 
 def _appended(run: Run, region: Region) -> Iterator[Call]:
     """What the region appends to a list from outside of it, whose elements are added up there."""
-    inside: set[ast.AST] = {function.node for function in region.functions}
+    inside = frozenset[ast.AST](function.node for function in region.functions)
     for call in region.method_calls("append"):
         held, function = call.receiver, call.place.function
         own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
             continue
         name = _list_name(run, call)
-        if carries_gradient(call.args[0]) and any(adds_up(node, name) for node in _used_outside(run.program, inside)):
+        # Where sums are found says less than which of them are used, and is found once for the whole program.
+        added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
+        if added and carries_gradient(call.args[0]) and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
+
+
+@lru_cache(maxsize=1)
+def _sums(trees: tuple[ast.AST, ...]) -> list[ast.AST]:
+    """The nodes of a program that may add up a list."""
+    return [node for tree in trees for node in all_nodes(tree) if isinstance(node, ast.Call | ast.For | ast.AugAssign)]
 
 
 def _list_name(run: Run, call: Call) -> str:
@@ -126,7 +135,7 @@ def _list_name(run: Run, call: Call) -> str:
     return ""
 
 
-def _is_in(function: Function | None, functions: set[ast.AST]) -> bool:
+def _is_in(function: Function | None, functions: AbstractSet[ast.AST]) -> bool:
     return function is not None and function.node in functions
 
 
@@ -134,14 +143,15 @@ def _same_class(owner: Instance, other: Value) -> bool:
     return isinstance(other, Instance) and other.cls is owner.cls
 
 
-def _used_outside(program: Program, functions: set[ast.AST]) -> list[ast.AST]:
+@lru_cache(maxsize=8)
+def _used_outside(program: Program, functions: frozenset[ast.AST]) -> list[ast.AST]:
     """Every node that is not in the body of one of ``functions`` and whose value may reach a loss."""
     found = list(_reached(program, functions, None))
     read = {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return list(_reached(program, functions, read))
 
 
-def _reached(program: Program, functions: set[ast.AST], read: AbstractSet[str] | None) -> Iterator[ast.AST]:
+def _reached(program: Program, functions: AbstractSet[ast.AST], read: AbstractSet[str] | None) -> Iterator[ast.AST]:
     """The nodes of the file, without what is only shown or has no gradient; ``read`` are the names read (None: all)."""
 
     def below(node: ast.AST) -> list[ast.AST]:
