@@ -12,8 +12,6 @@ from torch.distributed.fsdp import FlatParameter, FSDPModule, FullyShardedDataPa
 from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import nn
 
 # DDP and DataParallel add `module.` at the root only; a model may well have a submodule of that name further down.
@@ -80,31 +78,50 @@ def local_shard(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardedWeight:
+    """A weight of which FSDP2 stores a shard.
+
+    Attributes:
+        elements: Of what is gathered: the weight, or under tensor parallelism this rank's part of it.
+        dtype: That of the shard.
+        trained: Whether it has a gradient.
+        owners: The modules that have it.
+    """
+
+    elements: int
+    dtype: torch.dtype
+    trained: bool
+    owners: tuple[nn.Module, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ShardedUnit:
     """A module that FSDP2 gathers as a whole.
 
     Attributes:
-        parameters: Its own, without those of units inside.
+        weights: Its own, without those of units inside.
         computes_in: The dtype of its gathered weights and their gradients; None for that of the shards.
         reduces_in: The dtype in which gradients are reduced; None for that of the gradients.
         stays_whole: Whether it is not sharded again between forward and backward, as the outermost one is not.
+        ranks: Over how many ranks each weight is sharded.
+        replicated: Whether other ranks have the same shards, and sum the gradients of them (HSDP).
     """
 
-    parameters: tuple[torch.Tensor, ...]
+    weights: tuple[ShardedWeight, ...]
     computes_in: torch.dtype | None
     reduces_in: torch.dtype | None
     stays_whole: bool
+    ranks: int
+    replicated: bool
 
 
 def sharded_units(model: nn.Module) -> list[ShardedUnit]:
     """The units of a model that ``fully_shard`` was called for, outer ones first."""
-    units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     inside: set[int] = set()
     found = []
-    for unit in units:
-        inner = [m for m in _modules(unit) if isinstance(m, FSDPModule) and m is not unit]
-        found.append(_sharded_unit(unit, inner, outermost=id(unit) not in inside))
-        inside |= set(map(id, inner))
+    for unit in (module for module in model.modules() if isinstance(module, FSDPModule)):
+        found.append(_sharded_unit(unit, outermost=id(unit) not in inside))
+        inside |= set(map(id, _modules(unit)))
     return found
 
 
@@ -112,16 +129,26 @@ def _modules(unit: Any) -> list[nn.Module]:
     return list(unit.modules())
 
 
-def _sharded_unit(unit: Any, inner: Sequence[Any], *, outermost: bool) -> ShardedUnit:
-    others = {id(p) for module in inner for p in module.parameters()}
+def _sharded_unit(unit: Any, *, outermost: bool) -> ShardedUnit:
     state = unit._get_fsdp_state()
     # _fsdp_state.py: torch 2.13 has a list of groups, and raises where there are several and one is asked for.
     groups = state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]
+    groups = [group for group in groups if group is not None]
     # The outermost unit learns in its first forward that it stays whole.
     left = outermost and getattr(state, "_auto_reshard_after_forward", True)
     return ShardedUnit(
-        tuple(p for p in unit.parameters() if is_sharded(p) and id(p) not in others),
+        tuple(_sharded_weight(each) for group in groups for each in group.fsdp_params),
         state._mp_policy.param_dtype,
         state._mp_policy.reduce_dtype,
-        left or all(group is None or group.post_forward_mesh_info is None for group in groups),
+        left or all(group.post_forward_mesh_info is None for group in groups),
+        min((getattr(group.mesh_info, "shard_mesh_size", 1) for group in groups), default=1),
+        any(hasattr(group.mesh_info, "replicate_mesh_size") for group in groups),
+    )
+
+
+def _sharded_weight(each: Any) -> ShardedWeight:
+    # _fsdp_param.py: between forward and backward a unit that stays whole has plain tensors in the place of its shards.
+    shard, places = each.sharded_param, each._module_info
+    return ShardedWeight(
+        each._orig_size.numel(), shard.dtype, shard.requires_grad, (places.module, *places.shared_modules)
     )

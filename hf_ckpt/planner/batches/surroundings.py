@@ -46,13 +46,12 @@ class Surroundings:
         self, ledgers: Sequence[LayerLedger | None], size: BatchSize, given: Sequence[Sequence[int]]
     ) -> Problem:
         """What there is to decide for a batch of this size, whose layers save this and are given these storages."""
-        grown = self.room.layer_gradients()
         return assemble(
             ledgers,
             self.rates,
-            gradients=grown,
+            gradients=self.room.layer_gradients(),
             heads=self.head.options(size.head_tokens),
-            **self.room.in_backward(grown),
+            **self.room.in_backward(),
             offload=self.offload,
             outside=self.beside.of(size),
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),

@@ -10,9 +10,9 @@ import torch
 from ...compat.wrappers import sharded_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from ...compat.wrappers import ShardedUnit
+    from ...compat.wrappers import ShardedUnit, ShardedWeight
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Gathering:
             less the weights that are no longer needed then.
         cached: What the stream of the gathers keeps of its largest one, beyond that which is alive: a caching allocator
             gives a block back only to the stream that it was taken for.
+        summed: What HSDP keeps of each layer until backward ends, beside the gradients of its shards: what ranks with
+            the same shards summed (``FSDPParamGroup._all_reduce_state``). Empty where nothing is kept.
     """
 
     all_along: int = 0
@@ -36,48 +38,64 @@ class Gathering:
     head_gradients: int = 0
     late_gradients: int = 0
     cached: int = 0
+    summed: tuple[int, ...] = ()
 
 
-def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module]) -> Gathering:
-    """Count a model's FSDP2 units; nothing where it has none."""
+def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module], *, accumulates: bool = False) -> Gathering:
+    """Count a model's FSDP2 units; nothing where it has none. ``accumulates``: gradients are there beforehand."""
     units = sharded_units(model)
-    inside = {id(p) for layer in layers for p in layer.parameters()}
-    in_layers = [unit for unit in units if any(id(p) in inside for p in unit.parameters)]
-    outside = [unit for unit in units if not any(id(p) in inside for p in unit.parameters)]
+    place_of = {module: index for index, layer in enumerate(layers) for module in layer.modules()}
+    placed = [(unit, _place(unit, place_of)) for unit in units]
+    outside = [unit for unit, place in placed if place is None]
     stays = sum(_whole(unit) for unit in units if unit.stays_whole)
-    late = sum(_gradients(unit, _embeddings(model)) for unit in outside)
+    tables = sum(_gradients(unit, filter(_is_table, unit.weights)) for unit in outside)
     copies = max((_reduced(unit) - (_whole(unit) if unit.stays_whole else 0) for unit in outside), default=0)
     last = max((_whole(unit) for unit in units if not unit.stays_whole), default=0)
+    summed = [0] * len(layers)
+    for unit, place in placed:
+        if place is not None:
+            summed[place] += _summed(unit, accumulates=accumulates)
     return Gathering(
         all_along=stays + last,
-        in_layer=max(map(_in_backward, in_layers), default=0),
-        head_gradients=sum(map(_gradients, outside)) - late,
-        late_gradients=max(0, late + copies),
+        in_layer=max((_in_backward(unit) for unit, place in placed if place is not None), default=0),
+        head_gradients=sum(_gradients(unit, unit.weights) for unit in outside) - tables,
+        late_gradients=max(0, tables + copies) + sum(_summed(unit, accumulates=accumulates) for unit in outside),
         cached=max(map(_whole, units), default=0) - last,
+        summed=tuple(summed) if any(summed) else (),
     )
 
 
+def _place(unit: ShardedUnit, place_of: Mapping[torch.nn.Module, int]) -> int | None:
+    """The layer in which the unit is; None outside all of them."""
+    return next((place_of[owner] for weight in unit.weights for owner in weight.owners if owner in place_of), None)
+
+
 def _in_backward(unit: ShardedUnit) -> int:
-    return (0 if unit.stays_whole else _whole(unit)) + _gradients(unit) + _reduced(unit)
+    return (0 if unit.stays_whole else _whole(unit)) + _gradients(unit, unit.weights) + _reduced(unit)
 
 
 def _whole(unit: ShardedUnit) -> int:
-    return sum(p.numel() * (unit.computes_in or p.dtype).itemsize for p in unit.parameters)
+    return sum(weight.elements * (unit.computes_in or weight.dtype).itemsize for weight in unit.weights)
 
 
-def _gradients(unit: ShardedUnit, among: Iterable[int] | None = None) -> int:
-    chosen = None if among is None else set(among)
-    trained = (p for p in unit.parameters if p.requires_grad and (chosen is None or id(p) in chosen))
-    return sum(p.numel() * (unit.computes_in or p.dtype).itemsize for p in trained)
+def _gradients(unit: ShardedUnit, among: Iterable[ShardedWeight]) -> int:
+    return sum(weight.elements * (unit.computes_in or weight.dtype).itemsize for weight in among if weight.trained)
 
 
 def _reduced(unit: ShardedUnit) -> int:
-    dtype = unit.reduces_in or unit.computes_in
-    return sum(p.numel() * (dtype or p.dtype).itemsize for p in unit.parameters if p.requires_grad)
+    return sum(weight.elements * _reduces_in(unit, weight).itemsize for weight in unit.weights if weight.trained)
 
 
-def _embeddings(model: torch.nn.Module) -> set[int]:
-    """The weights of embeddings that the loss head does not share."""
-    tables = {id(p) for m in model.modules() if isinstance(m, torch.nn.Embedding) for p in m.parameters(recurse=False)}
-    others = (m for m in model.modules() if not isinstance(m, torch.nn.Embedding))
-    return tables - {id(p) for m in others for p in m.parameters(recurse=False)}
+def _summed(unit: ShardedUnit, *, accumulates: bool) -> int:
+    """Gradients of shards of these dtypes are what was summed, unless they are added to others."""
+    kept = (w for w in unit.weights if w.trained and (accumulates or _reduces_in(unit, w) != w.dtype))
+    return sum(w.elements // unit.ranks * _reduces_in(unit, w).itemsize for w in kept) if unit.replicated else 0
+
+
+def _reduces_in(unit: ShardedUnit, weight: ShardedWeight) -> torch.dtype:
+    return unit.reduces_in or unit.computes_in or weight.dtype
+
+
+def _is_table(weight: ShardedWeight) -> bool:
+    """Whether it is of an embedding alone, which the loss head does not share."""
+    return all(isinstance(owner, torch.nn.Embedding) for owner in weight.owners)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..budget import Budget
     from ..ranks import Ranks
+    from .gathering import Gathering
 
 
 def no_host_bound() -> None:
@@ -79,7 +80,7 @@ class Room:
         if empty or self._before_forwards is None:
             self._before_forwards = self.memory(self.device)
         state = static_state(self.model, self.optimizer)
-        whole = gathering(self.model, self.layers)
+        whole = self._gathering()
         to_come = state.to_come + whole.all_along
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
@@ -104,18 +105,27 @@ class Room:
         return next(self.model.parameters()).device
 
     def layer_gradients(self) -> list[int] | None:
-        """Bytes of parameter gradients that each layer's backward makes; None when they are there beforehand."""
-        return [gradient_bytes(layer.parameters()) for layer in self.layers] if self.gradients_grow else None
+        """Bytes that each layer's backward leaves; None when it leaves nothing.
 
-    def in_backward(self, grown: Sequence[int] | None) -> dict[str, int]:
+        They are parameter gradients, unless those are there beforehand, and what HSDP sums.
+        """
+        grown = [gradient_bytes(layer.parameters()) * self.gradients_grow for layer in self.layers]
+        summed = self._gathering().summed or (0,) * len(grown)
+        return [sum(both) for both in zip(grown, summed, strict=True)] if self.gradients_grow or any(summed) else None
+
+    def in_backward(self) -> dict[str, int]:
         """Gradients outside the layers, and what gathering and reducing take in a layer's backward.
 
         Gradients of the embeddings come last, the head's before any layer's. Those that FSDP2 reduces are whole until
         all layers' are reduced.
         """
-        whole = gathering(self.model, self.layers)
+        whole = self._gathering()
         late, head = whole.late_gradients, whole.head_gradients
-        if grown is not None and not (late or head):
+        if self.gradients_grow and not (late or head):
             late = late_gradient_bytes(self.model)
-            head = gradient_bytes(self.model.parameters()) - sum(grown) - late
+            in_layers = sum(gradient_bytes(layer.parameters()) for layer in self.layers)
+            head = gradient_bytes(self.model.parameters()) - in_layers - late
         return {"head_gradients": head, "late_gradients": late, "gathering": whole.in_layer}
+
+    def _gathering(self) -> Gathering:
+        return gathering(self.model, self.layers, accumulates=not self.gradients_grow)

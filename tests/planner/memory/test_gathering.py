@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from hf_ckpt.planner.memory.gathering import Gathering, gathering
@@ -18,6 +21,9 @@ from ..planner_models import build, nothing_used
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch.distributed.fsdp import FSDPModule
+
+IDS = torch.zeros(2, 8, dtype=torch.long)
 HALF, SINGLE = 2, 4
 
 
@@ -68,6 +74,70 @@ def test_layers_that_stay_whole_are_gathered_all_along() -> None:
 
 
 @pytest.mark.usefixtures("eight_ranks")
+def test_weights_are_counted_the_same_while_the_outermost_unit_is_whole() -> None:
+    model = build()
+    for each in model.model.layers:
+        fully_shard(each)
+    fully_shard(model)
+    before = gathering(model, model.model.layers)
+    model(input_ids=IDS)
+    assert not isinstance(model.lm_head.weight, DTensor)
+    assert gathering(model, model.model.layers) == before
+
+
+@pytest.mark.usefixtures("eight_ranks")
+def test_what_hsdp_keeps_of_summed_gradients_is_counted_where_they_are_no_gradients_yet() -> None:
+    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("same", "sharded"))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    model, plain = build(), build()
+    layers = model.model.layers
+    for each in (*layers, model):
+        fully_shard(each, mesh=mesh, mp_policy=policy)
+    for each in (*plain.model.layers, plain):
+        fully_shard(each, mesh=mesh)
+    found = gathering(model, layers)
+    assert found.all_along == HALF * (count(model) - count(layers[0]) * (len(layers) - 1))
+    assert gathering(plain, plain.model.layers).summed == ()
+    assert gathering(plain, plain.model.layers, accumulates=True).summed == tuple(2 * n for n in found.summed)
+
+    kept: list[int] = []
+
+    def look(module: torch.nn.Module, args: object, output: torch.Tensor) -> None:
+        output.register_hook(lambda _: kept.extend(map(sums, layers)))
+
+    model.model.embed_tokens.register_forward_hook(look)
+    model(input_ids=IDS, labels=IDS).loss.backward()
+    assert tuple(kept) == found.summed
+    room = Room(model, list(layers), nothing_used(), optimizer=None, gradients_grow=False)
+    assert room.layer_gradients() == list(found.summed)
+
+
+def sums(layer: FSDPModule) -> int:
+    """Bytes of what the ranks with the same shards of this layer summed."""
+    (group,) = layer._get_fsdp_state()._fsdp_param_groups
+    return group._all_reduce_state.all_reduce_input.nbytes
+
+
+@pytest.mark.usefixtures("eight_ranks")
+def test_under_tensor_parallelism_a_ranks_part_is_gathered() -> None:
+    mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("sharded", "split"))
+    blocks = torch.nn.ModuleList(
+        torch.nn.Sequential(torch.nn.Linear(8, 32, bias=False), torch.nn.Linear(32, 8, bias=False)) for _ in range(2)
+    )
+    whole = SINGLE * count(blocks[0])
+    for each in blocks:
+        parallelize_module(each, mesh["split"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        fully_shard(each, mesh=mesh["sharded"])
+    found = gathering(blocks, list(blocks))
+    assert (found.all_along, found.in_layer) == (whole // 2 * 2, 2 * whole // 2)
+    seen: list[int] = []
+    blocks[1][0].register_forward_pre_hook(lambda *_: seen.extend(p.to_local().nbytes for p in blocks[1].parameters()))
+    with torch.no_grad():
+        blocks[1](torch.ones(4, 8)).wait()
+    assert sum(seen) == whole // 2
+
+
+@pytest.mark.usefixtures("eight_ranks")
 @pytest.mark.parametrize("grow", [True, False])
 def test_plans_leave_room_for_it(grow: bool) -> None:
     model = build()
@@ -76,6 +146,6 @@ def test_plans_leave_room_for_it(grow: bool) -> None:
         fully_shard(each)
     fully_shard(model)
     room = Room(model, list(model.model.layers), nothing_used(), optimizer=None, gradients_grow=grow)
-    beside = room.in_backward(room.layer_gradients())
+    beside = room.in_backward()
     assert beside["gathering"] == 3 * SINGLE * count(model.model.layers[0])
     assert beside["head_gradients"] == SINGLE * outside
