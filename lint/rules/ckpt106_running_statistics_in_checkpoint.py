@@ -69,6 +69,24 @@ class Encoder(nn.Module):
         return x
 ```
 ```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Recognizer(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        if depth == 18:
+            self.cnn = models.resnet18()
+        elif depth == 50:
+            self.cnn = models.resnet50()
+        else:
+            raise ValueError(depth)
+
+    def forward(self, x):
+        return checkpoint(self.cnn.layer4, x, use_reentrant=False)  # error
+```
+```python
 from transformers import Trainer, TrainingArguments, Wav2Vec2ConformerForCTC
 
 model = Wav2Vec2ConformerForCTC.from_pretrained("facebook/wav2vec2-conformer-rel-pos-large")
@@ -98,6 +116,19 @@ model.set_grad_checkpointing()  # error
 ```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Recognizer(nn.Module):
+    def __init__(self, pretrained):
+        super().__init__()
+        self.cnn = models.resnet50() if pretrained else nn.Conv2d(3, 8, 3)
+
+    def forward(self, x):
+        return checkpoint(self.cnn, x, use_reentrant=False)
+```
 ```python
 import timm
 
@@ -363,10 +394,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Result, Seq, Value, equals, options, truth
+from ..facts.values import Absent, Const, Dict, Result, Seq, Value, conditional_options, equals, options, truth
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
-from ..model.events import Checkpoint, Checkpointing, Compile, HfEnable, TimmEnable, TorchCheckpoint, TrainerBuild
+from ..model.events import (
+    Checkpoint,
+    Checkpointing,
+    CheckpointSequential,
+    Compile,
+    HfEnable,
+    TimmEnable,
+    TorchCheckpoint,
+    TrainerBuild,
+)
 from ..model.events.extract import args_of
 from ..model.libraries.batch_norms import FAMILIES
 from ..model.libraries.held_norms import (
@@ -388,6 +428,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
@@ -421,23 +462,49 @@ def _in_regions(run: Run) -> Iterator[Report]:
             continue
         if _is_outside_training(run, event) or _may_see_no_tensor(event):
             continue
-        for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
-            if _updates(run, norm) and not region.makes(norm):
-                kind = _last(norm)
-                under = region.conditions_of(norm)
-                remark = Remark(norm.call.node, f"the `{kind}` that runs twice", under, called=norm.call.name)
-                yield _report(event.node, f"`{kind}` in this region", remark)
-        for part in region.modules:
-            built = built_with_batch_norm(part)
-            if built is not None and not _may_keep(run, part, built) and not region.makes(built):
-                remark = Remark(built.call.node, f"`{_last(built)}` has it", region.conditions_of(part))
-                yield _report(event.node, "a BatchNorm in this region", remark)
-            for block, under in configured_with_batch_norm(part):
-                if _may_keep(run, part, block) or region.makes(block):
-                    continue
-                if not may_skip_norm(event, region.calls):
-                    remark = Remark(block.call.node, f"`{_last(block)}` has it", (*region.conditions_of(part), *under))
-                    yield _report(event.node, "a BatchNorm in this region", remark)
+        found = list(_found(run, event, region))
+        if _has_each_choice(event, [remark for _, remark in found]):
+            norm, remark = found[0]
+            yield _report(event.node, norm, remark._replace(conditions=(), decides=False))
+            continue
+        for norm, remark in found:
+            yield _report(event.node, norm, remark)
+
+
+def _found(run: Run, event: Checkpointing, region: Region) -> Iterator[tuple[str, Remark]]:
+    """What in the region updates its statistics, and where it is made and under which conditions."""
+    for norm in region.modules_of(*_BATCH_NORMS, *_INSTANCE_NORMS):
+        if _updates(run, norm) and not region.makes(norm):
+            kind = _last(norm)
+            under = region.conditions_of(norm)
+            remark = Remark(norm.call.node, f"the `{kind}` that runs twice", under, called=norm.call.name)
+            yield f"`{kind}` in this region", remark
+    for part in region.modules:
+        built = built_with_batch_norm(part)
+        if built is not None and not _may_keep(run, part, built) and not region.makes(built):
+            yield (
+                "a BatchNorm in this region",
+                Remark(built.call.node, f"`{_last(built)}` has it", region.conditions_of(part)),
+            )
+        for block, under in configured_with_batch_norm(part):
+            if _may_keep(run, part, block) or region.makes(block):
+                continue
+            if not may_skip_norm(event, region.calls):
+                remark = Remark(block.call.node, f"`{_last(block)}` has it", (*region.conditions_of(part), *under))
+                yield "a BatchNorm in this region", remark
+
+
+def _has_each_choice(event: Checkpointing, remarks: list[Remark]) -> bool:
+    """Whether one of several modules is checkpointed and a norm runs in it whichever it is."""
+    match event:
+        case Checkpoint():
+            entered = event.function
+        case CheckpointSequential():
+            entered = event.functions
+        case _:
+            return False
+    chosen = conditional_options(entered)
+    return len(chosen) > 1 and all(any(remark.conditions == under for remark in remarks) for _, under in chosen)
 
 
 def _in_layers_of_transformers(run: Run) -> Iterator[Report]:

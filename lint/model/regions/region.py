@@ -254,12 +254,14 @@ def _identity(entered: Value) -> tuple[int, ...]:
 
 
 def _key(part: Value | Call) -> _Key:
-    """What is one part of a region: all objects of a class, what one expression makes of a class, a call."""
+    """What is one part of a region: all objects of a class, what one expression makes, a part of that, a call."""
     match part:
         case Instance(cls):
             return cls.node, ""
         case Result(call):
             return call.node, f"{call.name}()"
+        case Attr(base=Result(call), name=name):
+            return call.node, f"{call.name}().{name}"
     return part.node, ""
 
 
