@@ -62,7 +62,8 @@ class Alive:
 
     ``given_up`` is how many traces the layers gave up so far: ledgers from before hold no more. ``given`` is what the
     device has given out (0: it has no allocator to watch, or a forward waits), ``over`` by how much that exceeds the
-    budget, ``refused`` how often it had nothing left, ``short`` what it could still give, negated.
+    budget, ``refused`` how often it had nothing left, ``short`` what it could still give, negated. ``adds`` is whether
+    there are gradients while a forward waits.
     """
 
     load: int
@@ -73,6 +74,7 @@ class Alive:
     over: int = 0
     refused: int = 0
     short: int = 0
+    adds: bool = False
 
 
 class BatchPlanner:
@@ -192,7 +194,8 @@ class BatchPlanner:
         waiting = self.live.waiting()
         load, held = sum(w.load for w in waiting), sum(w.held for w in waiting)
         given_up = sum(layer.engine.given_up for layer in self.layers)
-        alive = Alive(load, held, self.live.backward_seen, given_up)
+        adds = bool(load) and self.group is not None and self.room.has_gradients()
+        alive = Alive(load, held, self.live.backward_seen, given_up, adds=adds)
         return alive if load or not self.room.is_cached else self._with_given(alive)
 
     def _with_given(self, alive: Alive) -> Alive:
@@ -238,15 +241,16 @@ class BatchPlanner:
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""
         numbers = [alive.load, alive.held, int(not alive.backward_seen), alive.given_up, alive.given, alive.over]
-        load, held, unknown, given_up, given, over, refused, short, missing, *size = self.ranks.largest(
-            [*numbers, alive.refused, alive.short, int(mine is None), *astuple(mine or BatchSize(0, 0))]
+        numbers += [alive.refused, alive.short, int(alive.adds), int(mine is None)]
+        load, held, unknown, given_up, given, over, refused, short, adds, missing, *size = self.ranks.largest(
+            [*numbers, *astuple(mine or BatchSize(0, 0))]
         )
-        together = Alive(load, held, not unknown, given_up, given, over, refused, short)
+        together = Alive(load, held, not unknown, given_up, given, over, refused, short, bool(adds))
         return together, None if missing else BatchSize(*size)
 
     def _choose(self, size: BatchSize, alive: Alive) -> Choice:
         """The plan for a forward of this size, made now where what it takes is known."""
-        grown = self.group is not None and self.group.meet(size, alive.load)
+        grown = self.group is not None and self.group.meet(size, alive.load, adds=alive.adds)
         if grown:
             self.book.plans.clear()
         target = size if self.group is None else self.group.representative(size)

@@ -14,20 +14,26 @@ class Group:
     """The most that was ever alive together.
 
     All forwards of a group get the plan of its largest one, so that all keep the same share of what they save; then the
-    others hold ``weight - 1`` times what the largest holds. What is in memory grows with ``load``.
+    others hold ``weight - 1`` times what the largest holds. What is in memory grows with ``load``. ``adds`` is whether
+    there were gradients already, to which their backward adds.
     """
 
     load: int = 0
     largest: BatchSize | None = None
+    adds: bool = False
     _recent: BatchSize | None = None
 
-    def meet(self, size: BatchSize, waiting: int) -> bool:
-        """Note a forward while others of load ``waiting`` wait; returns whether more is alive than ever before."""
+    def meet(self, size: BatchSize, waiting: int, *, adds: bool = False) -> bool:
+        """Note a forward while others of load ``waiting`` wait; returns whether more is alive than ever before.
+
+        ``adds`` is whether there are gradients now.
+        """
         if not waiting:
             self._recent = size
             return False
         self._recent = _larger(size, self._recent)
-        grown = waiting + size.load > self.load
+        grown = waiting + size.load > self.load or (adds and not self.adds)
+        self.adds = self.adds or adds
         self.load = max(self.load, waiting + size.load)
         self.largest = _larger(self._recent, self.largest)
         return grown

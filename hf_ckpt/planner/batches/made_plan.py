@@ -11,7 +11,7 @@ from ...engine import plan_of
 from ...errors import BudgetError
 from ...policy.decision import RecomputeLayer
 from ..budget import NOTHING_SPARE, AutoBudget, limits_of
-from ..costs.assemble import under
+from ..costs.assemble import under, waited_for
 from ..costs.problem import Limits
 from ..solver.refine import solve_refined
 from ..solver.shortfall import room_shortfall
@@ -51,6 +51,7 @@ class Demand:
 
     ``factor`` of the budget is to be used; ``forwards`` are alive together (see :class:`Problem`), or ``alive`` bytes
     are held already by ``others``, forwards that ran under other plans. ``spare`` is left to the device's allocator.
+    ``waits`` is whether new gradients wait until the last forward's part of them is there.
     """
 
     budget: Budget
@@ -59,6 +60,7 @@ class Demand:
     alive: int = 0
     spare: Spare = NOTHING_SPARE
     others: float = 0.0
+    waits: bool = False
 
     def on_host(self, taken: Taken) -> int | None:
         """Bytes of host memory for one forward: those alive together share it."""
@@ -77,16 +79,20 @@ class Demands:
     def of(self, size: BatchSize) -> Demand:
         """That of a plan under which every forward of a group runs, the largest of this size."""
         forwards = 1.0 if self.group is None else self.group.weight(size)
-        return Demand(self.budget, self.book.factor, forwards, spare=self.fragmentation.spare)
+        waits = self.group is not None and self.group.adds and forwards > 1
+        return Demand(self.budget, self.book.factor, forwards, spare=self.fragmentation.spare, waits=waits)
 
     def beside(self, alive: int, others: float) -> Demand:
         """That of a plan for one forward, while ``others`` like it hold so many bytes."""
-        return Demand(self.budget, self.book.factor, alive=alive, spare=self.fragmentation.spare, others=others)
+        waits = self.group is not None and self.group.adds
+        spare = self.fragmentation.spare
+        return Demand(self.budget, self.book.factor, alive=alive, spare=spare, others=others, waits=waits)
 
 
 def make_plan(measured: Measured, demand: Demand) -> MadePlan:
     """The fastest plan that meets the demand. Raises BudgetError when none does; ``auto`` then takes the smallest."""
-    problem = replace(measured.problem, forwards=demand.forwards)
+    problem = waited_for(measured.problem) if demand.waits else measured.problem
+    problem = replace(problem, forwards=demand.forwards)
     if problem.link is not None:
         problem = replace(problem, link=replace(problem.link, nbytes=demand.on_host(measured.taken)))
     try:

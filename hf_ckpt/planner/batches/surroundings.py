@@ -58,4 +58,5 @@ class Surroundings:
             mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
             class_names=[type(layer).__name__ for layer in self.room.layers],
             given=given,
+            waiting=self.room.waiting_gradients(),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...ledger import Buffer, LayerLedger, Source
 from ..verbs.rebuild import rebuilt_ops
-from .problem import HeadOption, HostLink, Kind, Problem
+from .problem import Gradients, HeadOption, HostLink, Kind, Problem
 from .roofline import kind_of
 from .transient import transient_bytes
 
@@ -36,6 +36,7 @@ def assemble(
     mlp_names: Sequence[str | None] | None = None,
     class_names: Sequence[str] = (),
     given: Sequence[Sequence[int]] = (),
+    waiting: Gradients | None = None,
 ) -> Problem:
     """Build the planner's problem.
 
@@ -54,6 +55,7 @@ def assemble(
             one; None where all MLPs run whole.
         class_names: The class of each layer. One without a ledger is given as much as the others of its class.
         given: The storages, by key, of the tensors that each layer is given; () where nobody knows.
+        waiting: The gradients that wait in a backward through several forwards; None where none do.
 
     Returns:
         The problem.
@@ -81,6 +83,7 @@ def assemble(
         outside=outside,
         chunk=chunk,
         chunk_seconds=sum(_seconds_inside(kinds[k], name) for k, name in zip(order, names, strict=True) if name),
+        waiting=waiting,
     )
 
 
@@ -133,6 +136,30 @@ def _kind_under(kind: Kind, plan: Assignment[int]) -> Kind:
     if not kind.ledger.ops:
         return kind
     return replace(kind, transient=transient_bytes(kind.ledger, gradients=kind.gradients, held=plan.held))
+
+
+def waited_for(problem: Problem) -> Problem:
+    """``problem`` where its ``waiting`` gradients come up in backward beside those that are there."""
+    waiting = problem.waiting
+    if waiting is None:
+        return problem
+    keys = list(zip(problem.order, waiting.layers, strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return replace(
+        problem,
+        kinds=tuple(_with_gradients(problem.kinds[k], nbytes) for k, nbytes in numbers),
+        order=tuple(numbers[key] for key in keys),
+        head_gradients=problem.head_gradients + waiting.head,
+        late_gradients=problem.late_gradients + waiting.late,
+    )
+
+
+def _with_gradients(kind: Kind, nbytes: int) -> Kind:
+    """``kind`` whose backward makes so many bytes of gradients more."""
+    gradients = kind.gradients + nbytes
+    if not kind.ledger.ops:
+        return replace(kind, transient=kind.transient + nbytes, gradients=gradients)
+    return replace(kind, transient=transient_bytes(kind.ledger, gradients=gradients), gradients=gradients)
 
 
 def shared_input_bytes(ledger: LayerLedger, again: frozenset[int] = _NOTHING) -> int:

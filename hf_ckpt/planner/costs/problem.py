@@ -74,6 +74,15 @@ class HostLink:
     nbytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Bytes of gradients: those that exist before the first layer's backward, of each layer, those that come last."""
+
+    head: int
+    layers: tuple[int, ...]
+    late: int
+
+
 @dataclass(frozen=True)
 class Problem:
     """A stack of layers (``order[i]`` is the kind of layer ``i``) with its loss head.
@@ -88,7 +97,9 @@ class Problem:
     (embeddings, final norms). ``chunk`` are the bytes that the backward of an MLP takes for one of its chunks, which no
     ledger shows; 0 where MLPs run whole. ``chunk_seconds`` are the seconds of a step in which their backwards compute
     the chunks again, whatever the plan. ``given`` are the storages, by key, of the tensors that each layer is given; ()
-    where unknown.
+    where unknown. ``waiting`` are the gradients of a backward through several forwards: where there are gradients
+    beforehand, autograd holds each new one until the last forward's part of it is there (:func:`~.assemble.waited_for`
+    counts them). None where they are counted already, or nobody knows.
     """
 
     kinds: tuple[Kind, ...]
@@ -105,6 +116,7 @@ class Problem:
     chunk: int = 0
     chunk_seconds: float = 0.0
     given: tuple[tuple[int, ...], ...] = ()
+    waiting: Gradients | None = None
 
     def kind(self, layer: int) -> Kind:
         """The kind of layer ``layer``."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...compat.wrappers import is_sharded
 from ..budget import DeviceMemory, PeakBudget
+from ..costs.problem import Gradients
 from .gathering import gathering
 from .state import gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
@@ -112,6 +114,18 @@ class Room:
         grown = [gradient_bytes(layer.parameters()) * self.gradients_grow for layer in self.layers]
         summed = self._gathering().summed or (0,) * len(grown)
         return [sum(both) for both in zip(grown, summed, strict=True)] if self.gradients_grow or any(summed) else None
+
+    def waiting_gradients(self) -> Gradients | None:
+        """Those of a backward through several forwards, where there are gradients beforehand and nothing is sharded."""
+        if self.gradients_grow or any(map(is_sharded, self.model.parameters())):
+            return None
+        layers = tuple(gradient_bytes(layer.parameters()) for layer in self.layers)
+        late = late_gradient_bytes(self.model)
+        return Gradients(max(0, gradient_bytes(self.model.parameters()) - sum(layers) - late), layers, late)
+
+    def has_gradients(self) -> bool:
+        """Whether there are gradients now, to which backward will add."""
+        return any(parameter.grad is not None for parameter in self.model.parameters())
 
     def in_backward(self) -> dict[str, int]:
         """Gradients outside the layers, and what gathering and reducing take in a layer's backward.

@@ -13,8 +13,9 @@ from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.batches.group import Group
 from hf_ckpt.planner.batches.live_forwards import LiveForwards
 from hf_ckpt.planner.batches.per_batch import BatchSize
+from hf_ckpt.planner.costs.assemble import waited_for
 from hf_ckpt.planner.costs.assess import assess
-from hf_ckpt.planner.costs.problem import HeadOption, Problem
+from hf_ckpt.planner.costs.problem import Gradients, HeadOption, Problem
 
 from ..planner_ledgers import llama_kind
 from ..planner_models import build, conduct, nothing_used
@@ -70,7 +71,8 @@ def test_the_real_peak_stays_within_the_budget(forwards):
     planner = conduct(model, f"{budget}B", memory=nothing_used())
     peaks = [step(model, forwards) for _ in range(3)]
     assert max(peaks) <= budget
-    assert peaks[-1] >= 0.9 * budget or planner.current.solution.predicted.seconds == 0
+    # Each waiting forward is taken to hold what its head needs at its peak: 0.3 of this budget with eight of them.
+    assert peaks[-1] >= 0.85 * budget or planner.current.solution.predicted.seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,37 @@ def test_the_real_peak_of_a_model_that_never_calls_its_loss_function(kind, batch
     assert max(peaks) <= budget
     assert peaks[-1] >= 0.85 * budget
     assert planner.current.solution.head.chunks == 1
+
+
+def test_new_gradients_that_wait_for_the_other_forward_are_within_the_budget():
+    """Each is a tensor beside the one that it will be added to, until the first forward's part of it is there."""
+    budget = int(0.4 * step(prepared(whisper()), 2, SPEECH))
+    model = prepared(whisper())
+    planner = conduct(model, f"{budget}B", memory=nothing_used())
+    peaks = [step(model, 2, SPEECH) for _ in range(3)]
+    assert max(peaks) <= budget
+    assert planner.group.adds
+
+
+def test_no_gradient_waits_where_there_were_none():
+    model = build()
+    planner = conduct(model, "3MiB", memory=nothing_used())
+    for _ in range(3):
+        model.zero_grad()
+        sum(model(**TEXT).loss for _ in range(2)).backward()
+    assert planner.group.load
+    assert not planner.group.adds
+
+
+def test_waiting_gradients_come_up_as_backward_goes():
+    problem = Problem(
+        (llama_kind(),), (0, 0), (HeadOption(1, 0),), waiting=Gradients(head=10, layers=(100, 200), late=5)
+    )
+    waited = waited_for(problem)
+    assert [waited.kind(layer).gradients for layer in range(2)] == [100, 200]
+    assert waited.all_gradients - problem.all_gradients == 315
+    assert waited.backward_bytes[0] >= problem.backward_bytes[0] + 210
+    assert waited_for(replace(problem, waiting=None)) == replace(problem, waiting=None)
 
 
 def test_what_an_encoder_and_a_decoder_share_counts_for_each_of_them():
@@ -159,4 +192,6 @@ def test_forwards_of_two_sizes_share_the_plan_of_the_larger_one():
     assert group.representative(short) == long
     assert group.weight(long) == 1.25
     assert not group.meet(short, 0)
+    assert not group.meet(long, short.load)
+    assert group.meet(long, short.load, adds=True)
     assert not group.meet(long, short.load)
