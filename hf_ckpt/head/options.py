@@ -67,8 +67,11 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
         return HeadOption(chunks, final_norm_bytes(shape) + _bytes_in_tiles(shape, shape.tile))
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
         return HeadOption(chunks, logits + weights * shape.itemsize)
-    if chunks == 1 or not shape.trained:
-        return HeadOption(chunks, logits, chunks * 1e-5 if chunks > 1 else 0.0)
+    if chunks == 1:
+        return HeadOption(1, logits)
+    logits += shape.tokens * shape.width * shape.itemsize  # the finished chunks' gradients of hidden states
+    if not shape.trained:
+        return HeadOption(chunks, logits, chunks * 1e-5)
     # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.
     sums = weights * (4 + shape.itemsize)
     return HeadOption(chunks, logits + sums, chunks * weights * (8 + shape.itemsize) / bytes_per_second)

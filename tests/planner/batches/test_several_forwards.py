@@ -89,6 +89,17 @@ def test_the_real_peak_of_a_model_that_never_calls_its_loss_function(kind, batch
     assert planner.current.solution.head.chunks == 1
 
 
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_a_budget_holds_with_the_head_in_chunks(share):
+    """Its forward makes the gradients of all hidden states, chunk after chunk."""
+    budget = int(share * plain_peak(1))
+    model = with_gradients()
+    planner = conduct(model, f"{budget}B", memory=nothing_used())
+    peaks = [step(model, 1) for _ in range(3)]
+    assert planner.current.solution.head.chunks > 1
+    assert 0.95 * budget <= peaks[-1] <= max(peaks) <= budget
+
+
 def test_new_gradients_that_wait_for_the_other_forward_are_within_the_budget():
     """Each is a tensor beside the one that it will be added to, until the first forward's part of it is there."""
     budget = int(0.4 * step(prepared(whisper()), 2, SPEECH))
