@@ -7,8 +7,10 @@ A ``GradientCheckpointingLayer`` reads two attributes: ``gradient_checkpointing`
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .._undo import AttributeChange
@@ -17,8 +19,6 @@ from .wrappers import is_checkpoint_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from torch import nn
 
 
 def supports_checkpointing(layer: nn.Module) -> bool:
@@ -34,9 +34,39 @@ def set_checkpointing(layer: nn.Module, enable: bool, function: Any) -> Iterator
     """
     yield AttributeChange(layer, "gradient_checkpointing", enable and function is not None)
     if function is not None:
+        if _checkpoints_its_hooks(layer):
+            function = partial(_on_forward, function)
         yield AttributeChange(layer, "_gradient_checkpointing_func", function)
         if supports_checkpointing(layer):
             yield AttributeChange(layer, "_can_checkpoint_with_cache", True)
+
+
+def _checkpoints_its_hooks(layer: nn.Module) -> bool:
+    """Whether it is a layer of transformers 5.22 or older, which hands on ``__call__`` and not ``forward``."""
+    return supports_checkpointing(layer) and "__call__" in vars(GradientCheckpointingLayer)
+
+
+def _on_forward(function: Callable[..., Any], call: Callable[..., Any], *args: Any) -> Any:
+    """Hand on the ``forward`` of a layer that hands on its ``__call__``, so that its hooks run once, outside.
+
+    transformers 5.23 does so by itself. Hooks inside would run a second time in the backward pass, and where FSDP2
+    gathers the weights in one, the layer would be seen with its shards (torch/distributed/fsdp/_fully_shard).
+    """
+    layer = getattr(call.func, "__self__", None) if isinstance(call, partial) else None
+    # Somebody else's call or forward may do more than the layer.
+    if not isinstance(layer, nn.Module) or "forward" in vars(layer) or layer._compiled_call_impl is not None:
+        return function(call, *args)
+
+    def between_the_hooks(*given: Any, **named: Any) -> Any:
+        vars(layer).pop("forward", None)  # an attribute that a trace would depend on
+        return function(partial(type(layer).forward, layer, **named), *given)
+
+    # Module._call_impl reads `self.forward` when its hooks for before have run (torch/nn/modules/module.py).
+    layer.forward = between_the_hooks
+    try:
+        return call(*args)
+    finally:
+        vars(layer).pop("forward", None)
 
 
 def run_plainly(call: Callable[..., Any], *args: Any) -> Any:

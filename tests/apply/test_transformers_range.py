@@ -12,8 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.57.6", "5.0.0", "5.17.0")
-#: Gradients under every policy and engine, restoring, copies, take-over, metrics, resume.
-TESTS = ("tests/apply/test_gradients.py", "tests/apply/test_apply.py", "tests/callbacks/test_selective_ckpt.py")
+#: Gradients under every policy and engine, restoring, copies, take-over, metrics, resume, hooks, FSDP2's among them.
+TESTS = (
+    *("tests/apply/test_gradients.py", "tests/apply/test_apply.py", "tests/callbacks/test_selective_ckpt.py"),
+    *(
+        "tests/compat/test_layer_hooks.py",
+        "tests/engine/test_sharded.py::test_sharded_training_is_bitwise_equal[fsdp2]",
+    ),
+)
 CHOSEN = "not bf16 and not lora"
 
 

@@ -10,6 +10,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from hf_ckpt.anatomy.roles import sublayers_by_role
+from hf_ckpt.compat.checkpointing import set_checkpointing
 from hf_ckpt.engine import TracedReplay
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def install(model: nn.Module, plan: Any) -> list[TracedReplay]:
     engines = []
     for layer in decoder_layers(model):
         engine = TracedReplay(f"layer{len(engines)}", plan, sublayers_by_role(layer))
-        layer.gradient_checkpointing = True
-        layer._gradient_checkpointing_func = engine
+        for _ in set_checkpointing(layer, True, engine):
+            pass
         engines.append(engine)
     return engines
 

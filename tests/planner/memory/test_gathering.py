@@ -114,7 +114,8 @@ def test_what_hsdp_keeps_of_summed_gradients_is_counted_where_they_are_no_gradie
 
 def sums(layer: FSDPModule) -> int:
     """Bytes of what the ranks with the same shards of this layer summed."""
-    (group,) = layer._get_fsdp_state()._fsdp_param_groups
+    state = layer._get_fsdp_state()
+    group = state._fsdp_param_groups[0] if hasattr(state, "_fsdp_param_groups") else state._fsdp_param_group
     return group._all_reduce_state.all_reduce_input.nbytes
 
 

@@ -1,0 +1,76 @@
+"""Hooks on a layer run once, outside of the checkpoint, whatever the release of transformers hands on."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from hf_ckpt import apply
+
+IDS = torch.arange(20).reshape(2, 10)
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def model_with(ran: list[str]) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=31, use_cache=False, **SIZES)).train()
+    first = model.model.layers[0]
+    first.register_forward_pre_hook(lambda *_: ran.append("before"))
+    first.register_forward_hook(lambda _, given, result: doubled(result, ran))
+    return model
+
+
+def doubled(result: Any, ran: list[str]) -> Any:
+    ran.append("behind")
+    return (result[0] * 2, *result[1:]) if isinstance(result, tuple) else result * 2
+
+
+def gradients(model: LlamaForCausalLM) -> list[torch.Tensor]:
+    model.zero_grad()
+    model(input_ids=IDS, labels=IDS).loss.backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("engine", ["traced", "torch"])
+def test_hooks_of_a_layer_run_once(engine: str) -> None:
+    ran: list[str] = []
+    model = model_with(ran)
+    expected = gradients(model)
+    handle = apply(model, "full", engine=engine)
+    for _ in range(3):
+        ran.clear()
+        assert all(map(torch.equal, gradients(model), expected))
+        assert ran == ["before", "behind"]
+        assert "forward" not in vars(model.model.layers[0])
+    with handle.measure():
+        gradients(model)
+    assert [layer.replays for layer in handle.report().layers] == [1, 1]
+    if engine == "traced":
+        assert all(layer.mode.startswith("traced") for layer in handle.report().layers), handle.report()
+
+
+def test_an_error_in_a_hook_leaves_the_layer_as_it_was() -> None:
+    model = model_with([])
+    expected = gradients(model)
+    apply(model, "full")
+    refusing = model.model.layers[1].register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        gradients(model)
+    assert "forward" not in vars(model.model.layers[1])
+    refusing.remove()
+    assert all(map(torch.equal, gradients(model), expected))
+
+
+def test_a_copy_trains_its_own_layers() -> None:
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=31, use_cache=False, **SIZES)).train()
+    expected = gradients(model)
+    apply(model, "full")
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert all(map(torch.equal, gradients(twin), expected))
+        assert all(p.grad is not None for p in twin.parameters())
