@@ -94,8 +94,9 @@ def main() -> None:
         run(wanted, found)
     everything = groups(list(CARDS), ["", EXPANDABLE], list(SUBJECTS))
     shown = [cell for group in everything for cell in group.cells(found)]
-    missing = sum(not group.kept_in(found).exists() for group in everything)
-    asked.out.write_text(page(shown, COMMAND, missing), encoding="utf-8")
+    missing = [group for group in everything if not group.kept_in(found).exists()]
+    roomless = [astuple(group) for group in everything if group not in missing and not group.cells(found)]
+    asked.out.write_text(page(shown, COMMAND, len(missing), roomless), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,10 @@ import hf_ckpt
 from .. import stand_ins
 from ..models import in_four_bits, sharded, token_ids, with_lora
 from .cell import free, measure
-from .subjects import SUBJECTS, Setup, Subject, rows_for
+from .subjects import LEAST_ROOM, SUBJECTS, Setup, Subject, rows_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-#: Nobody fine-tunes a model on a card that has less room than this share of it.
-_LEAST_ROOM = 0.15
 
 
 class Training:
@@ -32,8 +29,19 @@ class Training:
         self.half = torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float16
         self.total = torch.cuda.mem_get_info()[1]
         with torch.device("meta"):
-            weights = [p.numel() * p.element_size() for p in self._bare().parameters()]
-        self.room = self.total - sum(weights) * setup.on_one_card * (1 + setup.trained)
+            bare = self._bare()
+        weights = sum(p.numel() * p.element_size() for p in bare.parameters())
+        self.room = self.total - weights * setup.on_one_card * (1 + setup.trained)
+        self.gathered = self._gathered(bare) if setup is Setup.FSDP2 else 0
+
+    def _gathered(self, bare: Any) -> int:
+        """About the bytes that FSDP2 puts beside its shards in a backward.
+
+        What is outside the layers is whole, with its gradients and the copy that is reduced. So is a layer, twice.
+        """
+        layer = sum(p.numel() for p in bare.model.layers[0].parameters())
+        outside = sum(p.numel() for p in bare.parameters()) - len(bare.model.layers) * layer
+        return (3 * outside + 4 * layer) * self.half.itemsize
 
     def _bare(self) -> Any:
         config = CONFIG_MAPPING[self.subject.kind](max_position_embeddings=32768, use_cache=False, **self.subject.shape)
@@ -99,7 +107,7 @@ def run(subject: str, setup: str, labels: list[str]) -> Iterator[dict[str, Any]]
     logging.disable(logging.ERROR)
     stand_ins.install()
     training = Training(SUBJECTS[subject], Setup(setup))
-    if training.room < _LEAST_ROOM * training.total:
+    if training.room - training.gathered < LEAST_ROOM * training.total:
         return
     for label in labels:
         free()

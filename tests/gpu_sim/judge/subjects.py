@@ -114,6 +114,9 @@ SUBJECTS = {
 ALL_KEPT = {"auto": 1.5, "0.9 of the card": 1.5}
 OTHERWISE = 0.7
 
+#: Nobody fine-tunes a model on a card that has less room than this share of it.
+LEAST_ROOM = 0.15
+
 #: The first step is measured, plans settle in the next ones.
 MOST_STEPS = 16
 #: So many steps in a row that read the same, under the same plan, are what every later one reads: nothing is left to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .subjects import ALIKE, ALL_KEPT, MOST_STEPS
+from .subjects import ALIKE, ALL_KEPT, LEAST_ROOM, MOST_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,13 +34,21 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int) -> str:
+_NO_ROOM = """{count} tables have no cell: the card has less than {least:.0%} of its memory beside the weights, their gradients, the
+optimizer and what FSDP2 gathers. That is too little for the smallest step: with Llama 8B under FSDP2 on 24 GiB torch's
+default allocator asks the card for memory in every step, even of 256 tokens that are all recomputed.
+
+{names}"""
+
+
+def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int, roomless: Sequence[Sequence[str]]) -> str:
     """The whole page.
 
     Args:
         cells: What ``on_card`` printed, with ``card`` and ``allocator``.
         command: The command that made them.
         missing: How many tables were not run.
+        roomless: Card, allocator, subject and setup of those that have no room.
 
     Returns:
         Markdown.
@@ -48,6 +56,8 @@ def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int) -> str:
     parts = [_HEAD.format(command=command, most=MOST_STEPS, alike=ALIKE, tolerance=TOLERANCE, summary=_summary(cells))]
     if missing:
         parts.append(f"Tables that are not here yet, of other cards, models and allocators: {missing}.\n")
+    if roomless:
+        parts.append(_without_room(roomless))
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["card"], cell["allocator"], cell["subject"], cell["setup"]), []).append(cell)
@@ -59,6 +69,14 @@ def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int) -> str:
             parts.append(f"## {card} ({group[0]['total'] / GIB:.2f} GiB), {allocator or 'default allocator'}\n")
         parts.append(f"{subject}, {setup}:\n\n{_table(group)}\n")
     return "\n".join(parts)
+
+
+def _without_room(roomless: Sequence[Sequence[str]]) -> str:
+    trainings: dict[str, dict[str, None]] = {}
+    for card, _, subject, setup in roomless:
+        trainings.setdefault(card, {})[f"{subject}, {setup}"] = None
+    names = "".join(f"- {card}: {'; '.join(found)}\n" for card, found in trainings.items())
+    return _NO_ROOM.format(least=LEAST_ROOM, count=len(roomless), names=names)
 
 
 def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -126,6 +144,8 @@ def cause(cell: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> s
         return "no plan"
     if abs(cell["allocated"] / cell["planned"] - 1) > TOLERANCE:
         return "what is alive at the peak is not what is planned"
+    if off < -TOLERANCE and cell["retries"]:
+        return "plans leave more to the allocator than it takes: under those that leave less the card had nothing left"
     if off < -TOLERANCE:
         return "plans leave more to the allocator than it takes: the first step of a plan takes more than later ones"
     if cell["device_allocations"]:
