@@ -25,6 +25,20 @@ def build(base):
     prepare_model_for_kbit_training(base, use_gradient_checkpointing=False)  # error
     return adapted
 ```
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+def build(name):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = get_peft_model(model, LoraConfig())
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # error
+
+def build_ranker(name):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    return get_peft_model(model, LoraConfig())
+```
 
 ## Good
 ```python
@@ -48,6 +62,19 @@ def merged(base, name):
     adapted = PeftModel.from_pretrained(base, name)
     model = prepare_model_for_kbit_training(adapted.merge_and_unload(), use_gradient_checkpointing=False)
     return get_peft_model(model, LoraConfig())
+
+def quantized(name):
+    return AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+
+def student(name):
+    model = prepare_model_for_kbit_training(quantized(name), use_gradient_checkpointing=False)
+    return get_peft_model(model, LoraConfig())
+
+def teacher(name):
+    return prepare_model_for_kbit_training(quantized(name), use_gradient_checkpointing=False).eval()
+
+def distil(larger, smaller, run):
+    run(student(smaller), teacher(larger))
 
 def either(base, adapter):
     if adapter is not None:
@@ -109,16 +136,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Unknown, options, same
+from ..facts.values import Result, Unknown, one, options
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, KbitPrepare, TrainerBuild
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.types import unwrapped
+from ..model.types import may_be_same_model, origins, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT123", "kbit-preparation-after-adapter", Severity.ERROR
@@ -144,7 +172,7 @@ def _attached_before(run: Run, prepare: KbitPrepare) -> AdapterAttach | None:
         if not before or canonical(attach.call.name) != "peft.get_peft_model" or attach.place.excludes(prepare.place):
             continue
         given = [unwrapped(option) for option in options(prepare.model)]
-        if all(same(model, unwrapped(attach.model)) and not isinstance(model, Unknown) for model in given):
+        if all(one(model, unwrapped(attach.model)) and not isinstance(model, Unknown) for model in given):
             return attach
     return None
 
@@ -152,6 +180,12 @@ def _attached_before(run: Run, prepare: KbitPrepare) -> AdapterAttach | None:
 def _thaws(run: Run, prepare: KbitPrepare) -> bool:
     """Whether something behind the preparation makes parameters trainable."""
     later = [call.order for call in run.method_calls("set_adapter", "add_adapter", "enable_adapters")]
-    later += [event.order for event in run.of(GradientSwitch, AdapterAttach)]
+    later += [event.order for event in run.of(GradientSwitch)]
+    later += [event.order for event in run.of(AdapterAttach) if not _is_another(event.model, prepare.model)]
     later += [event.order for event in run.of(TrainerBuild) if event.call.written("peft_config")]
     return any(order > prepare.order for order in later)
+
+
+def _is_another(model: Value, prepared: Value) -> bool:
+    """Whether ``model`` was certainly built by itself; a parameter may be the one that was prepared."""
+    return all(isinstance(made, Result) for made in origins(model)) and not may_be_same_model(model, prepared)

@@ -60,11 +60,19 @@ def policy(ctx, op, *args, **kwargs):
         return CheckpointPolicy.MUST_SAVE
     return CheckpointPolicy.MUST_SAVE if op in SAVED else CheckpointPolicy.PREFER_RECOMPUTE
 
+def by_packet(ctx, op, *args, **kwargs):
+    packet = op.overloadpacket if hasattr(op, "overloadpacket") else op
+    return CheckpointPolicy.MUST_SAVE if packet == torch.ops.aten.mm else CheckpointPolicy.PREFER_RECOMPUTE
+
 def unrelated(op):
     return op == torch.ops.aten.mm
 
 def forward(block, x):
     contexts = partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+
+def forward_by_packet(block, x):
+    contexts = partial(create_selective_checkpoint_contexts, by_packet)
     return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
 ```
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.attributes import get_attribute
+from ...facts.parameters import parameter_names
+from ...facts.scopes import bound_names
 from ...facts.values import Function, Ref, Seq, Unknown, Value, options
 from ..names import canonical
 
@@ -19,7 +21,7 @@ CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 
 
 class Comparison(NamedTuple):
-    """A comparison of a name, a `case` among them, with ``values``."""
+    """A comparison of what a policy is given, a `case` among them, with ``values``."""
 
     node: ast.AST
     values: list[Value]
@@ -42,12 +44,16 @@ def policies(run: Run) -> Iterator[Function]:
 
 
 def comparisons(policy: Function) -> Iterator[Comparison]:
-    """The comparisons with a name that ``policy`` makes, with what these values mean around it."""
+    """The comparisons with a parameter that ``policy`` makes, with what these values mean around it.
+
+    Another name may hold what the policy makes of its parameter: its `overloadpacket`, its text.
+    """
+    given = parameter_names(policy.node).difference(bound_names(policy.node))
     for node in all_nodes(policy.node):
         match node:
-            case ast.Compare(left=ast.Name(), comparators=compared):
+            case ast.Compare(left=ast.Name(id=name), comparators=compared) if name in given:
                 yield Comparison(node, [meaning(part, policy) for part in compared])
-            case ast.Match(subject=ast.Name(), cases=cases):
+            case ast.Match(subject=ast.Name(id=name), cases=cases) if name in given:
                 for value in (value for case in cases for value in _values(case.pattern)):
                     yield Comparison(value, [meaning(value, policy)])
 
