@@ -39,6 +39,16 @@ def rates(model, is_block, depth):
     return [{"params": [p], "lr": wanted.get(name, 0.001)} for name, p in model.named_parameters()]  # error
 ```
 ```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def decayed(model, is_block, depth):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    scale = {f"blocks.{i}.{part}": 0.75 ** (depth - i) for i in range(depth) for part in ("attn", "mlp")}
+    for name, parameter in model.named_parameters():
+        factor = next((value for key, value in scale.items() if name.startswith(key)), 1.0)  # error
+        yield {"params": [parameter], "lr": 0.001 * factor}
+```
+```python
 from peft import LoraConfig, get_peft_model
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 
@@ -146,6 +156,18 @@ def freeze(model, is_block, clean_name):
     for name, parameter in model.named_parameters():
         if "layers.0.mlp" in clean_name(name):
             parameter.requires_grad = False
+
+def by_part(model, is_block, chosen):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    wrapped = {f"blocks.{i}.{part}" for i in range(4) for part in ("attn", "_checkpoint_wrapped_module.attn")}
+    known = {f"blocks.{i}.{part}" for i in range(4) for part in chosen}
+    first = [p for n, p in model.named_parameters() if any(n.startswith(key) for key in wrapped)]
+    for name, parameter in model.named_parameters():
+        for part in ("attn", "mlp"):
+            part = f"_checkpoint_{'wrapped'}_module.{part}"
+            if name.startswith(f"blocks.0.{part}"):
+                first.append(parameter)
+    return first, [p for n, p in model.named_parameters() if any(n.startswith(key) for key in known)]
 
 def attach(model, is_block):
     apply_activation_checkpointing(model, check_fn=is_block)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.surroundings import parents_in
 from .name_patterns import name_for
 from .statements import body_around, holder_of
-from .written_texts import WrittenText, WrittenTexts, numbers_in
+from .written_texts import WrittenText, WrittenTexts, counted_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,14 +50,14 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
     if not name:
         return
     written = WrittenTexts(run.program.tree_with(body), body)
-    numbers = numbers_in((*names.place.loops, *parts))
+    counted = counted_in((*names.place.loops, *parts))
     tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
     searched = [asks for node in parts if (asks := _searched_with(node, name, written)) is not None]
     asked = (*tested, *(asks.text for asks in searched))
-    if any(part in it.text for texts in asked for it in written.texts(texts, numbers) for part in _WRAPPED):
+    if any(part in it.text for texts in asked for it in written.texts(texts, counted) for part in _WRAPPED):
         return
     for asks in searched:
-        wanted = (name_for(it.text, asks.method) for it in written.texts(asks.text, numbers))
+        wanted = (name_for(it.text, asks.method) for it in written.texts(asks.text, counted))
         yield from (WrittenText(asks.node, it, is_pattern=True) for it in wanted if it and pattern.search(it))
     seen: set[str] = set()
     for texts in tested:
@@ -65,7 +65,7 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
             if texts.id in seen:
                 continue
             seen.add(texts.id)
-        found = (text for text in written.texts(texts, numbers) if pattern.search(text.text))
+        found = (text for text in written.texts(texts, counted) if pattern.search(text.text))
         for text in islice(found, 1):
             yield WrittenText(texts, text.text, True) if isinstance(texts, ast.Name) else text
 

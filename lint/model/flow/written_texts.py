@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
+from itertools import islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 #: How many variables lead to one another.
 _DEPTH = 4
+#: How many texts one f-string stands for.
+_TEXTS = 256
 #: Functions that give the elements that they get.
 _SAME = frozenset(("dict", "frozenset", "list", "set", "sorted", "tuple"))
 #: Functions that only look at what they get.
@@ -43,38 +46,38 @@ class WrittenTexts:
         #: What may bind a variable: the function, then the module.
         self._bodies = (body, tree) if body is not tree else (tree,)
 
-    def texts(self, value: ast.expr, numbers: frozenset[str], depth: int = _DEPTH) -> Iterator[WrittenText]:
+    def texts(
+        self, value: ast.expr, counted: Mapping[str, tuple[str, ...]], depth: int = _DEPTH
+    ) -> Iterator[WrittenText]:
         """The texts that ``value`` is or holds, as keys or as elements.
 
         Args:
             value: The expression.
-            numbers: The variables that are numbers where it stands.
+            counted: The texts of the variables that loops around it bind, as `counted_in` gives them.
             depth: How many variables are followed.
         """
         match value:
             case ast.Constant() | ast.JoinedStr():
-                text = _written(value, numbers)
-                if text is not None:
-                    yield WrittenText(value, text)
+                yield from (WrittenText(value, text) for text in _written(value, counted))
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
                 for item in items:
                     if isinstance(item, ast.Constant | ast.JoinedStr):
-                        yield from self.texts(item, numbers, depth)
+                        yield from self.texts(item, counted, depth)
             case ast.Dict(keys=keys):
                 for key in keys:
                     if isinstance(key, ast.Constant | ast.JoinedStr):
-                        yield from self.texts(key, numbers, depth)
+                        yield from self.texts(key, counted, depth)
             case ast.DictComp(key=item) | ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
                 if isinstance(item, ast.JoinedStr):
-                    yield from self.texts(item, numbers | numbers_in(value.generators), depth)
+                    yield from self.texts(item, {**counted, **counted_in(value.generators)}, depth)
             case ast.Call(func=ast.Name(id=function), args=[inner], keywords=[]) if function in _SAME:
-                yield from self.texts(inner, numbers, depth)
+                yield from self.texts(inner, counted, depth)
             case ast.Call(func=ast.Attribute(value=ast.Name() as inner, attr="items" | "keys"), args=[]):
-                yield from self.texts(inner, numbers, depth)
+                yield from self.texts(inner, counted, depth)
             case ast.Name(id=name) if depth:
                 bound = bound_once(self._bodies, name)
                 if bound is not None:
-                    yield from self.texts(bound, numbers, depth - 1)
+                    yield from self.texts(bound, counted, depth - 1)
 
     def value_of(self, name: str) -> ast.expr | None:
         """What the variable ``name`` is bound to, by one statement."""
@@ -165,21 +168,37 @@ class _Bindings:
         self._given.update(part.id for part in given if isinstance(part, ast.Name))
 
 
-def numbers_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The variables that are numbers in each iteration of the loops among ``nodes``: `i` of `range` and `enumerate`."""
-    found = set()
+def counted_in(nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ...]]:
+    """What the loops among ``nodes`` put into a text, by variable: 0 for `i` of `range` or `enumerate`, or the texts.
+
+    Those are the ones that a loop goes through: `for part in ("attn", "mlp")`. Nothing where two loops disagree.
+    """
+    found: dict[str, tuple[str, ...]] = {}
     for node in nodes:
-        match node:
-            case (
-                ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
-                | ast.comprehension(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
-                | ast.For(target=ast.Tuple(elts=[ast.Name(id=name), _]), iter=ast.Call(func=ast.Name(id="enumerate")))
-                | ast.comprehension(
-                    target=ast.Tuple(elts=[ast.Name(id=name), _]), iter=ast.Call(func=ast.Name(id="enumerate"))
-                )
-            ):
-                found.add(name)
-    return frozenset(found)
+        if isinstance(node, ast.For | ast.comprehension):
+            name, texts = _counted_by(node)
+            found[name] = texts if found.get(name, texts) == texts else ()
+    return found
+
+
+def _counted_by(loop: ast.For | ast.comprehension) -> tuple[str, tuple[str, ...]]:
+    """The variable that ``loop`` counts with or takes texts in, and the texts of it, nothing when unknown."""
+    match loop.target, loop.iter:
+        case ast.Name(id=name), ast.Call(func=ast.Name(id="range")):
+            return name, ("0",)
+        case ast.Tuple(elts=[ast.Name(id=name), _]), ast.Call(func=ast.Name(id="enumerate")):
+            return name, ("0",)
+        case ast.Name(id=name), ast.Tuple(elts=items) | ast.List(elts=items) if not _binds_again(loop, name):
+            texts = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            return name, tuple(texts) if len(texts) == len(items) else ()
+        case ast.Name(id=name), _:
+            return name, ()
+    return "", ()
+
+
+def _binds_again(loop: ast.For | ast.comprehension, name: str) -> bool:
+    inside = (part for statement in getattr(loop, "body", ()) for part in all_nodes(statement))
+    return any(isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store) for part in inside)
 
 
 def _inside(body: ast.AST) -> Iterator[ast.AST]:
@@ -205,15 +224,14 @@ def _changes(node: ast.AST) -> bool:
     return False
 
 
-def _written(text: ast.expr, numbers: frozenset[str]) -> str | None:
-    """What ``text`` is, with 0 for each of ``numbers`` that an f-string puts in; None when that is not known."""
+def _written(text: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What ``text`` is, with the texts of the ``counted`` variables that an f-string puts in; nothing when unknown."""
     match text:
         case ast.Constant(value=str(plain)):
-            return plain
-        case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None) if name in numbers:
-            return "0"
+            return (plain,)
+        case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None):
+            return counted.get(name, ())
         case ast.JoinedStr(values=values):
-            parts = [_written(value, numbers) for value in values]
-            known = [part for part in parts if part is not None]
-            return "".join(known) if len(known) == len(parts) else None
-    return None
+            parts = [_written(value, counted) for value in values]
+            return tuple(map("".join, islice(product(*parts), _TEXTS)))
+    return ()
