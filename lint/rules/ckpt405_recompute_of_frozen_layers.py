@@ -50,6 +50,32 @@ def all_but_the_head(name, rows):
     Trainer(model, args, train_dataset=rows).train()
 ```
 
+```python
+import argparse
+from transformers import AutoModelForSequenceClassification
+
+def freeze(module):
+    for parameter in module.parameters():
+        parameter.requires_grad = False
+
+def probe(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    freeze(model.bert)
+    model.gradient_checkpointing_enable()  # error
+    return model.train()
+
+def whole(name):
+    return AutoModelForSequenceClassification.from_pretrained(name).train()
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", action="store_true")
+    make = probe if parser.parse_args().probe else whole
+    return make("base")
+
+main()
+```
+
 ## Good
 ```python
 from peft import LoraConfig, get_peft_model
@@ -115,6 +141,39 @@ def not_on(name, rows):
     Trainer(model, TrainingArguments("out", gradient_checkpointing=False), train_dataset=rows).train()
 ```
 
+```python
+import argparse
+from transformers import AutoModelForSequenceClassification
+
+def freeze(parameter):
+    parameter.requires_grad = False
+
+def part(name, depth):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.bert.named_parameters():
+        if int(key.split(".")[2]) < depth:
+            freeze(parameter)
+    model.gradient_checkpointing_enable()
+    return model.train()
+
+def perhaps(name, frozen):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    if frozen:
+        for parameter in model.bert.parameters():
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable()
+    return model.train()
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", action="store_true")
+    parser.add_argument("--frozen", action="store_true")
+    args = parser.parse_args()
+    return part("base", 4) if args.part else perhaps("base", args.frozen)
+
+main()
+```
+
 ## Evidence
 ```python
 import torch
@@ -171,6 +230,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..facts.objects.attributes import made_at
 from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absent
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
@@ -314,7 +374,10 @@ def _changes(run: Run) -> Iterator[_Change]:
 
 def _chooses(switch: GradientSwitch) -> bool:
     """Whether a condition in a loop over parameters chooses some of them."""
-    return any(switch.place.guards) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
+    # The conditions that the model is made under choose nothing: `if args.probe: train(frozen(name))`.
+    around = made_at(root(switch.module)).guards
+    guards = (guard for guard in switch.place.guards if guard not in around)
+    return any(guards) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
 
 
 def _whole_frozen(run: Run, model: Value, freezes: list[_Change], thaws: list[_Change]) -> list[ast.AST]:
