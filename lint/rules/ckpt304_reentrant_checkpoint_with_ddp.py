@@ -41,6 +41,30 @@ def train(rank):
     return DDP(Net(), device_ids=[rank], find_unused_parameters=True), DDP(Recurrent(), device_ids=[rank])
 ```
 ```python
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+class Flow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.update = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        x = self.embed(x)
+        for _ in range(3):
+            x = checkpoint(self.update, x, use_reentrant=True)  # error
+        return x
+
+class Stereo(Flow):
+    def forward(self, x):
+        return self.update(self.embed(x))
+
+def train(task, rank):
+    model = Flow() if task == "flow" else Stereo()
+    return DDP(model.to(rank), device_ids=[rank], find_unused_parameters=task == "stereo")
+```
+```python
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
@@ -239,6 +263,8 @@ def train(rank, unused):
         DDP(Net(True), device_ids=[rank], find_unused_parameters=True, static_graph=True),
         DDP(Net(True), device_ids=[rank], find_unused_parameters=unused),
         DDP(Recurrent(), device_ids=[rank], find_unused_parameters=True),
+        DDP(Net(True) if unused else Recurrent(), device_ids=[rank], find_unused_parameters=not unused),
+        DDP(Net(True) if unused else Recurrent(), device_ids=[rank]),
     )
 ```
 ```python
@@ -446,7 +472,9 @@ def _becomes_static(run: Run, wrap: DataParallel) -> bool:
 
 
 def _reentrant_segments(run: Run, wrap: DataParallel) -> list[Checkpoint]:
-    inside = {call.node for call in trained_region(run, wrap.module).calls}
+    # One of several models is a region of its own: when it runs, it is the one that was chosen.
+    regions = (trained_region(run, option) for option in options(unwrapped(wrap.module)))
+    inside = {call.node for region in regions for call in region.calls}
     return [event for event in run.of(Checkpoint) if event.reentrant and event.node in inside]
 
 
