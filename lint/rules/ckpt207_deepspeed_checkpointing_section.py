@@ -35,6 +35,21 @@ model = AutoModelForCausalLM.from_pretrained("base")
 engine, *_ = deepspeed.initialize(model=model, config=config)  # error
 ```
 
+```python
+from transformers import TrainingArguments
+
+def zero(stage):
+    return {"zero_optimization": {"stage": stage}, "activation_checkpointing": {"partition_activations": True}}
+
+def big(out):
+    return TrainingArguments(out, deepspeed=zero(3))  # error
+
+def small(out):
+    args = TrainingArguments(out)
+    args.activation_checkpointing = True
+    return args
+```
+
 ## Good
 ```python
 from transformers import TrainingArguments
@@ -54,6 +69,25 @@ args = TrainingArguments("out", deepspeed={"activation_checkpointing": {"partiti
 
 def forward(block, x):
     return deepspeed.checkpointing.checkpoint(block, x)
+```
+
+```python
+from transformers import TrainingArguments
+
+def zero(stage):
+    return {"zero_optimization": {"stage": stage}, "activation_checkpointing": {"partition_activations": True}}
+
+def switched(args):
+    args.activation_checkpointing = True
+    return args
+
+def either(out, is_big):
+    args = TrainingArguments(out, deepspeed=zero(3)) if is_big else TrainingArguments(out)
+    args.activation_checkpointing = True
+    return args
+
+def big(out):
+    return switched(TrainingArguments(out, deepspeed=zero(3)))
 ```
 
 ## Fix safety
@@ -87,9 +121,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, equals, is_absent
+from ..facts.values import Absent, Dict, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpointing, SwiftArgs, TrainerArgs
+from ..model.events.extract import args_of
 from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -98,6 +133,7 @@ from ..model.types import is_hf_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
@@ -109,10 +145,13 @@ def check(run: Run) -> Iterator[Report]:
     """Report DeepSpeed sections that are all the checkpointing there is."""
     if _enables_elsewhere(run):
         return
-    yield from _initialized(run)
+    if not any(_is_switch(write) for write in run.writes):
+        yield from _initialized(run)
     for args in run.of(TrainerArgs):
         config = args.call.keyword("deepspeed")
         if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
+            continue
+        if any(_may_switch(write, args) for write in run.writes):
             continue
         switch = SWITCHES[1] if run.versions.may_be("transformers", "<5.23") else SWITCHES[0]
         is_old = args.call.written(SWITCHES[1]) or args.call.name.startswith(("axolotl.", "swift."))
@@ -154,5 +193,14 @@ def _enables_elsewhere(run: Run) -> bool:
     calls = (call.name or call.method for call in run.program.calls)
     names = ("checkpointing_enable", "enable_gradient_checkpointing", "prepare_model_for_kbit_training")
     by_call = any(name.endswith(names) or name.startswith("deepspeed.checkpointing") for name in calls)
-    by_flag = any(write.field in SWITCHES and not write.is_item for write in run.writes)
-    return by_call or by_flag or any(run.of(Checkpointing))
+    return by_call or any(run.of(Checkpointing))
+
+
+def _is_switch(write: Write) -> bool:
+    return write.field in SWITCHES and not write.is_item
+
+
+def _may_switch(write: Write, args: TrainerArgs) -> bool:
+    """Whether ``write`` may turn checkpointing on in ``args``: not in other arguments that the file shows."""
+    written = [args_of(option) for option in options(write.obj)] if _is_switch(write) else []
+    return any(other is None or other.node is args.node for other in written)
