@@ -94,6 +94,7 @@ class Fragmentation:
             self.share = min(_MOST, 2 * self.share)
         else:
             self.nbytes += given // _REFUSED
+            self._refilled = True  # what would be taken was too little
         self.start_over()
         return Look.PLAN
 

@@ -96,6 +96,10 @@ def test_later_plans_take_once_what_was_left_for_too_much():
     assert seen.spare == Spare(int(1.1 * 4 * GIB))
     assert look(seen, 59, 55, -1) is Look.EMPTY
     assert look(seen, 57, 55, -3) is Look.NOTHING
+    short = settled(2 * GIB)
+    assert short.refused(60 * GIB) is Look.PLAN
+    assert look(short, 53, 50, -7) is Look.EMPTY
+    assert look(short, 53, 50, -7) is Look.NOTHING, "the device had nothing left when plans left what this looks like"
     small = Fragmentation(int(4.5 * GIB))
     assert look(small, 53, 50, -7) is Look.EMPTY
     assert look(small, 54, 50, -6) is Look.NOTHING, "too little for plans to be made anew"
