@@ -84,7 +84,24 @@ class Recognizer(nn.Module):
             raise ValueError(depth)
 
     def forward(self, x):
+        x = checkpoint(nn.Sequential(*self.cnn.layer3[1:]), x, use_reentrant=False)  # error
         return checkpoint(self.cnn.layer4, x, use_reentrant=False)  # error
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Trunk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cnn = models.resnet18()
+
+    def forward(self, x):
+        for block in self.cnn.layer2:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        x = checkpoint(self.cnn.layer3[0], x, use_reentrant=False)  # error
+        return checkpoint(nn.Sequential(*self.cnn.layer3[1:]), x, use_reentrant=False)  # error
 ```
 ```python
 from transformers import Trainer, TrainingArguments, Wav2Vec2ConformerForCTC
@@ -128,6 +145,34 @@ class Recognizer(nn.Module):
 
     def forward(self, x):
         return checkpoint(self.cnn, x, use_reentrant=False)
+```
+```python
+import timm
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from torchvision import models
+
+class Trunk(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.frozen, self.other = models.resnet18(), models.resnet18(norm_layer=nn.InstanceNorm2d)
+        self.frozen.layer1.eval()
+        for block in self.frozen.layer2:
+            block.eval()
+        self.small = timm.create_model("resnet10t")
+        self.chosen = models.resnet50() if kind == "resnet" else models.vit_b_16()
+        self.changed = models.resnet18()
+        self.changed.layer3[0] = nn.Conv2d(128, 256, 3)
+        self.changed.layer4.add_module("pool", nn.MaxPool2d(2))
+
+    def forward(self, x):
+        x = checkpoint(nn.Sequential(*self.frozen.layer1[1:]), x, use_reentrant=False)
+        x = checkpoint(self.frozen.layer2[0], x, use_reentrant=False)
+        x = checkpoint(self.other.layer1[0], x, use_reentrant=False)
+        x = checkpoint(self.small.layer1[1:], x, use_reentrant=False)
+        x = checkpoint(nn.Sequential(*self.chosen.layer1[1:]), x, use_reentrant=False)
+        x = checkpoint(self.changed.layer3[0], x, use_reentrant=False)
+        return checkpoint(self.changed.layer4[2:], x, use_reentrant=False)
 ```
 ```python
 import timm
@@ -394,7 +439,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Result, Seq, Value, conditional_options, equals, options, truth
+from ..facts.objects.containers import held_by
+from ..facts.values import (
+    Absent,
+    Attr,
+    Const,
+    Dict,
+    Element,
+    Result,
+    Seq,
+    Value,
+    conditional_options,
+    equals,
+    options,
+    same,
+    truth,
+)
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
 from ..model.events import (
@@ -503,8 +563,11 @@ def _has_each_choice(event: Checkpointing, remarks: list[Remark]) -> bool:
             entered = event.functions
         case _:
             return False
-    chosen = conditional_options(entered)
-    return len(chosen) > 1 and all(any(remark.conditions == under for remark in remarks) for _, under in chosen)
+    ways = (conditional_options(part) for part in (entered, *held_by(entered)))
+    return any(
+        len(chosen) > 1 and all(any(remark.conditions == under for remark in remarks) for _, under in chosen)
+        for chosen in ways
+    )
 
 
 def _in_layers_of_transformers(run: Run) -> Iterator[Report]:
@@ -567,7 +630,25 @@ def _last(module: Result) -> str:
 
 
 def _may_keep(run: Run, part: Value, whole: Result) -> bool:
-    return any(run.may_keep_statistics(module) for module in (part, whole))
+    """Whether ``part``, or something that it is a part of up to the ``whole``, may keep its statistics."""
+    owners = list(_owners(part))
+    changed = isinstance(part, Element) and _changes_blocks(run, owners)
+    return changed or any(run.may_keep_statistics(module) for module in (*owners, whole))
+
+
+def _owners(part: Value) -> Iterator[Value]:
+    """``part`` and what it is a part of: a block, the layer of it, the model."""
+    yield part
+    match part:
+        case Element(of=outer) | Attr(base=outer):
+            yield from _owners(outer)
+
+
+def _changes_blocks(run: Run, owners: list[Value]) -> bool:
+    """Whether a block, or a norm of one, may be replaced in one of ``owners``: `model.layer3[0] = Block()`."""
+    norms = (write.obj for write in run.writes if any(word in write.field for word in ("bn", "norm", "downsample")))
+    changed = [*(store.obj for store in run.program.stores), *(outer for obj in norms for outer in _owners(obj))]
+    return any(same(outer, owner) for outer in changed for owner in owners)
 
 
 def _report(node: ast.AST, norm: str, remark: Remark) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,6 @@ from ..values import (
 from .classes import ancestors
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
 
     from ..values import Call
@@ -170,7 +170,15 @@ def elements(value: Value) -> list[Value]:
             case Result(call) if call.method == "children":
                 # What a library built has children that nothing shows: the call stands for them.
                 found += children_of(call.receiver) or [option]
+            case Element(of=Attr()) if is_slice(option) and value not in found:
+                # Neither has the slice of one of its parts; which of several models it is stays open.
+                found.append(value)
     return found
+
+
+def is_slice(value: Value) -> bool:
+    """Whether ``value`` is written as a slice of something: `model.layer3[1:]`."""
+    return isinstance(value.node, ast.Subscript) and isinstance(value.node.slice, ast.Slice)
 
 
 def is_list_of_children(value: Value) -> bool:

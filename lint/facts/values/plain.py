@@ -168,6 +168,10 @@ class Element(Value):
         self.of = of
         self.index = index
 
+    def is_same(self, other: Value) -> bool:
+        """Whether the same expression takes it from the same container."""
+        return isinstance(other, Element) and super().is_same(other) and same(self.of, other.of)
+
 
 UNKNOWN = Unknown(None)
 ABSENT = Absent(None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ...facts.objects.registered import norm_of
 from ...facts.objects.settled import settled
-from ...facts.values import Attr, Const, Dict, Ref, Result, Value, equals, is_absent, options
+from ...facts.values import Attr, Const, Dict, Element, Ref, Result, Value, equals, is_absent, options
 from ..events import Checkpoint
 from ..names import canonical
 from ..types import unwrapped
@@ -27,6 +28,8 @@ _BLOCKS: dict[tuple[str, str], tuple[int, str]] = {
     ("torchvision", "BasicBlock"): (7, "norm_layer"),
     ("torchvision", "Bottleneck"): (7, "norm_layer"),
 }
+#: The parts of a resnet whose blocks each have a BatchNorm.
+_RESNET_LAYERS = ("layer1", "layer2", "layer3", "layer4")
 #: Blocks of mmcv that build the norm of a configuration: the position of `norm_cfg`.
 _CONFIGURED = {"ConvModule": 9, "DepthwiseSeparableConvModule": 6}
 _LOADS = ("from_pretrained", "from_config", "_from_config")
@@ -36,6 +39,8 @@ def built_with_batch_norm(part: Value) -> Result | None:
     """What a library built that ``part`` is, or is a part of, where a BatchNorm is certainly in ``part``."""
     path: list[str] = []
     value = unwrapped(part)
+    if isinstance(value, Element):
+        value = unwrapped(value.of) if _has_blocks(value) else part
     while isinstance(value, Attr):
         path.insert(0, value.name)
         value = unwrapped(value.base)
@@ -48,6 +53,36 @@ def built_with_batch_norm(part: Value) -> Result | None:
     if not path:
         return value if _is_block(value.call) or _parts_with_norm(value.call) else None
     return value if ".".join(path) in _parts_with_norm(value.call) else None
+
+
+def _has_blocks(part: Element) -> bool:
+    """Whether ``part`` is, or certainly holds, a block of one of the four layers of a resnet, which has two or more.
+
+    What a program adds to such a layer comes behind them.
+    """
+    layer, node = part.of, part.node
+    if not isinstance(layer, Attr) or layer.name not in _RESNET_LAYERS:
+        return False
+    match node:
+        case ast.Subscript(slice=ast.Slice(lower=None | ast.Constant(value=0), upper=None, step=None)):
+            return True
+        case ast.Subscript(slice=ast.Slice(lower=ast.Constant(value=1), upper=None, step=None)):
+            return _is_of_torchvision(layer)
+        case ast.Subscript(
+            slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.Constant(int(end)), step=None)
+        ):
+            return end > 0
+        case ast.Subscript():
+            return part.index == 0 or (part.index == 1 and _is_of_torchvision(layer))
+    return True  # One of those that a loop goes through.
+
+
+def _is_of_torchvision(layer: Attr) -> bool:
+    """Whether no resnet of timm with one block a layer is meant."""
+    value: Value = layer
+    while isinstance(value, Attr):
+        value = unwrapped(value.base)
+    return isinstance(value, Result) and value.call.name.startswith("torchvision.")
 
 
 def configured_with_batch_norm(part: Value) -> Iterator[tuple[Result, tuple[Guard, ...]]]:

@@ -190,7 +190,7 @@ class _Search:
                 return self._enter_result(value, call)
             case Seq(_, items):
                 return _always(items)
-            case Attr() if built_with_batch_norm(value) is not None:
+            case Attr() | Element() if built_with_batch_norm(value) is not None:
                 self._came_to(value, self._under)
                 self.modules.setdefault(_key(value), value)
         return []
@@ -262,6 +262,8 @@ def _key(part: Value | Call) -> _Key:
             return call.node, f"{call.name}()"
         case Attr(base=Result(call), name=name):
             return call.node, f"{call.name}().{name}"
+        case Element(of=Attr() as whole):
+            return part.node, _key(whole)[1]
     return part.node, ""
 
 
