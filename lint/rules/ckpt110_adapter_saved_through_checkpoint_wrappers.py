@@ -179,7 +179,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Place
-    from ..model.events import Event
+    from ..model.events import AcceleratePrepare, Event
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT110", "adapter-saved-through-checkpoint-wrappers", Severity.ERROR
@@ -198,11 +198,12 @@ def check(run: Run) -> Iterator[Report]:
     """Report wrappers put into a model whose adapter is saved."""
     if not any(run.method_calls(*_SAVES)):
         return
+    prepared = list(prepared_with(run))
     for attach in run.of(AdapterAttach):
         for wrap in run.of(WrapperCheckpointing):
             if root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place):
                 yield from () if _asks_for_adapters(run, wrap) else (_report(wrap.node, attach.node),)
-        yield from _by_accelerator(run, attach)
+        yield from _by_accelerator(run, attach, prepared)
     for trainer in run.of(TrainerBuild):
         adapter = _adapter_of(run, trainer)
         for args in (args_of(value) for value in options(trainer.args)):
@@ -210,10 +211,12 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report(node, adapter)
 
 
-def _by_accelerator(run: Run, attach: AdapterAttach) -> Iterator[Report]:
+def _by_accelerator(
+    run: Run, attach: AdapterAttach, prepared: list[tuple[FsdpPlugin, AcceleratePrepare]]
+) -> Iterator[Report]:
     """Plugins by which accelerate wraps the layers of the model with the adapter before it is saved."""
     model = root(attach.model)
-    for plugin, prepare in prepared_with(run):
+    for plugin, prepare in prepared:
         wraps = plugin.checkpoints and _wraps_layers(plugin) and prepare.order > attach.order
         if not wraps or not any(root(given) is model for given in prepare.objects):
             continue

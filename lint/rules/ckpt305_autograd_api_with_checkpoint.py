@@ -352,9 +352,9 @@ def _has_to_enter(run: Run, owner: Value, forward: Forward) -> bool:
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:
     for function, outputs, place in passed_from(run, call, loss):
         for forward in reentrant:
-            if _asks_behind(run, call, forward):
-                continue
             here = forward.call.place.function is function and not forward.call.place.excludes(place.place)
-            if here and Derived(run, function, [forward.call], place.node).holds(outputs):
+            if not here or _asks_behind(run, call, forward):
+                continue
+            if Derived(run, function, [forward.call], place.node).holds(outputs):
                 return forward
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes, extent, inner_nodes, is_inside
@@ -17,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def is_read(program: Program, name: str) -> bool:
     """Whether the program reads ``.name`` of anything but ``self``."""
-    return any(any(_reads(tree, name)) for tree in program.trees)
+    return any(_reads(tree, name) for tree in program.trees)
 
 
 def is_read_after(program: Program, write: Write) -> bool:
@@ -30,18 +31,25 @@ def is_read_after(program: Program, write: Write) -> bool:
     return any(node not in earlier for tree in program.trees for node in _reads(tree, write.field))
 
 
-def _reads(tree: ast.AST, name: str) -> Iterator[ast.AST]:
+def _reads(tree: ast.AST, name: str) -> list[ast.AST]:
+    return _all_reads(tree).get(name, [])
+
+
+@lru_cache(maxsize=4)
+def _all_reads(tree: ast.AST) -> dict[object, list[ast.AST]]:
+    """The reads of attributes by their names."""
+    found: dict[object, list[ast.AST]] = {}
     nodes = list(all_nodes(tree))
     changed = {node.value for node in nodes if isinstance(node, ast.Subscript) and _is_changed(node)}
     for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="self")):
                 continue
-            case ast.Attribute(attr=attribute, ctx=ast.Load()) if attribute == name and node not in changed:
-                yield node
+            case ast.Attribute(attr=attribute, ctx=ast.Load()) if node not in changed:
+                found.setdefault(attribute, []).append(node)
             case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=attribute), *_]):
-                if attribute == name:
-                    yield node
+                found.setdefault(attribute, []).append(node)
+    return found
 
 
 def _is_changed(node: ast.Subscript) -> bool:
@@ -50,11 +58,17 @@ def _is_changed(node: ast.Subscript) -> bool:
 
 def _innermost(tree: ast.AST, node: ast.AST) -> ast.AST | None:
     """The function that ``node`` stands in, or the module; None when it stands in another file."""
-    nodes = list(all_nodes(tree))
-    if not any(inner is node for inner in nodes):
+    nodes, functions = _nodes_in(tree)
+    if node not in nodes:
         return None
-    functions = (inner for inner in nodes if isinstance(inner, _FUNCTIONS))
     return min((function for function in functions if is_inside(node, function)), key=extent, default=tree)
+
+
+@lru_cache(maxsize=4)
+def _nodes_in(tree: ast.AST) -> tuple[frozenset[ast.AST], tuple[ast.AST, ...]]:
+    """The nodes of a module, and the functions among them."""
+    nodes = frozenset(all_nodes(tree))
+    return nodes, tuple(node for node in nodes if isinstance(node, _FUNCTIONS))
 
 
 def _not_after(body: ast.AST, write: Write) -> Iterator[ast.AST]:

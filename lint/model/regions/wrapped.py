@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Value
-    from ...facts.walk import Program, Write
+    from ...facts.walk import Write
     from ..events import CheckpointWrap, WrapperCheckpointing
     from ..history import History
 
@@ -51,7 +52,7 @@ def lists_of_wrapped(run: History, wrap: CheckpointWrap) -> Iterator[Write]:
             again = (other for other in run.writes if other.order > write.order and other.field == write.field)
             replaced = any(same(other.obj, write.obj) for other in again)
             added = any(same(call.receiver, held) for call in run.method_calls("append", "extend", "insert"))
-            if not replaced and not added and not _stores_into(run.program, write.field):
+            if not replaced and not added and write.field not in _stored_into(run.program.trees):
                 yield write
 
 
@@ -118,10 +119,12 @@ def _wraps_each(made: Call, wrap: CheckpointWrap) -> bool:
     return False
 
 
-def _stores_into(program: Program, field: str) -> bool:
-    """Whether the program puts something into an attribute of this name: `self.blocks[0] = plain`."""
-    for node in (node for tree in program.trees for node in all_nodes(tree)):
+@lru_cache(maxsize=4)
+def _stored_into(trees: tuple[ast.AST, ...]) -> frozenset[str]:
+    """The names of attributes that a program puts something into: `self.blocks[0] = plain`."""
+    stored = set[str]()
+    for node in (node for tree in trees for node in all_nodes(tree)):
         match node:
-            case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()) if name == field:
-                return True
-    return False
+            case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()):
+                stored.add(name)
+    return frozenset(stored)
