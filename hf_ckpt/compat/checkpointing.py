@@ -46,27 +46,38 @@ def _checkpoints_its_hooks(layer: nn.Module) -> bool:
     return supports_checkpointing(layer) and "__call__" in vars(GradientCheckpointingLayer)
 
 
-def _on_forward(function: Callable[..., Any], call: Callable[..., Any], *args: Any) -> Any:
+def _on_forward(function: Callable[..., Any], call: Callable[..., Any], /, *args: Any) -> Any:
     """Hand on the ``forward`` of a layer that hands on its ``__call__``, so that its hooks run once, outside.
 
     transformers 5.23 does so by itself. Hooks inside would run a second time in the backward pass, and where FSDP2
     gathers the weights in one, the layer would be seen with its shards (torch/distributed/fsdp/_fully_shard).
     """
-    layer = getattr(call.func, "__self__", None) if isinstance(call, partial) else None
+    method = call.func if isinstance(call, partial) else call
     # Somebody else's call or forward may do more than the layer.
-    if not isinstance(layer, nn.Module) or "forward" in vars(layer) or layer._compiled_call_impl is not None:
+    if getattr(method, "__func__", None) is not nn.Module.__call__:
         return function(call, *args)
-
-    def between_the_hooks(*given: Any, **named: Any) -> Any:
-        vars(layer).pop("forward", None)  # an attribute that a trace would depend on
-        return function(partial(type(layer).forward, layer, **named), *given)
-
-    # Module._call_impl reads `self.forward` when its hooks for before have run (torch/nn/modules/module.py).
-    layer.forward = between_the_hooks
+    layer = method.__self__  # type: ignore[attr-defined]
+    if _has_its_own_forward(layer) or layer._compiled_call_impl is not None:
+        return function(call, *args)
+    attributes = vars(layer)
+    ours = partial(_between_the_hooks, function, layer)
     try:
+        attributes["forward"] = ours  # Module._call_impl reads it before any hook runs (torch/nn/modules/module.py)
         return call(*args)
     finally:
-        vars(layer).pop("forward", None)
+        if attributes.get("forward") is ours:
+            del attributes["forward"]
+
+
+def _has_its_own_forward(layer: nn.Module) -> bool:
+    """Whether somebody set one on the instance. Ours is there while a hook of the layer calls the layer again."""
+    forward = vars(layer).get("forward")
+    return forward is not None and not (isinstance(forward, partial) and forward.func is _between_the_hooks)
+
+
+def _between_the_hooks(function: Callable[..., Any], layer: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    vars(layer).pop("forward", None)  # an attribute that a trace would depend on
+    return function(partial(type(layer).forward, layer, **kwargs), *args)
 
 
 def run_plainly(call: Callable[..., Any], *args: Any) -> Any:
