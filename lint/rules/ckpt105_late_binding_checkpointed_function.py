@@ -105,6 +105,11 @@ class Net:
             return self.blocks[i % 3](h)
         for i in range(self.loops):
             x = checkpoint(run, x, use_reentrant=False)  # error
+        for i, (kind, block) in enumerate(self.blocks):
+            if kind == "mlp":
+                x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)  # error
+            elif i == 0:
+                x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)  # error
         return x
 ```
 
@@ -128,6 +133,22 @@ class Net:
             return self.net(h, y)
         for x, y in batches:
             checkpoint(run, x, use_reentrant=False).sum().backward()
+
+    def last(self, x):
+        for i, block in enumerate(self.blocks):
+            if i == len(self.blocks) - 1:
+                x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)
+            else:
+                x = block(x)
+        for i, block in enumerate(self.blocks):
+            if self.training and block is self.blocks[-1]:
+                x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)
+        for i in range(self.loops):
+            if i < self.loops - 1:
+                x = self.blocks[i](x)
+            else:
+                x = checkpoint(lambda h: self.blocks[i](h).relu(), x, use_reentrant=False)
+        return x
 ```
 ```python
 from torch.utils.checkpoint import checkpoint

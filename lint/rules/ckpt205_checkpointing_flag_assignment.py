@@ -91,6 +91,8 @@ import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, GemmaForCausalLM, PreTrainedModel, Trainer, TrainingArguments
 
+from own_package import OwnEncoder, run_stack
+
 class MyModel(PreTrainedModel):
     def __init__(self, config):
         super().__init__(config)
@@ -100,6 +102,21 @@ def of_what_the_importing_file_asks(width):
     trunk = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
     trunk.gradient_checkpointing = True
     return trunk
+
+class Given(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.stack = nn.Sequential(nn.Linear(width, width), nn.ReLU())
+        self.stack.gradient_checkpointing = True
+
+    def forward(self, x):
+        return run_stack(self.stack, x)
+
+class Inherited(OwnEncoder):
+    def __init__(self, width):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(width, width), nn.ReLU())
+        self.encoder.gradient_checkpointing = True
 
 def by_trainer(name):
     model = AutoModelForCausalLM.from_pretrained(name)
@@ -198,7 +215,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Instance, Result, Value, equals, options, same
+from ..facts.values import Attr, Class, Function, Instance, Result, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import FlagWrite, TorchCheckpoint, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
@@ -206,7 +223,7 @@ from ..model.libraries.model_families import family_of
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
-from ..model.types import is_hf_model, unwrapped
+from ..model.types import bases, is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,6 +244,8 @@ _OF_TORCH = frozenset(
         *("TransformerEncoderLayer", "TransformerDecoderLayer", "MultiheadAttention", "LSTM", "GRU", "RNN"),
     )
 )
+#: Packages of which nothing asks a module of torch for the flag.
+_READ_NO_FLAG = ("torch.", "builtins.", "transformers.", "lightning.", "pytorch_lightning.")
 #: A place that sets or reads the flag of an object.
 _MENTION = re.compile(r"""\.gradient_checkpointing\b|["']gradient_checkpointing["']""")
 _OWN_FUNCTION = "_gradient_checkpointing_func"
@@ -260,7 +279,8 @@ def _on_torch(run: Run) -> Iterator[Report]:
     if sum(len(_MENTION.findall(text)) for text in texts) > len(flags):
         return
     for flag in flags:
-        if equals(flag.value, True) and (run.program.script is not None or _is_part_of_self(flag)):
+        known = run.program.script is not None or _is_part_of_self(flag)
+        if equals(flag.value, True) and known and not _may_be_asked_elsewhere(run, flag):
             yield Report(
                 flag.node,
                 "no module of torch reads this flag, so nothing is checkpointed; call `checkpoint` for each layer",
@@ -271,6 +291,17 @@ def _is_part_of_self(flag: FlagWrite) -> bool:
     """Whether a class sets the flag of what its own `forward` runs; what a function gives away, other files may ask."""
     target = attribute(flag.write.target)
     return target is not None and source_text(target.value).startswith("self.")
+
+
+def _may_be_asked_elsewhere(run: Run, flag: FlagWrite) -> bool:
+    """Whether code that the program does not show gets the module: it may ask for the flag and checkpoint."""
+    given = (call for call in run.uses.handed_over.of(flag.target) if not isinstance(call.func, Class | Function))
+    if any(not canonical(call.name).startswith(_READ_NO_FLAG) for call in given):
+        return True
+    function = flag.place.function
+    owner = function.owner if function is not None and _is_part_of_self(flag) else None
+    # The `forward` of another base may run the part.
+    return owner is not None and any(not base.startswith(_READ_NO_FLAG) for base in bases(owner))
 
 
 def _is_of_torch(value: Value) -> bool:

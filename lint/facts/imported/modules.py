@@ -115,13 +115,25 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
 
 def _open_flags(tree: ast.Module, names: dict[str, Value]) -> None:
     """Open the flags, of a module and of objects in it, that its functions switch for those who import it."""
+    declared, stored = _switched(tree)
+    for name in declared:
+        _open_flag(names, name)
+    for holder, name in stored:
+        if holder in names:
+            _open_flag(names[holder].attributes or {}, name)
+
+
+@lru_cache(maxsize=64)
+def _switched(tree: ast.Module) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """The globals that functions of a module bind, and the attributes of variables that they store."""
+    declared, stored = set[str](), set[tuple[str, str]]()
     for node in (part for outer in tree.body if isinstance(outer, ast.FunctionDef) for part in all_nodes(outer)):
         match node:
-            case ast.Global(names=declared):
-                for name in declared:
-                    _open_flag(names, name)
-            case ast.Attribute(value=ast.Name(id=holder), attr=name, ctx=ast.Store()) if holder in names:
-                _open_flag(names[holder].attributes or {}, name)
+            case ast.Global(names=names):
+                declared.update(names)
+            case ast.Attribute(value=ast.Name(id=holder), attr=name, ctx=ast.Store()):
+                stored.add((holder, name))
+    return frozenset(declared), frozenset(stored)
 
 
 def _open_flag(names: dict[str, Value], name: str) -> None:

@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, is_inside
 from ..regions.free_variables import names_bound_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...facts.values import Loop, Place
     from ..events import Event
@@ -37,6 +37,47 @@ def happens_in_iteration(run: Run, event: Event, loop: Loop) -> bool:
 def is_last_iteration(loop: Loop, node: ast.AST) -> bool:
     """Whether ``loop`` is left after the statement with ``node``, so that no other iteration binds its names."""
     return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)
+
+
+def is_in_one_iteration(place: Place, loop: Loop) -> bool:
+    """Whether a condition in ``loop`` lets one iteration alone come to ``place``, perhaps the last: `i == n - 1`.
+
+    The first one, `i == 0`, is not the last.
+    """
+    if not isinstance(loop, ast.For):
+        return False
+    guards = [guard.plain for guard in place.guards if is_inside(guard.test, loop)]
+    return any(_chooses_one(part, taken, loop) for test, taken in guards for part in _all_of(test, taken))
+
+
+def _all_of(test: ast.AST, taken: bool) -> Sequence[ast.AST]:
+    """The parts of ``test`` that all come out as ``taken``."""
+    joined = ast.And if taken else ast.Or
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+
+
+def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Subscript()]) if taken:
+            return not names_in(left).isdisjoint(names_in(loop.target))  # `block is self.blocks[-1]`
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
+            counts = not _counter(loop).isdisjoint(names_in(left) | names_in(right))
+            is_first = any(isinstance(side, ast.Constant) and side.value == 0 for side in (left, right))
+            return counts and not is_first and isinstance(operator, ast.Eq) is taken
+        case ast.Compare(left=ast.Name(name), ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
+            is_last = isinstance(right, ast.BinOp) and ast.unparse(right).endswith("- 1")
+            return name in _counter(loop) and is_last and isinstance(operator, ast.GtE) is taken
+    return False
+
+
+def _counter(loop: ast.For) -> frozenset[str]:
+    """The variable of ``loop`` that counts its iterations."""
+    match loop:
+        case ast.For(target=ast.Name(name), iter=ast.Call(func=ast.Name("range"))):
+            return frozenset((name,))
+        case ast.For(target=ast.Tuple(elts=[ast.Name(name), *_]), iter=ast.Call(func=ast.Name("enumerate"))):
+            return frozenset((name,))
+    return frozenset()
 
 
 def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:

@@ -9,7 +9,7 @@ from ...facts.identifiers import names_in, own_attributes
 from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
-from ..flow.iterations import blocks_of, happens_in_iteration, is_last_iteration
+from ..flow.iterations import blocks_of, happens_in_iteration, is_in_one_iteration, is_last_iteration
 from ..state.gradless import is_gradless
 from .free_variables import free_names, names_bound_by
 
@@ -204,6 +204,7 @@ def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:
     return (
         _has_backward(run, loop)
         or is_last_iteration(loop, event.node)
+        or is_in_one_iteration(event.place, loop)
         or _replays_last_iteration_only(run, event, loop)
     )
 
