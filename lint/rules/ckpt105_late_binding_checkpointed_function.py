@@ -144,10 +144,14 @@ class Net:
             if self.training and block is self.blocks[-1]:
                 x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)
         for i in range(self.loops):
-            if i < self.loops - 1:
+            if i + 1 < self.loops:
                 x = self.blocks[i](x)
-            else:
-                x = checkpoint(lambda h: self.blocks[i](h).relu(), x, use_reentrant=False)
+                continue
+            x = checkpoint(lambda h: self.blocks[i](h).relu(), x, use_reentrant=False)
+        for i, block in enumerate(self.blocks):
+            is_last = self.training and i == len(self.blocks) - 1
+            if is_last:
+                x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)
         return x
 ```
 ```python

@@ -64,10 +64,19 @@ def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
             counts = not _counter(loop).isdisjoint(names_in(left) | names_in(right))
             is_first = any(isinstance(side, ast.Constant) and side.value == 0 for side in (left, right))
             return counts and not is_first and isinstance(operator, ast.Eq) is taken
-        case ast.Compare(left=ast.Name(name), ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
-            is_last = isinstance(right, ast.BinOp) and ast.unparse(right).endswith("- 1")
-            return name in _counter(loop) and is_last and isinstance(operator, ast.GtE) is taken
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
+            counts = not _counter(loop).isdisjoint(names_in(left))
+            is_last = ast.unparse(left).endswith(" + 1") or ast.unparse(right).endswith(" - 1")
+            return counts and is_last and isinstance(operator, ast.GtE) is taken
+        case ast.Name(name):
+            asked = [part.value for part in all_nodes(loop) if isinstance(part, ast.Assign) and _binds(part, name)]
+            parts = _all_of(asked[0], taken) if len(asked) == 1 else ()
+            return any(_chooses_one(part, taken, loop) for part in parts if isinstance(part, ast.Compare))
     return False
+
+
+def _binds(statement: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
 
 
 def _counter(loop: ast.For) -> frozenset[str]:
