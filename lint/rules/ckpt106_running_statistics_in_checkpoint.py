@@ -565,7 +565,8 @@ def _has_each_choice(event: Checkpointing, remarks: list[Remark]) -> bool:
             return False
     ways = (conditional_options(part) for part in (entered, *held_by(entered)))
     return any(
-        len(chosen) > 1 and all(any(remark.conditions == under for remark in remarks) for _, under in chosen)
+        # A choice by what is not followed has no conditions, so nothing tells which norm belongs to which option.
+        len(chosen) > 1 and all(under and any(remark.conditions == under for remark in remarks) for _, under in chosen)
         for chosen in ways
     )
 
