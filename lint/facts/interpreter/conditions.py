@@ -56,31 +56,32 @@ def _is_given_away(walk: Walk, name: str) -> bool:
     if not isinstance(walk.scope.node, ast.FunctionDef) or not isinstance(held, Seq | Dict | Const):
         return False
     shared = _shared_in(walk.scope.node)
-    return name in shared.nonlocal_ or (isinstance(held, Seq | Dict) and not held.items and name in shared.passed_on)
+    return name in shared.rebound or (isinstance(held, Seq | Dict) and not held.items and name in shared.passed_on)
 
 
 class _Shared(NamedTuple):
     """The names of a function that code outside of it may reach."""
 
-    nonlocal_: frozenset[str]
+    #: Those that are `nonlocal` in it or in a function inside.
+    rebound: frozenset[str]
     #: Those that a call of other code gets, by themselves or for one of their attributes.
     passed_on: frozenset[str]
 
 
 @lru_cache(maxsize=64)
 def _shared_in(function: ast.FunctionDef) -> _Shared:
-    bound, passed = set[str](), set[str]()
+    rebound, passed = set[str](), set[str]()
     for node in all_nodes(function):
         match node:
             case ast.Nonlocal(names=names):
-                bound.update(names)
+                rebound.update(names)
             case ast.Call(func=ast.Name(id=name)) if name in _READERS:
                 continue
             case ast.Call(args=args, keywords=words):
                 given: list[ast.expr] = [*args, *(word.value for word in words)]
                 given += [part.value for part in given if isinstance(part, ast.Attribute)]
                 passed.update(part.id for part in given if isinstance(part, ast.Name))
-    return _Shared(frozenset(bound), frozenset(passed))
+    return _Shared(frozenset(rebound), frozenset(passed))
 
 
 def _bound_to(walk: Walk, name: str) -> Iterator[ast.AST]:

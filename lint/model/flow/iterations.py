@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, is_inside
+from ..conditions.loop_counters import counters
 from ..regions.free_variables import names_bound_by
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
         case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Subscript()]) if taken:
             return not names_in(left).isdisjoint(names_in(loop.target))  # `block is self.blocks[-1]`
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
-            counts = not _counter(loop).isdisjoint(names_in(left) | names_in(right))
+            counts = not counters(loop).keys().isdisjoint(names_in(left) | names_in(right))
             is_first = any(isinstance(side, ast.Constant) and side.value == 0 for side in (left, right))
             return counts and not is_first and isinstance(operator, ast.Eq) is taken
         case ast.Compare(left=left, ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
-            counts = not _counter(loop).isdisjoint(names_in(left))
+            counts = not counters(loop).keys().isdisjoint(names_in(left))
             is_last = ast.unparse(left).endswith(" + 1") or ast.unparse(right).endswith(" - 1")
             return counts and is_last and isinstance(operator, ast.GtE) is taken
         case ast.Name(name):
@@ -77,16 +78,6 @@ def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
 
 def _binds(statement: ast.Assign, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
-
-
-def _counter(loop: ast.For) -> frozenset[str]:
-    """The variable of ``loop`` that counts its iterations."""
-    match loop:
-        case ast.For(target=ast.Name(name), iter=ast.Call(func=ast.Name("range"))):
-            return frozenset((name,))
-        case ast.For(target=ast.Tuple(elts=[ast.Name(name), *_]), iter=ast.Call(func=ast.Name("enumerate"))):
-            return frozenset((name,))
-    return frozenset()
 
 
 def _leaves(body: list[ast.stmt], node: ast.AST, own: bool) -> bool:

@@ -8,6 +8,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
+from ..conditions.loop_counters import counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -183,11 +184,10 @@ def counted_in(nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ...]]:
 
 def _counted_by(loop: ast.For | ast.comprehension) -> tuple[str, tuple[str, ...]]:
     """The variable that ``loop`` counts with or takes texts in, and the texts of it, nothing when unknown."""
+    counter = next(iter(counters(loop)), None)
+    if counter is not None:
+        return counter, ("0",)
     match loop.target, loop.iter:
-        case ast.Name(id=name), ast.Call(func=ast.Name(id="range")):
-            return name, ("0",)
-        case ast.Tuple(elts=[ast.Name(id=name), _]), ast.Call(func=ast.Name(id="enumerate")):
-            return name, ("0",)
         case ast.Name(id=name), ast.Tuple(elts=items) | ast.List(elts=items) if not _binds_again(loop, name):
             texts = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
             return name, tuple(texts) if len(texts) == len(items) else ()
