@@ -3,9 +3,9 @@
 ## What it does
 Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language
 model of transformers, or an encoder-decoder that keeps its cache in training too (T5 and its kin), that this
-file trains in a loop of its own without a word about `use_cache`, which is on by default. Models that a Trainer trains
-(it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models that `**kwargs`
-or a `config` from elsewhere may set up, and encoders are fine.
+file trains in a loop of its own without a word about its `use_cache`, which is on by default. Models that a Trainer
+trains (it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models that
+`**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
 
 ## Why is this bad?
 The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
@@ -70,6 +70,21 @@ def train(name, batches, optimizer):
         output["loss"].backward()
         optimizer.step()
         optimizer.zero_grad()
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def distill(name, teacher_name, batches, distance):
+    teacher = AutoModelForCausalLM.from_pretrained(teacher_name, use_cache=False)
+    draft = AutoModelForCausalLM.from_pretrained(name)
+    teacher.config.use_cache = False
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))  # error
+    for batch in batches:
+        distance(model(**batch), teacher(**batch, use_cache=False)).backward()
+    draft.generate(use_cache=True)
 ```
 
 ## Good
@@ -172,6 +187,45 @@ def built_from_elsewhere(cfg, batches):
     for batch in batches:
         model(**batch).loss.backward()
 ```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def by_the_configuration_of_another(batches):
+    config = LlamaConfig()
+    other = AutoModelForCausalLM.from_config(config)
+    other.config.use_cache = False
+    model = AutoModelForCausalLM.from_config(config).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def in_the_forward_pass(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch, use_cache=False).loss.backward()
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def both(name, teacher_name, batches):
+    teacher = AutoModelForCausalLM.from_pretrained(teacher_name)
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    for one in (teacher, model):
+        one.config.use_cache = False
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))
+    for batch in batches:
+        model(**batch).loss.backward()
+```
 
 ## Evidence
 ```python
@@ -258,7 +312,7 @@ from ..model.events import (
     HfEnable,
     TrainerBuild,
 )
-from ..model.flow.mentions import mentions
+from ..model.flow.mentions import attributes_in, mentions
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
@@ -266,7 +320,7 @@ from ..model.regions.region import classes_checked
 from ..model.report import Report
 from ..model.state.gradient_free import is_gradient_free
 from ..model.state.modes import Modes
-from ..model.types import unwrapped
+from ..model.types import origins, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -303,7 +357,7 @@ def check(run: Run) -> Iterator[Report]:
     if any(run.of(TrainerBuild)) or any(run.of(HfEnable)):
         return
     for node, model, reentrant in (*_wrapped(run), *_by_accelerator(run)):
-        if _is_trained_language_model(run, model, reentrant) and not mentions(run.program, "use_cache"):
+        if _is_trained_language_model(run, model, reentrant) and not _may_be_set(run, model):
             causal = not _keeps_cache_with_labels(model, reentrant)
             if not causal:
                 effect = "the first step fails"
@@ -364,6 +418,40 @@ def _is_trained_language_model(run: Run, model: Value, reentrant: bool | None) -
         return False
     trains = any(run.of(Backward))
     return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)
+
+
+def _may_be_set(run: Run, model: Value) -> bool:
+    """Whether something in the program may set `use_cache` of ``model``, whose load says nothing about it."""
+    if not mentions(run.program, "use_cache"):
+        return False
+    if not isinstance(model, Result) or attributes_in(run.program).may_set("config"):
+        return True
+    return mentions(run.program, "use_cache", apart_from=_about_others(run, model.call))
+
+
+def _about_others(run: Run, load: Call) -> set[ast.AST]:
+    """The calls and attributes that certainly set `use_cache` of another model than ``load`` gave, or of no model."""
+    found: list[tuple[ast.AST, bool]] = []
+    for call in run.program.calls:
+        if "use_cache" in call.kwargs:
+            found.append((call.node, call.method == "generate" or _is_another(call.func, load) or _loads(call, load)))
+    for write in run.writes:
+        if write.field == "use_cache" and write.target is not None:
+            found.append((write.target, _is_another(root(write.obj), load)))
+    return {node for node, _ in found} - {node for node, is_another in found if not is_another}
+
+
+def _is_another(value: Value, load: Call) -> bool:
+    """Whether ``value`` is certainly a model or a configuration that ``load`` has nothing to do with."""
+    return all(isinstance(option, Result) and _loads(option.call, load) for option in origins(value))
+
+
+def _loads(call: Call, load: Call) -> bool:
+    """Whether ``call`` gives an object of transformers that is not what ``load`` gave, nor shares its configuration."""
+    configs = options(load.argument(None, "config")), options(load.argument(0, "config"))
+    own = {load.node, *(config.node for found in configs for config in found)} - {None}
+    given = {option.node for value in (*call.args, *call.kwargs.values()) for option in options(value)}
+    return canonical(call.name).startswith("transformers.") and call.node not in own and own.isdisjoint(given)
 
 
 def _keeps_cache_with_labels(model: Value, reentrant: bool | None) -> bool:

@@ -9,24 +9,31 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ...facts.walk import Program
 
 
-def mentions(program: Program, name: str) -> bool:
-    """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own."""
-    return name in _names_in(program.trees)
+def mentions(program: Program, name: str, apart_from: Collection[ast.AST] = ()) -> bool:
+    """Whether ``name`` stands in the program as a keyword, an attribute, a variable or a string of its own.
+
+    Calls with such a keyword, and attributes, that are in ``apart_from`` count for nothing.
+    """
+    return any(node not in apart_from for node in _names_in(program.trees).get(name, ()))
 
 
 @lru_cache(maxsize=4)
-def _names_in(trees: tuple[ast.AST, ...]) -> frozenset[str]:
-    found = set[str]()
+def _names_in(trees: tuple[ast.AST, ...]) -> dict[str, list[ast.AST]]:
+    """By name, the calls with it as a keyword, the attributes, the variables and the strings."""
+    found: dict[str, list[ast.AST]] = {}
     for node in (node for tree in trees for node in all_nodes(tree)):
         match node:
-            case ast.keyword(arg=str(name)) | ast.Attribute(attr=name) | ast.Name(id=name):
-                found.add(name)
-            case ast.Constant(value=str(name)):
-                found.add(name)
-    return frozenset(found)
+            case ast.Call(keywords=keywords) | ast.ClassDef(keywords=keywords):
+                for keyword in keywords:
+                    found.setdefault(keyword.arg or "", []).append(node)
+            case ast.Attribute(attr=name) | ast.Name(id=name) | ast.Constant(value=str(name)):
+                found.setdefault(name, []).append(node)
+    return found
 
 
 class Attributes(NamedTuple):
