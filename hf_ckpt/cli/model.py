@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -100,7 +101,10 @@ def _with_lora(model: nn.Module, subject: Subject) -> nn.Module:
     targets = list(subject.lora_targets) or "all-linear"
     config = LoraConfig(r=subject.lora, target_modules=targets, lora_dropout=subject.lora_dropout)
     try:
-        adapted: nn.Module = get_peft_model(model, config)
+        with warnings.catch_warnings():
+            # peft asks transformers for an attribute under its old name.
+            warnings.filterwarnings("ignore", category=FutureWarning, message=".*is_gradient_checkpointing")
+            adapted: nn.Module = get_peft_model(model, config)
     except ValueError as error:
         raise CkptError(f"peft puts no adapter on `{subject.model}`: {_first_line(error)}") from error
     return adapted

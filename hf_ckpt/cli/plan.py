@@ -13,6 +13,7 @@ from ..compat.start_up import import_transformers
 from ..policy import parse_policy
 from .forecast.files import check_page, check_picture
 from .garbage import few_collections
+from .native_output import no_native_output
 from .progress import progress
 from .setup import setup_options
 from .subject import Subject, gpu_options, several_sizes, subject_options
@@ -76,7 +77,7 @@ def command(
     parsed = [parse_policy(text) for text in policies or USUAL]
     check_picture(plot)
     check_page(html)
-    with progress() as say:
+    with no_native_output(), progress() as say:
         import_transformers()
         # start-up: help and the checks of options need no torch
         from .forecast.forecasts import as_json, forecasts, show, sought_sizes

@@ -60,6 +60,7 @@ def subject_options(
             fields = {name: kwargs.pop(name) for name in _FIELDS}
             length = lengths[0] if lengths else USUAL_LENGTH
             subject = Subject(**fields, batch=batches[0], length=length, length_asked=bool(lengths))
+            _check_adapters(subject)
             sizes = {"batches": batches, "lengths": lengths} if several else {}
             return function(subject, **sizes, **kwargs)
 
@@ -84,6 +85,14 @@ def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def several_sizes(subject: Subject, batches: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """Every batch with every length, in the order given."""
     return product(batches, lengths or (subject.length,))
+
+
+def _check_adapters(subject: Subject) -> None:
+    """Raise UsageError where adapters are described that nobody asked for."""
+    options = {"--lora-target": subject.lora_targets, "--lora-dropout": subject.lora_dropout}
+    idle = [option for option, value in options.items() if value]
+    if idle and not subject.lora:
+        raise click.UsageError(f"{idle[0]} is about LoRA's adapters: say their rank with --lora")
 
 
 def _all(value: int | tuple[int, ...] | None) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,7 @@ from hf_ckpt.cli import command
 from hf_ckpt.cli.forecast.largest import largest
 from hf_ckpt.cli.forecast.rows import rows_of
 from hf_ckpt.cli.model import build_model
+from hf_ckpt.cli.native_output import no_native_output
 from hf_ckpt.cli.study import read_model
 from hf_ckpt.cli.subject import Subject
 from hf_ckpt.errors import CkptError
@@ -141,6 +144,46 @@ def test_where_nothing_fits_chunks_that_do_are_named(folder: str) -> None:
     assert plan(*at, "full", *memory)[0] == 1
     shown = CliRunner().invoke(command, ["plan", *at, "full", *memory]).stdout
     assert 'callbacks=[SelectiveCkpt("full+mlp(8)+head(8)")]' in shown.replace("\n", "")
+
+
+def test_host_memory_is_named_where_no_chunks_are_enough(folder: str) -> None:
+    size = ("--model", folder, "--layers", "64", "--batch", "64", "--length", "512")
+    at = (*size, "--gpu", "h100", "--lora", "2", "--policy")
+    least = plan(*at, "full+mlp(8)+head(8)")[1]["forecasts"][0]
+    memory = f"{least['total_bytes'] - least['peak_bytes'] // 4}B"
+    shown = CliRunner().invoke(command, ["plan", *at, "full", "--memory", memory]).stdout
+    said = " ".join(shown.split())
+    assert "This fits, with saved tensors in host memory" in said
+    assert 'SelectiveCkpt("budget=auto+offload' in said
+
+
+def test_every_size_of_a_grid_has_its_line_to_paste(folder: str) -> None:
+    sizes = ("--length", "64", "--batch", "1", "--batch", "4096", "--memory", "1GiB")
+    shown = CliRunner().invoke(command, ["plan", "--model", folder, *sizes, "--policy", "none", "--policy", "full"])
+    said = " ".join(shown.stdout.split())
+    assert said.index("1 x 64 tokens fit without checkpointing") < said.index("4096 x 64 tokens, bf16")
+    assert "Fastest that fits at 4096 x 64 tokens" in said or "Nothing fits" in said
+
+
+def test_what_native_code_prints_is_no_part_of_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    print("before", flush=True)
+    with no_native_output():
+        ctypes.CDLL(None).printf(b"HighsMipSolverData\n")
+        os.write(1, b"more of it")
+    print("after", flush=True)
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "before\nafter\n"
+
+
+def test_plan_says_nothing_of_what_other_packages_warn_about(
+    folder: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = ["plan", "--model", folder, "--length", "64", "--gpu", "h100", "--policy", "full"]
+    adapted = CliRunner().invoke(command, [*at, "--lora", "2"])
+    assert adapted.exit_code == 0
+    assert not [w for w in recwarn if "gradient_checkpointing" in str(w.message)]
+    assert CliRunner().invoke(command, [*at, "--gpus", "2", "--device-map"]).exit_code == 0
+    assert "not available" not in caplog.text
 
 
 def test_full_is_named_before_chunks(folder: str) -> None:
@@ -307,6 +350,9 @@ def test_a_budget_of_one_card_is_refused_where_there_are_several(folder: str) ->
         (("--prepare-kbit",), "with --load-in-4bit"),
         (("--device-map",), "say how many with --gpus"),
         (("--gpus", "2", "--device-map", "--fsdp"), "is for one process"),
+        (("--lora-target", "q_proj"), "with --lora"),
+        (("--lora-dropout", "0.1"), "with --lora"),
+        (("--optimizer", "adamww_torch"), "did you mean adamw_torch"),
         (("--gpus", "2", "--device-map", "--memory", "1GiB", "--html", "page.html"), "draw one card"),
     ],
 )

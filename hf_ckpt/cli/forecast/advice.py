@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 #: Chunks of an MLP, and of the loss head, that are tried where nothing fits without.
 CHUNKS = 8
-#: What takes least memory, without chunks and with them.
+#: What takes least memory of the device, without chunks and with them.
 THRIFTIER = ("full", f"full+head({CHUNKS})", f"full+mlp({CHUNKS})", f"full+mlp({CHUNKS})+head({CHUNKS})")
+#: What is tried where that does not fit, of a device with a link to host memory.
+OFFLOADED = ("budget=auto+offload", f"budget=auto+offload+mlp({CHUNKS})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +105,26 @@ def _nothing_fits(model: Model, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _thriftier(model: Model, rows: Sequence[Row]) -> Iterator[str]:
-    """What fits beyond the policies that do not: `full`, or the MLPs and the loss head in chunks."""
+    """What fits beyond the policies that do not: `full`, the MLPs and the loss head in chunks, or host memory."""
     if not any(row.fits is False for row in rows):
         return
     budgets = [row.policy for row in rows if row.fits is False and row.error is not None]
     asked = {row.policy for row in rows}
     names = (*THRIFTIER, *(f"{budget}+mlp({CHUNKS})" for budget in budgets if "mlp(" not in budget))
-    more = [parse_policy(name) for name in names if name not in asked]
-    best = fastest(rows_of(model.study(rows[0].batch, rows[0].length), more))
-    if best is not None:
-        how = "" if best.policy == "full" else ", by running parts in chunks, equal up to rounding"
+    link = model.rates.host_link is not None and not model.setup.in_turn
+    for tried in (names, OFFLOADED if link else ()):
+        more = [parse_policy(name) for name in tried if name not in asked]
+        best = fastest(rows_of(model.study(rows[0].batch, rows[0].length), more))
+        if best is None:
+            continue
+        chunks = "mlp(" in best.policy or "head(" in best.policy
+        how = ", with saved tensors in host memory" if "offload" in best.policy else ""
+        how += ", by running parts in chunks, equal up to rounding" if chunks else ""
         yield (
             f'This fits{how}: callbacks=[SelectiveCkpt("{best.policy}")], {decimal(best.total_bytes or 0)}, '
             f"{1000 * (best.added_seconds or 0.0):,.1f} ms more a step."
         )
+        return
 
 
 def _of_sharding(found: Sharding, best: Row | None) -> str:

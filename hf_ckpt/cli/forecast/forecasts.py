@@ -65,7 +65,7 @@ def _largest(model: Model, policy: Policy, dimension: str) -> int | None:
 
 
 def show(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[str, int | None]) -> None:
-    """Print a table for each size, what was refused, the largest sizes, and whether sharding would do better."""
+    """Print a table for each size with what was refused and what to do, and the largest sizes."""
     console = Console()
     for batch, length in dict.fromkeys((row.batch, row.length) for row in rows):
         here = [row for row in rows if (row.batch, row.length) == (batch, length)]
@@ -73,11 +73,11 @@ def show(model: Model, rows: Sequence[Row], dimension: str | None, sought: dict[
         for row in here:
             if row.error is not None:
                 console.print(f"{row.policy}: {row.error}", markup=False, highlight=False)
+        for line in advice.lines(model, here):
+            console.print(line, markup=False, highlight=False)
     if dimension is not None:
         for line in largest_lines(model, dimension, sought):
             console.print(line, markup=False, highlight=False)
-    for line in advice.lines(model, _first_size(rows)):
-        console.print(line, markup=False, highlight=False)
 
 
 def _first_size(rows: Sequence[Row]) -> list[Row]:

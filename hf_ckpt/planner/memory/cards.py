@@ -5,6 +5,8 @@ accelerate places whole layers by the bytes of their weights. Every card compute
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from .quantised import packed_bytes, quantised_weights
 from .state import gradient_bytes, late_gradient_bytes, storage_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
@@ -115,8 +117,9 @@ def _cards_of_parameters(
     base = whole_model.get_base_model() if hasattr(model, "get_base_model") else whole_model
     sizes = _sizes(base, packed)
     whole = unsplit_modules(base)
-    room = get_balanced_memory(base, dict.fromkeys(range(gpus), capacity), whole, **sizes)
-    places = infer_auto_device_map(base, room, whole, **sizes)
+    with _quiet(get_balanced_memory.__module__):  # it says of each card that this machine has none
+        room = get_balanced_memory(base, dict.fromkeys(range(gpus), capacity), whole, **sizes)
+        places = infer_auto_device_map(base, room, whole, **sizes)
     if not all(isinstance(place, int) for place in places.values()):
         raise ForecastError(f"the weights do not fit {gpus} cards: use more of them")
     found = {}
@@ -124,6 +127,17 @@ def _cards_of_parameters(
         near = [module for module in places if not module or name == module or name.startswith(f"{module}.")]
         found[id(parameter)] = places[max(near, key=len)]
     return found
+
+
+@contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    log = logging.getLogger(logger)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _sizes(base: torch.nn.Module, packed: Mapping[int, torch.Tensor]) -> dict[str, Any]:
