@@ -3,7 +3,7 @@
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
 back: after `model.train()`, on a model built from a configuration, after `trainer.train()` without an evaluation, and
-in `on_step_end` of a callback of such a Trainer. `model.eval()`, `use_cache=False` in the call or in
+in `on_step_end` of a callback of such a Trainer, or what it calls. `model.eval()`, `use_cache=False` in the call or in
 `model.generation_config`, `gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so
 is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not
 read it.
@@ -58,6 +58,22 @@ args = TrainingArguments("out", activation_checkpointing=True)
 trainer = Trainer("base", args)
 trainer.add_callback(Sample())
 trainer.train()
+```
+
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def show(self, model):
+        print(model.generate(max_new_tokens=20))  # error
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % 100 == 0:
+            self.show(kwargs["model"])
+
+def train(model):
+    args = TrainingArguments("out", gradient_checkpointing=True)
+    Trainer(model, args, callbacks=[Sample()]).train()
 ```
 
 ```python
@@ -138,6 +154,48 @@ class Sample(TrainerCallback):
 
     def on_evaluate(self, args, state, control, model=None, **kwargs):
         print(model.generate(max_new_tokens=20))
+
+def with_callback(model):
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), callbacks=[Sample()]).train()
+```
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def show(self, model):
+        print(model.generate(max_new_tokens=20))
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.eval()
+        self.show(model)
+        model.train()
+
+    def on_evaluate(self, args, state, control, model=None, **kwargs):
+        self.show(model)
+
+def with_callback(model):
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), callbacks=[Sample()]).train()
+```
+```python
+from tools import switch_mode
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        switch_mode(model)
+        print(model.generate(max_new_tokens=20))
+
+def with_callback(model):
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), callbacks=[Sample()]).train()
+```
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Sample(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.gradient_checkpointing_disable()
+        print(model.generate(max_new_tokens=20))
+        model.gradient_checkpointing_enable()
 
 def with_callback(model):
     Trainer(model, TrainingArguments("out", gradient_checkpointing=True), callbacks=[Sample()]).train()
@@ -359,14 +417,19 @@ def _leaves_on(run: Run, trainer: TrainerBuild) -> bool:
 
 
 def _in_callback(run: Run, generate: Call) -> ast.AST | None:
-    """The Trainer in whose `on_step_end` ``generate`` is called on the model as it trains."""
-    function, model = generate.place.function, generate.receiver
+    """The Trainer in whose `on_step_end`, or what it calls, ``generate`` is called on the model as it trains."""
+    callers = run.callers_of(generate.place)
+    if callers is None:
+        return None
+    function, model = (callers[0] if callers else generate).place.function, generate.receiver
     if function is None or function.owner is None or function.name not in ("on_step_end", "on_substep_end"):
         return None
     if not _is_given_model(function, model):
         return None
     switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
     if switched or "transformers.TrainerCallback" not in bases(function.owner):
+        return None
+    if any(run.method_calls("gradient_checkpointing_disable")) or _is_handed_over(run, model, None, generate):
         return None
     for trainer in run.of(TrainerBuild):
         found = [(args_of(option), option) for option in options(trainer.args)]
@@ -392,11 +455,14 @@ def _has_callback(run: Run, trainer: TrainerBuild, cls: Class) -> bool:
     return any(isinstance(item, Instance) and item.cls is cls for item in items)
 
 
-def _is_handed_over(run: Run, model: Value, first: Call, second: Call) -> bool:
-    """Whether a function that this file does not show gets the model in between, and may switch the mode."""
+def _is_handed_over(run: Run, model: Value, first: Call | None, second: Call) -> bool:
+    """Whether a function that this file does not show gets the model in between, and may switch the mode.
+
+    Without ``first`` the walk that ``second`` belongs to is looked at from its start.
+    """
     trained = [Attr(Result(trainer.call), "model", None) for trainer in run.of(TrainerBuild)]
     return any(
-        first.order < call.order < second.order
+        (first.order if first is not None else -1) < call.order < second.order
         and call.place.walk == second.place.walk
         and not (call.name.startswith(_KNOWN) or (not call.name and not call.method) or is_accelerator(call.receiver))
         and any(same(_model(run, value), model) for value in (*call.args, *call.kwargs.values()))
