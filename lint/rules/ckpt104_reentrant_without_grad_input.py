@@ -163,6 +163,28 @@ def train(loader):
     for ids, target in loader:
         nn.functional.mse_loss(model(ids).mean((1, 2)), target).backward()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def run_layer(layer, x):
+    return checkpoint(layer, x, use_reentrant=True)  # error
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Conv1d(1, 8, 5)
+        self.layers = nn.ModuleList(nn.Conv1d(8, 8, 3) for _ in range(3))
+        self.out = nn.Linear(8, 4)
+
+    def forward(self, audio):
+        with torch.no_grad():
+            x = self.features(audio)
+        for layer in self.layers:
+            x = run_layer(layer, x)
+        return self.out(x.mean(-1))
+```
 
 ## Good
 ```python
@@ -450,11 +472,12 @@ def _has_weights(run: Run, event: Checkpointing) -> bool:
 
 def _trains(run: Run, event: Checkpointing) -> bool:
     """Whether the program trains what goes through the checkpoint: a function alone, as a test is, must show it."""
-    function = event.place.function
     if isinstance(event, Checkpoint) and any(map(_holds_tensors, event.inputs)):
         return True  # what is in the list may need a gradient, and the checkpoint would lose it
-    if function is not None and function.owner is not None:
-        return function.name in ("forward", "training_step") or any(run.of(Backward))
+    around = [event.place.function, *(call.place.function for call in run.callers_of(event.place) or ())]
+    methods = [function for function in around if function is not None and function.owner is not None]
+    if methods:
+        return any(it.name in ("forward", "training_step") for it in methods) or any(run.of(Backward))
     return is_trained(run, event) if isinstance(event, TorchCheckpoint) else any(run.of(Backward))
 
 
