@@ -9,6 +9,9 @@ from .subjects import ALIKE, ALL_KEPT, LEAST_ROOM, MOST_STEPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    #: Cells of one training on one card, by label.
+    _Group = Mapping[str, Mapping[str, Any]]
+
 GIB = 1 << 30
 #: How far what is reserved may be from the plan and what it leaves to the allocator, as a share of the plan.
 TOLERANCE = 0.03
@@ -24,7 +27,8 @@ would take about 1.5 times the room of the card without checkpointing, everythin
 the plan says is alive at the peak and what it leaves to the allocator; **reserved** is what the card had to give (in any
 step: **ever**). **off** is reserved against planned, of shares, which bound what layers hold and not what the card gives,
 allocated against planned. A cell misses when a step ran out of memory, when it is more than {tolerance:.0%} off, when the
-card gave more than the budget, or when the last step waited for the card or asked it for memory.
+card gave more than the budget, or when the last step waited for the card more often than under `HF's own` or asked it
+for memory. A model that waits by itself (experts one by one, by tokens counted on the host) waits under all of them.
 
 {summary}
 """
@@ -53,20 +57,26 @@ def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int, roomles
     Returns:
         Markdown.
     """
-    parts = [_HEAD.format(command=command, most=MOST_STEPS, alike=ALIKE, tolerance=TOLERANCE, summary=_summary(cells))]
+    groups: dict[tuple[str, str, str, str], dict[str, Mapping[str, Any]]] = {}
+    for cell in cells:
+        names = (cell["card"], cell["allocator"], cell["subject"], cell["setup"])
+        groups.setdefault(names, {})[cell["label"]] = cell
+    parts = [
+        _HEAD.format(
+            command=command, most=MOST_STEPS, alike=ALIKE, tolerance=TOLERANCE, summary=_summary(groups.values())
+        )
+    ]
     if missing:
         parts.append(f"Tables that are not here yet, of other cards, models and allocators: {missing}.\n")
     if roomless:
         parts.append(_without_room(roomless))
-    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
-    for cell in cells:
-        groups.setdefault((cell["card"], cell["allocator"], cell["subject"], cell["setup"]), []).append(cell)
     parts.append(_by_cause(groups))
     title = None
     for (card, allocator, subject, setup), group in groups.items():
         if title != (card, allocator):
             title = (card, allocator)
-            parts.append(f"## {card} ({group[0]['total'] / GIB:.2f} GiB), {allocator or 'default allocator'}\n")
+            total = next(iter(group.values()))["total"]
+            parts.append(f"## {card} ({total / GIB:.2f} GiB), {allocator or 'default allocator'}\n")
         parts.append(f"{subject}, {setup}:\n\n{_table(group)}\n")
     return "\n".join(parts)
 
@@ -79,9 +89,9 @@ def _without_room(roomless: Sequence[Sequence[str]]) -> str:
     return _NO_ROOM.format(least=LEAST_ROOM, count=len(roomless), names=names)
 
 
-def _summary(cells: Sequence[Mapping[str, Any]]) -> str:
-    planned = [cell for cell in cells if is_planned(cell)]
-    missed = [cell for cell in planned if misses(cell)]
+def _summary(groups: Iterable[_Group]) -> str:
+    judged = [(cell, misses(cell, group)) for group in groups for cell in group.values() if is_planned(cell)]
+    planned, missed = [cell for cell, _ in judged], [wrong for _, wrong in judged if wrong]
     ran_out = sum(bool(cell.get("out_of_memory")) for cell in planned)
     fitting = [cell for cell in planned if not cell.get("out_of_memory") and not cell.get("failed")]
     off = max((abs(cell_off(cell) or 0.0) for cell in fitting), default=0.0)
@@ -108,8 +118,8 @@ def cell_off(cell: Mapping[str, Any]) -> float | None:
     return (cell["reserved"] if bounds_card else cell["allocated"]) / (planned + cell["spare"]) - 1
 
 
-def misses(cell: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a cell that has a budget."""
+def misses(cell: Mapping[str, Any], others: _Group) -> list[str]:
+    """What is wrong with a cell that has a budget, beside those of the same training under other labels, by these."""
     if cell.get("failed"):
         return [cell["failed"]]
     if (cell["planned"] or 0) > cell["total"]:
@@ -124,20 +134,23 @@ def misses(cell: Mapping[str, Any]) -> list[str]:
         found.append(f"{off:+.1%} from planned")
     if cell["label"] == "0.9 of the card" and cell["reserved"] > 0.9 * cell["total"]:
         found.append("over the budget")
-    if cell["synchronisations"] or cell["device_allocations"]:
-        found.append(f"{cell['synchronisations']} waits, {cell['device_allocations']} allocations of the card")
+    own_waits = others.get("HF's own", {}).get("synchronisations", 0)
+    if cell["synchronisations"] > own_waits:
+        found.append(f"{cell['synchronisations']} waits for the card, {own_waits} under HF's own")
+    if cell["device_allocations"]:
+        found.append(f"{cell['device_allocations']} allocations of the card")
     return found
 
 
-def cause(cell: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> str:
+def cause(cell: Mapping[str, Any], others: _Group) -> str:
     """Why a cell misses, from its figures and those of the same training under other labels, by these."""
-    off, full, plain = cell_off(cell), others.get("full"), others.get("HF's own")
+    off, full = cell_off(cell), others.get("full")
+    if full is not None and full.get("failed"):
+        full = None
     if full is not None and (full["device_allocations"] or full["out_of_memory"]):
         return "the card is full under `full` too, which asks it for memory in its last step: no plan takes less"
     if full is not None and full["rows"] <= cell["rows"] and full["reserved"] > _given_at_most(cell):
         return "the card gives more than the budget under `full` too: no plan takes less"
-    if plain is not None and plain["synchronisations"]:
-        return "the model waits for the card under `HF's own` too (experts one by one, by tokens counted on the host)"
     if cell["out_of_memory"]:
         return "a step ran out of memory"
     if off is None:
@@ -157,13 +170,12 @@ def _given_at_most(cell: Mapping[str, Any]) -> float:
     return (0.9 if cell["label"] == "0.9 of the card" else 1.0) * float(cell["total"])
 
 
-def _by_cause(groups: Mapping[tuple[str, str, str, str], Sequence[Mapping[str, Any]]]) -> str:
+def _by_cause(groups: Mapping[tuple[str, str, str, str], _Group]) -> str:
     found: dict[str, list[str]] = {}
     for names, group in groups.items():
-        others = {cell["label"]: cell for cell in group if not cell.get("failed")}
-        for cell in group:
-            if is_planned(cell) and misses(cell):
-                why = "it failed" if cell.get("failed") else cause(cell, others)
+        for cell in group.values():
+            if is_planned(cell) and misses(cell, group):
+                why = "it failed" if cell.get("failed") else cause(cell, group)
                 found.setdefault(why, []).append(", ".join(filter(None, (*names, cell["label"]))))
     if not found:
         return ""
@@ -171,16 +183,16 @@ def _by_cause(groups: Mapping[tuple[str, str, str, str], Sequence[Mapping[str, A
     return "What misses, by cause:\n\n" + "".join(lines)
 
 
-def _table(group: Iterable[Mapping[str, Any]]) -> str:
+def _table(group: _Group) -> str:
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
-    lines += ["| " + " | ".join(_row(cell)) + " |" for cell in group]
+    lines += ["| " + " | ".join(_row(cell, group)) + " |" for cell in group.values()]
     return "\n".join(lines) + "\n"
 
 
-def _row(cell: Mapping[str, Any]) -> list[str]:
+def _row(cell: Mapping[str, Any], group: _Group) -> list[str]:
     if cell.get("failed"):
         return [cell["label"], str(cell["rows"]), *["" for _ in _COLUMNS[3:]], cell["failed"].partition(";")[0]]
-    off, wrong = cell_off(cell), misses(cell) if is_planned(cell) else []
+    off, wrong = cell_off(cell), misses(cell, group) if is_planned(cell) else []
     if (cell["planned"] or 0) > cell["total"]:
         wrong = ["the plan says that it does not fit the card"]
     if not is_planned(cell) and cell["out_of_memory"]:
