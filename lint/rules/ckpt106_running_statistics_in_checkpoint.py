@@ -439,7 +439,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.containers import held_by
 from ..facts.values import (
     Absent,
     Attr,
@@ -449,18 +448,17 @@ from ..facts.values import (
     Result,
     Seq,
     Value,
-    conditional_options,
     equals,
     options,
     same,
     truth,
 )
 from ..finding import Severity
+from ..model.conditions.every_choice import holds_in_every_choice
 from ..model.conditions.guards import excludes_mode
 from ..model.events import (
     Checkpoint,
     Checkpointing,
-    CheckpointSequential,
     Compile,
     HfEnable,
     TimmEnable,
@@ -523,7 +521,7 @@ def _in_regions(run: Run) -> Iterator[Report]:
         if _is_outside_training(run, event) or _may_see_no_tensor(event):
             continue
         found = list(_found(run, event, region))
-        if _has_each_choice(event, [remark for _, remark in found]):
+        if holds_in_every_choice(event, [remark.conditions for _, remark in found]):
             norm, remark = found[0]
             yield _report(event.node, norm, remark._replace(conditions=(), decides=False))
             continue
@@ -552,23 +550,6 @@ def _found(run: Run, event: Checkpointing, region: Region) -> Iterator[tuple[str
             if not may_skip_norm(event, region.calls):
                 remark = Remark(block.call.node, f"`{_last(block)}` has it", (*region.conditions_of(part), *under))
                 yield "a BatchNorm in this region", remark
-
-
-def _has_each_choice(event: Checkpointing, remarks: list[Remark]) -> bool:
-    """Whether one of several modules is checkpointed and a norm runs in it whichever it is."""
-    match event:
-        case Checkpoint():
-            entered = event.function
-        case CheckpointSequential():
-            entered = event.functions
-        case _:
-            return False
-    ways = (conditional_options(part) for part in (entered, *held_by(entered)))
-    return any(
-        # A choice by what is not followed has no conditions, so nothing tells which norm belongs to which option.
-        len(chosen) > 1 and all(under and any(remark.conditions == under for remark in remarks) for _, under in chosen)
-        for chosen in ways
-    )
 
 
 def _in_layers_of_transformers(run: Run) -> Iterator[Report]:
