@@ -149,6 +149,7 @@ from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Param, Result, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Checkpointing, WrapperCheckpointing
+from ..model.libraries.timm_models import feature_model
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
 from ..model.regions.wrapped import wrapped_classes
@@ -168,23 +169,36 @@ NEEDS = (Checkpointing,)
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions whose results are not connected to the graph."""
     for event in run.replayed(Checkpoint):
-        returned = _structured(run, event.function) if event.reentrant else None
-        if returned is not None:
+        shown = _result_of(run, event.function) if event.reentrant else None
+        if shown is not None:
             rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
             fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite)
-            yield _report(event, "use_reentrant=False", returned)._replace(fix=fix)
+            yield _report(event, "use_reentrant=False", shown)._replace(fix=fix)
     for wrap in run.replayed(WrapperCheckpointing):
         found = [_structured(run, cls.instance) for cls in wrapped_classes(run, wrap)] if wrap.reentrant else []
         for returned in filter(None, found[:1]):
-            yield _report(wrap, "checkpoint_impl=CheckpointImpl.NO_REENTRANT", returned)
+            yield _report(wrap, "checkpoint_impl=CheckpointImpl.NO_REENTRANT", _remark(returned))
 
 
-def _report(event: Checkpointing, remedy: str, returned: Returned) -> Report:
+def _result_of(run: Run, function: Value) -> Remark | None:
+    """Where the checkpointed ``function`` gives a structured result."""
+    features = [feature_model(option) for option in options(function)]
+    if features[0] is not None and all(features):
+        return Remark(features[0].call.node, "`features_only` makes this model return a list")
+    returned = _structured(run, function)
+    return None if returned is None else _remark(returned)
+
+
+def _remark(returned: Returned) -> Remark:
+    return Remark(returned.node, "what the function returns")
+
+
+def _report(event: Checkpointing, remedy: str, shown: Remark) -> Report:
     return Report(
         event.node,
         "the reentrant variant connects only a tensor or a flat tuple of tensors to the graph, so what is inside this "
         f"result gets no gradient; write `{remedy}`",
-        notes=(Remark(returned.node, "what the function returns"),),
+        notes=(shown,),
     )
 
 

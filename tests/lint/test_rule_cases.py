@@ -481,6 +481,53 @@ CASES = {
                     x = checkpoint(block, x) if self.checkpointing else block(x)  # error: CKPT101
                 return x
     """,
+    "a norm in both ways out of a forward": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.norm = nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8)
+
+            def forward(self, x):
+                if x.shape[-1] > 16:
+                    return self._light(x)
+                return self.norm(self.conv(x))
+
+            def _light(self, x):
+                return self.norm(x)
+
+        class Other(Block):
+            def forward(self, x):
+                return self.norm(x) if x.shape[-1] > 16 else x
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block, self.other = Block(), Other()
+
+            def forward(self, x):
+                x = checkpoint(self.block, x, use_reentrant=False)  # error: CKPT106
+                return checkpoint(self.other, x, use_reentrant=False)
+    """,
+    "the list of feature maps": """
+        import timm
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(nn.Module):
+            def __init__(self, name):
+                super().__init__()
+                self.stem = nn.Conv2d(3, 3, 1)
+                self.maps = timm.create_model(name, features_only=True)
+                self.logits = timm.create_model(name, features_only=False)
+
+            def forward(self, x):
+                x = self.stem(x)
+                maps = checkpoint(self.maps, x, use_reentrant=True)  # error: CKPT116
+                return maps[-1], checkpoint(self.logits, x, use_reentrant=True)
+    """,
     "arguments from one of two parsers": """
         import sys
         from transformers import HfArgumentParser, TrainingArguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Const, Ref, Result, Value, is_absent
+from ...facts.values import Const, Ref, Result, Value, equals, is_absent
 from ..types import unwrapped
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ def _name_of(call: Call) -> str:
     named = call.argument(0, "model_name")
     text = named.value if isinstance(named, Const) and isinstance(named.value, str) else ""
     return text.rpartition("/")[2].partition(".")[0]
+
+
+def feature_model(model: Value) -> Result | None:
+    """The model of timm that ``model`` is, where it is one that returns the list of its feature maps."""
+    made = unwrapped(model)
+    if not isinstance(made, Result) or made.call.name not in ("timm.create_model", "timm.models.create_model"):
+        return None
+    return made if equals(made.call.keyword("features_only"), True) is True else None
 
 
 def has_batch_norm(call: Call, part: str = "") -> bool:

@@ -169,6 +169,8 @@ class _Search:
                 for inner, more in self._enter(value):
                     under = (*self._under, *more)
                     heappush(queue, (len(under), next(counter), inner, under))
+            elif _key(value) in self.modules:
+                self._came_to(value, self._under)
         found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
         return Region(*found, self.conditions)
 
@@ -221,6 +223,8 @@ class _Search:
         known = self.conditions.get(_key(part))
         if known is None or len(under) < len(known):
             self.conditions[_key(part)] = under
+        else:
+            self.conditions[_key(part)] = _either_way(known, under)
 
     def _enter_instance(self, instance: Instance, cls: Class) -> list[_Entry]:
         self._came_to(instance, self._under)
@@ -283,6 +287,15 @@ def _beyond(outer: Place, inner: Place) -> tuple[Guard, ...]:
         return ()
     around = {(guard.test, guard.taken) for guard in outer.guards}
     return tuple(guard for guard in own_guards(inner) if (guard.test, guard.taken) not in around)
+
+
+def _either_way(known: tuple[Guard, ...], under: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """``known``, less the condition whose other branch, under nothing more, is ``under``."""
+    held = {(guard.test, guard.taken) for guard in known}
+    more = [(guard.test, guard.taken) for guard in under if (guard.test, guard.taken) not in held]
+    if len(more) != 1 or (more[0][0], not more[0][1]) not in held:
+        return known
+    return tuple(guard for guard in known if guard.test is not more[0][0])
 
 
 def _is_followed(called: Value) -> bool:
