@@ -22,6 +22,7 @@ from ..mlp.install import install as install_mlps
 from ..planner.budget import AutoBudget, DeviceMemory, PeakBudget, parse_budget
 from ..planner.costs.unpacking import unpacking
 from ..planner.memory.cards import placed
+from ..planner.memory.gathering import Gathering
 from ..planner.memory.setup import Setup, Standing, standing
 from ..policy.resolve import ResolvedPolicy, resolve
 from ..resolving import read_platform
@@ -166,8 +167,6 @@ class Model:
     def _inputs(self, subject: Subject, chunks: int | None) -> ForecastInputs:
         """What a forecast reads, of MLPs in so many chunks; None: MLPs run whole."""
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
-        grows = Growing(stands.layer_gradients, stands.head_gradients, stands.late_gradients, stands.whole_gradients)
-        growing = None if self.setup.accumulates else grows
         with _chunked_mlps(anatomy, chunks) as mlps:
             ledgers = self._ledgers(subject, anatomy)
         return ForecastInputs(
@@ -177,10 +176,22 @@ class Model:
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
             memory=DeviceMemory(None if self.setup.in_turn else self.total, stands.weights, self._given(stands)),
-            to_come=stands.all_along - stands.weights + (0 if growing is not None else stands.in_backward),
-            growing=growing,
+            to_come=stands.all_along - stands.weights + (stands.gradients if self.setup.accumulates else 0),
+            growing=self._growing(stands),
+            cached=stands.whole.cached,
             mlps=None if mlps is None else _shape_of(mlps, anatomy, subject.batch * subject.length),
         )
+
+    def _growing(self, stands: Standing) -> Growing | None:
+        """What comes up in backward; whole gradients are there until they are reduced, so their shards come after."""
+        whole, stand = stands.whole, self.setup.accumulates
+        if stand and whole == Gathering():
+            return None
+        head, late = whole.head_gradients, whole.late_gradients
+        if not (head or late or stand):
+            head, late = stands.head_gradients, stands.late_gradients
+        layers = (0,) * len(stands.layer_gradients) if stand else stands.layer_gradients
+        return Growing(layers, head, late, whole.in_layer, 0 if stand else stands.gradients)
 
     def _given(self, stands: Standing) -> int | None:
         """What the allocator of a card has taken for the weights: plans leave it room for more than is alive."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..assignment import Assignment
@@ -16,7 +16,7 @@ from ..planner.costs.parts import MomentParts, parts_over_step
 from ..planner.costs.problem import HeadOption
 from ..planner.costs.timeline import Moment, timeline
 from ..planner.memory.fragmentation import FIRST_SPARE
-from ..planner.solver.refine import solve_refined
+from ..planner.solver.refine import solve_leaving
 from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
 
@@ -47,6 +47,7 @@ class ForecastInputs:
         to_come: Bytes of gradients and optimizer state that will stand beside the activations at the peak.
         growing: Gradients that come up in backward, while activations go; None: they stand all along.
         mlps: The MLPs in chunks that the ledgers are of; None: MLPs run whole.
+        cached: Bytes that the allocator of a card keeps for the stream of the gathers.
     """
 
     anatomy: Anatomy
@@ -58,17 +59,27 @@ class ForecastInputs:
     to_come: int
     growing: Growing | None = None
     mlps: ChunkedMlpShape | None = None
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """Bytes of gradients: of each layer, those that come before the layers' and after them; ``whole`` are those that
-    wait to be reduced in any backward."""
+    """Bytes of gradients: of each layer, those that come before the layers' and after them.
+
+    ``gathering`` is what any layer's backward takes to gather weights and to reduce gradients; ``left`` what a step
+    leaves of gradients to the optimizer, None where that is all of them.
+    """
 
     layers: tuple[int, ...]
     head: int
     late: int
-    whole: int = 0
+    gathering: int = 0
+    left: int | None = None
+
+    @property
+    def at_step(self) -> int:
+        """Gradients in the optimizer's step."""
+        return sum(self.layers) + self.head + self.late if self.left is None else self.left
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +125,11 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
     if policy.requests.mlp_chunks != (None if inputs.mlps is None else inputs.mlps.chunks):
         raise ForecastError(f"`{policy.policy}` runs MLPs in chunks: ask `hf-ckpt plan`, or `hf-ckpt bench`")
     problem = _problem(inputs, policy)
-    limits = limits_for(inputs, policy, problem)
-    if limits is not None:
+    limits, budget = limits_for(inputs, policy, problem), policy.requests.budget
+    if limits is not None and budget is not None:
         _check_all_planned(inputs, policy)
-        return problem, solve_refined(problem, limits)
+        bare = limits_of(budget, problem, inputs.memory, inputs.to_come)
+        return problem, solve_leaving(problem, limits, bare)
     plans = _fixed_plans(inputs, policy)
     head = problem.heads[0]
     return problem, Solution(plans, head, assess(under(problem, plans), plans, head))
@@ -142,7 +154,10 @@ def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem)
         problem: The stack of layers and its costs.
     """
     budget = policy.requests.budget
-    return None if budget is None else limits_of(budget, problem, inputs.memory, inputs.to_come, FIRST_SPARE)
+    if budget is None:
+        return None
+    spare = replace(FIRST_SPARE, nbytes=inputs.cached)
+    return limits_of(budget, problem, inputs.memory, inputs.to_come, spare)
 
 
 def step_seconds(inputs: ForecastInputs) -> float | None:
@@ -173,8 +188,9 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
         inputs.rates,
         gradients=None if growing is None else growing.layers,
         heads=_heads(inputs, policy),
-        head_gradients=0 if growing is None else growing.head + growing.whole,
+        head_gradients=0 if growing is None else growing.head,
         late_gradients=0 if growing is None else growing.late,
+        gathering=0 if growing is None else growing.gathering,
         offload=policy.requests.offload,
         chunk=0 if inputs.mlps is None else inputs.mlps.nbytes,
         mlp_names=None if inputs.mlps is None else inputs.mlps.names,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -237,6 +238,15 @@ def test_a_budget_on_a_card_leaves_its_allocator_what_a_run_leaves(folder: str) 
     assert none["fits"]
     room = (1 - DEVICE_MARGIN) * memory - (none["total_bytes"] - none["peak_bytes"])
     assert auto["peak_bytes"] <= (1 - UNKNOWN) * room < none["peak_bytes"]
+
+
+def test_a_budget_that_leaves_its_allocator_less_is_planned_as_a_run_plans_it(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "512", "--gpu", "h100", "--policy")
+    least = plan(*at, "budget=4KiB")[1]["forecasts"][0]["error"]
+    needed = re.search(r"raise it to (budget=\w+)", least)
+    assert needed is not None
+    code, found = plan(*at, needed[1])
+    assert (code, found["forecasts"][0]["error"]) == (0, None)
 
 
 @pytest.mark.parametrize("dimension", ["batch", "length"])

@@ -118,7 +118,7 @@ def optimizer_step(study: Study) -> Moment:
 def optimizer_parts(study: Study) -> MomentParts:
     """The same, taken apart."""
     growing = study.inputs.growing
-    gradients = 0 if growing is None else sum(growing.layers) + growing.head + growing.late
+    gradients = 0 if growing is None else growing.at_step
     moment = Moment(Phase.OPTIMIZER, None, gradients + study.step_copies)
     return MomentParts(moment, {Part.GRADIENTS: gradients, Part.STEP: study.step_copies})
 

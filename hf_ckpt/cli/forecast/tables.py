@@ -71,9 +71,9 @@ def _caption(study: Study) -> str:
 
 def _state(inputs: ForecastInputs) -> str:
     weights = f"{decimal(inputs.memory.used)} of weights"
-    if inputs.growing is None:
+    if inputs.growing is None or not inputs.growing.at_step:
         return f"{weights}, {decimal(inputs.to_come)} of gradients and optimizer"
-    gradients = sum(inputs.growing.layers) + inputs.growing.head + inputs.growing.late
+    gradients = inputs.growing.at_step
     return (
         f"{weights}, {decimal(inputs.to_come)} of optimizer, and the {decimal(gradients)} of gradients as they come up"
     )

@@ -13,7 +13,7 @@ from ...policy.decision import RecomputeLayer
 from ..budget import NOTHING_SPARE, AutoBudget, limits_of
 from ..costs.assemble import under, waited_for
 from ..costs.problem import Limits
-from ..solver.refine import solve_refined
+from ..solver.refine import solve_leaving
 from ..solver.shortfall import room_shortfall
 from ..solver.solve import least_held, least_peak, solve
 from .per_batch import MadePlan
@@ -96,7 +96,8 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
     if problem.link is not None:
         problem = replace(problem, link=replace(problem.link, nbytes=demand.on_host(measured.taken)))
     try:
-        solution = _solved(problem, measured.taken, demand)
+        bare = _limits(problem, measured.taken, replace(demand, spare=NOTHING_SPARE))
+        solution = solve_leaving(problem, _limits(problem, measured.taken, demand), bare)
     except BudgetError as error:
         told = BudgetError(f"{_together(demand)}{error}")
         if not isinstance(demand.budget, AutoBudget) or measured.taken.memory.total is None:
@@ -104,36 +105,10 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
         _log.warning("trying the smallest plan: %s", told)
         solution = solve(problem, Limits(peak=least_peak(problem)))
         return replace(_written(measured, solution, demand), smallest=True)
-    room = _limits(problem, measured.taken, replace(demand, spare=NOTHING_SPARE)).room
+    room = bare.room
     if room is not None and solution.predicted.peak > room:
         _log.warning(room_shortfall(room, solution.predicted.peak, least_peak(problem)))
     return _written(measured, solution, demand)
-
-
-def _solved(problem: Problem, taken: Taken, demand: Demand) -> Solution:
-    """The fastest plan; one of least peak where nothing can be left to the allocator, which is a wish, not a bound."""
-    limits = _limits(problem, taken, demand)
-    try:
-        return solve_refined(problem, limits)
-    except BudgetError:
-        bare = _limits(problem, taken, replace(demand, spare=NOTHING_SPARE))
-        least = least_peak(problem)
-        if bare.peak is None or bare.peak < least:
-            return solve_refined(problem, bare)
-        return _of_least_peak(problem, least, limits.peak or 0)
-
-
-def _of_least_peak(problem: Problem, least: int, wished: int) -> Solution:
-    """The fastest plan of the least peak, of those whose loss stays below the peak wished for where there is one.
-
-    Where gradients make the peak, layers may hold more at no higher peak. What they hold is what leaves the allocator
-    blocks that nothing else fits.
-    """
-    at_loss = problem.always + min(head.nbytes for head in problem.heads)
-    try:
-        return solve(problem, Limits(peak=least, held=max(wished - at_loss, least_held(problem))))
-    except BudgetError:
-        return solve(problem, Limits(peak=least))
 
 
 def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:

@@ -43,7 +43,13 @@ class Gathering:
 
 def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module], *, accumulates: bool = False) -> Gathering:
     """Count a model's FSDP2 units; nothing where it has none. ``accumulates``: gradients are there beforehand."""
-    units = sharded_units(model)
+    return gathering_of(sharded_units(model), layers, accumulates=accumulates)
+
+
+def gathering_of(
+    units: Sequence[ShardedUnit], layers: Sequence[torch.nn.Module], *, accumulates: bool = False
+) -> Gathering:
+    """The same of these units, of which there need not be any yet."""
     place_of = {module: index for index, layer in enumerate(layers) for module in layer.modules()}
     placed = [(unit, _place(unit, place_of)) for unit in units]
     outside = [unit for unit, place in placed if place is None]

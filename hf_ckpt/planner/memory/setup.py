@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ...compat.wrappers import ShardedUnit, ShardedWeight
+from .gathering import Gathering, gathering_of
 from .optimizers import foreach_copies, rule_for, state_bytes
 from .quantised import packed_bytes, quantised_weights
 from .state import gradient_bytes, late_gradient_bytes, storage_bytes
@@ -76,8 +78,8 @@ class Standing:
     Attributes:
         weights: Parameters and buffers.
         optimizer: The optimizer's state, and its float32 copy of the weights where it has one.
-        gathered: What stands beside the shards: whole layers, buckets, a weight taken out of its packing.
-        whole_gradients: Gradients of gathered weights until they are reduced: in backward only.
+        gathered: What stands beside the shards: weights that are whole, buckets, a weight taken out of its packing.
+        whole: What gathering takes in backward besides, with gradients that wait to be reduced.
         layer_gradients: Gradients of each decoder layer.
         head_gradients: Those that exist before the first layer's backward.
         late_gradients: Those that come last, of the input embeddings.
@@ -88,7 +90,7 @@ class Standing:
     weights: int
     optimizer: int
     gathered: int
-    whole_gradients: int
+    whole: Gathering
     layer_gradients: tuple[int, ...]
     head_gradients: int
     late_gradients: int
@@ -102,8 +104,8 @@ class Standing:
 
     @property
     def in_backward(self) -> int:
-        """All gradients of a step, with those that wait to be reduced."""
-        return self.gradients + self.whole_gradients
+        """All gradients of a step, with what a layer's backward takes of whole ones, and those that wait for it."""
+        return self.gradients + self.whole.head_gradients + self.whole.in_layer
 
     @property
     def all_along(self) -> int:
@@ -126,6 +128,7 @@ def standing(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: S
     trained = [p for p in model.parameters() if p.requires_grad]
     stored = _trained_as(trained, _FP32) - gradient_bytes(trained) if _fsdp_master(setup) else 0
     split = gpus if spread is not None and spread.splits_gradients else 1
+    whole_units = _gathering(model, layers, packed, setup)
     wide = 2 if _fsdp_master(setup) and gradient_bytes(trained) < _trained_as(trained, _FP32) else 1
     per_layer = tuple(wide * gradient_bytes(layer.parameters()) // split for layer in layers)
     late = wide * late_gradient_bytes(model) // split
@@ -133,8 +136,8 @@ def standing(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: S
     return Standing(
         weights=(whole + stored) // parts,
         optimizer=_optimizer_bytes(trained, setup),
-        gathered=_gathered(model, layers, packed, setup),
-        whole_gradients=_whole_gradients(model, layers, setup),
+        gathered=_gathered(model, packed, setup) + whole_units.all_along,
+        whole=whole_units,
         layer_gradients=per_layer,
         head_gradients=total - sum(per_layer) - late,
         late_gradients=late,
@@ -167,36 +170,53 @@ def _optimizer_bytes(trained: Sequence[torch.nn.Parameter], setup: Setup) -> int
     return (state + copy) // (setup.gpus if shared else 1)
 
 
-def _gathered(
-    model: torch.nn.Module, layers: Sequence[torch.nn.Module], packed: dict[int, torch.Tensor], setup: Setup
-) -> int:
-    """Bytes that stand beside the shards while a step runs."""
+def _gathered(model: torch.nn.Module, packed: dict[int, torch.Tensor], setup: Setup) -> int:
+    """Bytes that stand beside the weights while a step runs, those of gathered units aside."""
     taken_out = max((weight.numel() * weight.element_size() for weight in packed.values()), default=0)
-    if setup.spread is Spread.DDP:
-        # Its buckets hold a copy of every gradient (gradient_as_bucket_view is off, reducer.cpp).
-        return taken_out + gradient_bytes(model.parameters())
-    if setup.spread is None or not setup.spread.gathers:
-        return taken_out
-    # One layer computes and the next one is on its way.
-    layer = max(2 * _bytes_of(tuple(x.parameters()), packed) for x in layers)
-    return taken_out + _bytes_of(_outside(model, layers), packed) + layer
+    # DDP's buckets hold a copy of every gradient (gradient_as_bucket_view is off, reducer.cpp).
+    return taken_out + (gradient_bytes(model.parameters()) if setup.spread is Spread.DDP else 0)
 
 
-def _whole_gradients(model: torch.nn.Module, layers: Sequence[torch.nn.Module], setup: Setup) -> int:
-    """Those of one layer, and those outside the layers, which are reduced last (FSDP2's root group)."""
+def _gathering(
+    model: torch.nn.Module, layers: Sequence[torch.nn.Module], packed: dict[int, torch.Tensor], setup: Setup
+) -> Gathering:
+    """What gathering takes where each layer is a unit, and all else another one, as accelerate wraps them for FSDP2.
+
+    ZeRO-3 is taken to gather as much.
+    """
     if setup.spread is None or not setup.spread.gathers:
-        return 0
-    return gradient_bytes(_outside(model, layers)) + max(gradient_bytes(layer.parameters()) for layer in layers)
+        return Gathering()
+    owners: dict[int, list[torch.nn.Module]] = {}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(module)
+    units = [
+        ShardedUnit(
+            tuple(_sharded_weight(p, tuple(owners[id(p)]), packed) for p in parameters),
+            computes_in=None,
+            reduces_in=None,
+            stays_whole=outermost,
+            ranks=setup.gpus,
+            replicated=False,
+        )
+        for outermost, parameters in ((True, _outside(model, layers)), *((False, [*x.parameters()]) for x in layers))
+    ]
+    return gathering_of(units, layers)
+
+
+def _sharded_weight(
+    parameter: torch.nn.Parameter, owners: tuple[torch.nn.Module, ...], packed: dict[int, torch.Tensor]
+) -> ShardedWeight:
+    """A weight in the dtype that it computes in; a packed one is stored as so many elements of it."""
+    count = parameter.numel()
+    if id(parameter) in packed:
+        count = packed_bytes(count) // parameter.element_size()
+    return ShardedWeight(count, parameter.dtype, parameter.requires_grad, owners)
 
 
 def _outside(model: torch.nn.Module, layers: Sequence[torch.nn.Module]) -> list[torch.nn.Parameter]:
     inside = {id(p) for layer in layers for p in layer.parameters()}
     return [p for p in model.parameters() if id(p) not in inside]
-
-
-def _bytes_of(parameters: Sequence[torch.nn.Parameter], packed: dict[int, torch.Tensor]) -> int:
-    plain = storage_bytes(p for p in parameters if id(p) not in packed)
-    return plain + sum(packed_bytes(p.numel()) for p in parameters if id(p) in packed)
 
 
 def _moved(weights: int, gradients: int, setup: Setup) -> int:

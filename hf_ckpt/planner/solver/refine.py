@@ -10,7 +10,7 @@ from ..costs.assemble import under
 from ..costs.assess import assess
 from ..costs.problem import Limits
 from .shortfall import peak_shortfall
-from .solve import least_peak, short_of_host, solve
+from .solve import least_held, least_peak, short_of_host, solve
 
 if TYPE_CHECKING:
     from ..costs.problem import Problem
@@ -48,6 +48,34 @@ def solve_refined(problem: Problem, limits: Limits) -> Solution:
             break
         bound += unused
     return best
+
+
+def solve_leaving(problem: Problem, limits: Limits, bare: Limits) -> Solution:
+    """The fastest plan within ``limits``; one of least peak where these leave the device's allocator too much for any.
+
+    What is left to it is a wish, not a bound: ``bare`` are the limits that leave nothing. Raises :class:`BudgetError`
+    where not even they can be met.
+    """
+    try:
+        return solve_refined(problem, limits)
+    except BudgetError:
+        least = least_peak(problem)
+        if bare.peak is None or bare.peak < least:
+            return solve_refined(problem, bare)
+        return _of_least_peak(problem, least, limits.peak or 0)
+
+
+def _of_least_peak(problem: Problem, least: int, wished: int) -> Solution:
+    """The fastest plan of the least peak, of those whose loss stays below the peak wished for where there is one.
+
+    Where gradients make the peak, layers may hold more at no higher peak. What they hold is what leaves the allocator
+    blocks that nothing else fits.
+    """
+    at_loss = problem.always + min(head.nbytes for head in problem.heads)
+    try:
+        return solve(problem, Limits(peak=least, held=max(wished - at_loss, least_held(problem))))
+    except BudgetError:
+        return solve(problem, Limits(peak=least))
 
 
 def _with_what_replays_read(problem: Problem, limits: Limits, found: Solution) -> Solution:

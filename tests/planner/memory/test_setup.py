@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from torch import distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from hf_ckpt.planner.memory.gathering import gathering
 from hf_ckpt.planner.memory.setup import Setup, Spread, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONFIG = LlamaConfig(
     hidden_size=64, intermediate_size=128, num_attention_heads=4, num_hidden_layers=3, vocab_size=96,
@@ -20,6 +30,13 @@ def model(*, lora: bool = False) -> torch.nn.Module:
     with torch.device("meta"):
         found = AutoModelForCausalLM.from_config(CONFIG, dtype=torch.bfloat16)
         return get_peft_model(found, LoraConfig(r=4, target_modules="all-linear")) if lora else found
+
+
+@contextmanager
+def fake_ranks(world: int) -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
+    yield
+    dist.destroy_process_group()
 
 
 def held(spread: Spread | None, gpus: int = 4, **setup: object):
@@ -42,12 +59,16 @@ def test_one_card_holds_everything() -> None:
     assert found.late_gradients == HALF * whole.model.embed_tokens.weight.numel()
 
 
-def test_fsdp_shards_and_gathers_two_layers_and_the_root() -> None:
+def test_fsdp_shards_and_gathers_as_a_run_on_as_many_ranks() -> None:
     whole, found = held(Spread.FSDP)
     total, layer = count(whole.parameters()), count(whole.model.layers[0].parameters())
     assert found.optimizer == 2 * HALF * total // 4
-    assert found.gathered + found.whole_gradients == HALF * (2 * (total - 3 * layer) + 3 * layer)
-    assert found.whole_gradients == HALF * (total - 2 * layer)
+    assert found.gathered == HALF * (total - 2 * layer)
+    with fake_ranks(4):
+        for each in (*whole.model.layers, whole):
+            fully_shard(each)
+        assert found.whole == gathering(whole, whole.model.layers)
+    assert found.whole.in_layer == 3 * HALF * layer
     assert found.gradients == pytest.approx(HALF * total / 4, abs=4)
 
 
