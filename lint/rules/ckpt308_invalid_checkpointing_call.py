@@ -10,7 +10,7 @@ checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` 
 they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their
 parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
 (`checkpoint(block, x, use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(),
-True)`), or are calls of the module
+True)`, `self.conv = checkpoint(self.conv)`), or are calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
 program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
 of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
@@ -347,6 +347,8 @@ assert raises(lambda: checkpoint(block, x, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=False)) is TypeError
 assert raises(lambda: checkpoint(block, x, x, scale=0.5, use_reentrant=False)) is None
 assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=True)) is TypeError
+for variant in (True, False):
+    assert raises(lambda: checkpoint(torch.nn.Conv2d(3, 8, 3), use_reentrant=variant)) is TypeError
 
 small = MPNetConfig(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,

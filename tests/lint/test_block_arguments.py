@@ -98,6 +98,13 @@ def run(x, mask):
 def forward(x):
     return checkpoint(run, x.requires_grad_(), use_reentrant=True)
 """,
+    "a layer of torch without its input": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.conv = checkpoint(self.conv, use_reentrant=False)
+""",
     "a parameter by position only": """
 def run(x, /):
     return x
@@ -107,6 +114,24 @@ def forward(x):
 """,
 }
 RIGHT = {
+    "a layer of torch with its input, by keyword too": """
+layer, inputs = nn.Linear(8, 8), [torch.ones(8)]
+
+def forward(x):
+    x = checkpoint(layer, input=x, use_reentrant=False)
+    return checkpoint(layer, *inputs, use_reentrant=False) + x
+""",
+    "a layer of torch without its input under a condition": """
+def forward(x, layer=None):
+    layer = layer or nn.Linear(8, 8)
+    if x is None:
+        return checkpoint(nn.Linear(8, 8), use_reentrant=False)
+    return layer(x)
+""",
+    "what is no layer": """
+def forward(x):
+    return checkpoint(nn.DataParallel(lambda: x), use_reentrant=False)
+""",
     "a hook gives the mask": BLOCK
     + "block.register_forward_pre_hook(lambda module, args: (*args, torch.ones(8)))\n"
     + SHORT,

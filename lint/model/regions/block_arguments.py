@@ -24,6 +24,8 @@ _HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "_for
 _EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
 #: What a class may give a say in how its objects are made, looked into or called.
 _SPECIAL = frozenset(("__call__", "_call_impl", "__new__", "__init_subclass__", "__getattr__", "__getattribute__"))
+#: How the names end of what in `torch.nn` is no layer, or hands on whatever it gets.
+_WITHOUT_INPUT = ("Module", "Parallel", "Parameter", "Buffer", "List", "Dict")
 #: In the name of a class that others derive from, which may be in other files.
 _TO_DERIVE = ("Base", "Abstract", "Mixin", "_Base")
 
@@ -35,6 +37,8 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
         The end of a sentence; None when it can be bound, when something may change what is run or what it gets, and
         when something decides first whether to come there.
     """
+    if _gives_layer_nothing(run, event):
+        return "needs its input"
     own = _own_method(run, event)
     target = own or _certain_target(run, event)
     if target is None or event.place.tries or _may_expect_error(run, event.place):
@@ -60,6 +64,25 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
     required = len(names) - min(len(arguments.defaults), len(names))
     missing = [name for name in names[count:required] if name not in given - by_position_only]
     return f"needs `{missing[0]}`" if missing else None
+
+
+def _gives_layer_nothing(run: Run, event: Checkpoint) -> bool:
+    """Whether a layer of torch certainly gets no input: `self.conv = checkpoint(self.conv)`."""
+    call, layer = event.call, event.function
+    if (
+        len(call.args) != 1
+        or call.via
+        or call.open_args
+        or call.open_kwargs
+        or not call.kwargs.keys() <= {*Checkpoint.OWN}
+    ):
+        return False
+    if event.place.guards or event.place.tries or _may_expect_error(run, event.place):
+        return False
+    if _may_be_replaced(run, "forward"):
+        return False
+    name = canonical(layer.call.name) if isinstance(layer, Result) else ""
+    return name.rpartition(".")[0] == "torch.nn" and name[9:10].isupper() and not name.endswith(_WITHOUT_INPUT)
 
 
 def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
