@@ -2,7 +2,8 @@
 
 ## What it does
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a
-checkpoint of the whole model in a training step, or in a function that one step calls. A layer inside a block that is
+checkpoint of the whole model, or of a function that runs it alone, in a training step, or in a function that one step
+calls. A layer inside a block that is
 checkpointed already is left alone.
 
 ## Why is this bad?
@@ -56,9 +57,29 @@ def main(batches):
         loss_of(model, batch).backward()
         optimizer.step()
 ```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+
+def main(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def run(ids, labels):
+        return model(input_ids=ids, labels=labels).logits
+
+    model.train()
+    for ids, labels in batches:
+        logits = checkpoint(run, ids, labels, use_reentrant=False)  # error
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
 
 ## Good
 ```python
+import torch
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
@@ -89,6 +110,25 @@ def chunked(batches, optimizer, save):
     # Only one chunk's activations exist at a time.
     losses = [checkpoint(model, batch, save, use_reentrant=False).mean() for batch in batches]
     sum(losses).backward()
+    optimizer.step()
+
+def in_chunks(batch, optimizer, save):
+    model = Block()
+
+    def run(x):
+        return torch.cat([model(part, save) for part in x.chunk(2)])
+
+    checkpoint(run, batch, use_reentrant=False).mean().backward()
+    optimizer.step()
+
+def with_another(batch, optimizer, head, save):
+    model = Block()
+    checkpoint(lambda x: head(model(x, save)), batch, use_reentrant=False).mean().backward()
+    optimizer.step()
+
+def before_the_head(batch, optimizer, head: nn.Linear, save):
+    model = Block()
+    head(checkpoint(lambda x: model(x, save), batch, use_reentrant=False)).mean().backward()
     optimizer.step()
 
 def behind_another(batch, optimizer, encoder: Part, save):
@@ -148,7 +188,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
-from ..facts.values import Absent, Class, Param, Result, Unknown
+from ..facts.values import Absent, Class, Function, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
 from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
@@ -206,7 +246,7 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     function = here.function
     if function is not None and function.owner is not None and function.name == "forward":
         return False
-    if not _is_model(event.function):
+    if not _is_model(_only_module(run, event)):
         return False
     others = (
         other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
@@ -217,6 +257,18 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
         return True
     caller = _only_caller(run, event)
     return caller is not None and _is_trained_at(run, caller.place) and _runs_nothing_else(run, event, caller)
+
+
+def _only_module(run: Run, event: Checkpoint) -> Value:
+    """What is checkpointed: the one module that it runs, for a function that runs one alone."""
+    function = event.function
+    if not isinstance(function, Function):
+        return function
+    here = [call for call in run.region(event).calls if call.place.function is function and not call.method]
+    run_here = [call for call in here if isinstance(call.func, Param | Unknown) or _is_layer(call.func)]
+    modules = [call.func for call in run_here if set(call.place.loops) <= set(function.place.loops)]
+    alone = len(run_here) == 1 == len(modules) and not any(own_guards(run_here[0].place))
+    return modules[0] if alone else function
 
 
 def _is_model(value: Value) -> bool:
