@@ -132,6 +132,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import ABSENT, Dict, Value, equals, options, same
 from ..finding import Applicability, Severity
+from ..model.conditions.ramps import may_be_first_of_ramp
 from ..model.events import (
     Checkpointing,
     Compile,
@@ -170,8 +171,9 @@ def check(run: Run) -> Iterator[Report]:
     nested = any(run.of(HfEnable))  # Its own checkpoint, inside the wrapper, restores the random state.
     for event in run.replayed(Checkpointing):
         if equals(_setting(run, event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
-            draws = torch_draws(run, run.region(event), training=not run.stays_in_eval(event))
-            yield from (_report(event.node, draw, _fix(event.call)) for draw in draws)
+            draws = list(torch_draws(run, run.region(event), training=not run.stays_in_eval(event)))
+            if draws and not may_be_first_of_ramp(run, event):
+                yield from (_report(event.node, draw, _fix(event.call)) for draw in draws)
     for setting in settings_of(run):
         kwargs = from_json(setting.kwargs)
         unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)

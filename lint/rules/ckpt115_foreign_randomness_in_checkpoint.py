@@ -238,6 +238,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent
 from ..finding import Severity
+from ..model.conditions.ramps import may_be_first_of_ramp
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -258,6 +259,8 @@ def check(run: Run) -> Iterator[Report]:
         if isinstance(event, TorchCheckpoint) and not isinstance(event.call.keyword("context_fn"), Absent):
             continue
         for draw in foreign_draws(region):
+            if draw.conditions and may_be_first_of_ramp(run, event):
+                continue
             yield Report(
                 event.node,
                 f"the recomputation draws another number from `{draw.what}` than the forward pass did, which torch "

@@ -528,6 +528,58 @@ CASES = {
                 maps = checkpoint(self.maps, x, use_reentrant=True)  # error: CKPT116
                 return maps[-1], checkpoint(self.logits, x, use_reentrant=True)
     """,
+    "rates that rise along the blocks": """
+        import random
+        import torch
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class DropPath(nn.Module):
+            def __init__(self, rate=0.0):
+                super().__init__()
+                self.rate = rate
+
+            def forward(self, x):
+                if self.rate == 0.0 or not self.training:
+                    return x
+                return x * (random.random() > self.rate)
+
+        class Block(nn.Module):
+            def __init__(self, rate):
+                super().__init__()
+                self.fc, self.path = nn.Linear(8, 8), DropPath(rate)
+
+            def forward(self, x):
+                return x + self.path(self.fc(x))
+
+        class Dropped(nn.Module):
+            def __init__(self, rate):
+                super().__init__()
+                self.fc, self.drop = nn.Linear(8, 8), nn.Dropout(rate)
+
+            def forward(self, x):
+                return self.drop(self.fc(x))
+
+        class Net(nn.Module):
+            def __init__(self, depth=12):
+                super().__init__()
+                rates = [0.2 * i / max(1, depth - 1) for i in range(depth)]
+                self.blocks = nn.ModuleList([Block(rate) for rate in rates])
+                steps = [rate.item() for rate in torch.linspace(0, 0.1, depth)]
+                self.dropped = nn.ModuleList([Dropped(rate) for rate in steps])
+
+            def forward(self, x):
+                x = checkpoint(self.blocks[0], x, use_reentrant=False)
+                for block in self.blocks:
+                    x = checkpoint(block, x, use_reentrant=False)  # error: CKPT115
+                x = checkpoint(self.dropped[0], x, use_reentrant=False, preserve_rng_state=False)
+                for i, block in enumerate(self.dropped):
+                    if i == 0:
+                        x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+                for block in self.dropped:
+                    x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)  # error: CKPT108
+                return x
+    """,
     "arguments from one of two parsers": """
         import sys
         from transformers import HfArgumentParser, TrainingArguments

@@ -15,7 +15,8 @@ from ...facts.nodes import all_nodes, extent, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
 from ...facts.parameters import defaults, parameter_names, positional_names
-from ...facts.values import Absent, Class, Const, Element, Function, Instance, Method, Result, equals, options
+from ...facts.values import Absent, Class, Const, Function, Instance, Method, options
+from .ramps import last_of_ramp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,25 +145,6 @@ def _constants(value: Value) -> list[Const]:
     found = [last_of_ramp(option) or option for option in options(value)]
     constants = [option for option in found if isinstance(option, Const)]
     return constants if len(constants) == len(found) else []
-
-
-def last_of_ramp(value: Value) -> Const | None:
-    """The last of `torch.linspace(0, 0.1, depth)`, where ``value`` is one of them: some layer gets it."""
-    while True:
-        match value:
-            case Element(of=inner) if value.index != 0:
-                value = inner
-            case Result(call) if call.method in ("item", "tolist", "numpy", "cpu"):
-                value = call.receiver
-            case Result(call) if call.name in ("builtins.float", "builtins.list") and call.args:
-                value = call.args[0]
-            case Result(call) if call.name in ("torch.linspace", "numpy.linspace"):
-                is_torch = call.name.startswith("torch")
-                last = call.argument(1, "end" if is_torch else "stop")
-                is_first = equals(call.argument(2, "steps" if is_torch else "num"), 1) is True
-                return last if isinstance(last, Const) and not is_first else None
-            case _:
-                return None
 
 
 def _given(call: Call, name: str, function: Function) -> ast.expr | None:

@@ -19,8 +19,8 @@ from ...facts.values import (
     options,
     same,
 )
-from ..conditions.constructed import last_of_ramp
 from ..conditions.guards import excludes_mode
+from ..conditions.ramps import last_of_ramp
 from ..events import AdapterAttach, EvalSwitch, TrainerBuild
 from ..names import canonical
 from ..types import unwrapped
