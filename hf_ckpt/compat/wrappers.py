@@ -103,6 +103,7 @@ class ShardedUnit:
         computes_in: The dtype of its gathered weights and their gradients; None for that of the shards.
         reduces_in: The dtype in which gradients are reduced; None for that of the gradients.
         stays_whole: Whether it is not sharded again between forward and backward, as the outermost one is not.
+        freed: Whether its backward shards it again.
         ranks: Over how many ranks each weight is sharded.
         replicated: Whether other ranks have the same shards, and sum the gradients of them (HSDP).
     """
@@ -111,6 +112,7 @@ class ShardedUnit:
     computes_in: torch.dtype | None
     reduces_in: torch.dtype | None
     stays_whole: bool
+    freed: bool
     ranks: int
     replicated: bool
 
@@ -141,6 +143,7 @@ def _sharded_unit(unit: Any, *, outermost: bool) -> ShardedUnit:
         state._mp_policy.param_dtype,
         state._mp_policy.reduce_dtype,
         left or all(group.post_forward_mesh_info is None for group in groups),
+        all(group.reshard_after_backward for group in groups),
         min((getattr(group.mesh_info, "shard_mesh_size", 1) for group in groups), default=1),
         any(hasattr(group.mesh_info, "replicate_mesh_size") for group in groups),
     )

@@ -164,7 +164,7 @@ class Learning:
     ) -> tuple[Measured, MadePlan]:
         """What a batch of this size takes, and its plan."""
         counted = with_own_inputs(ledgers, self.own)
-        measured = Measured(ledgers, self.surroundings.problem(counted, size, self.given), taken)
+        measured = Measured(ledgers, self.surroundings.problem(counted, size, self.given, taken), taken)
         return measured, make_plan(measured, self.demands.of(size))
 
 

@@ -114,7 +114,7 @@ def make_plan(measured: Measured, demand: Demand) -> MadePlan:
 def _limits(problem: Problem, taken: Taken, demand: Demand) -> Limits:
     spare = demand.spare
     if spare.share:  # what was seen of the allocator has them
-        spare = replace(spare, nbytes=spare.nbytes + taken.cached)
+        spare = replace(spare, nbytes=spare.nbytes + taken.whole.cached)
     limits = limits_of(demand.budget, problem, taken.memory, taken.to_come, spare)
     if limits.peak is None:
         assert limits.held is not None

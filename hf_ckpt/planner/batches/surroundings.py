@@ -43,20 +43,24 @@ class Surroundings:
         return self.room.look(self.ranks, empty=not self.live.waiting())
 
     def problem(
-        self, ledgers: Sequence[LayerLedger | None], size: BatchSize, given: Sequence[Sequence[int]]
+        self, ledgers: Sequence[LayerLedger | None], size: BatchSize, given: Sequence[Sequence[int]], taken: Taken
     ) -> Problem:
         """What there is to decide for a batch of this size, whose layers save this and are given these storages."""
+        backward = self.room.in_backward(taken.whole)
         return assemble(
             ledgers,
             self.rates,
-            gradients=self.room.layer_gradients(),
+            gradients=backward.gradients.layers,
             heads=self.head.options(size.head_tokens),
-            **self.room.in_backward(),
+            head_gradients=backward.gradients.head,
+            late_gradients=backward.gradients.late,
+            gathering=backward.gathering,
+            freed=backward.freed,
             offload=self.offload,
             outside=self.beside.of(size),
             chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
             mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
             class_names=[type(layer).__name__ for layer in self.room.layers],
             given=given,
-            waiting=self.room.waiting_gradients(),
+            waiting=backward.waiting,
         )

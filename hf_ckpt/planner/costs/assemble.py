@@ -30,6 +30,7 @@ def assemble(
     head_gradients: int = 0,
     late_gradients: int = 0,
     gathering: int = 0,
+    freed: Sequence[int] = (),
     offload: bool = False,
     outside: int = 0,
     chunk: int = 0,
@@ -48,6 +49,7 @@ def assemble(
         head_gradients: Bytes of gradients made before the layers'.
         late_gradients: Bytes of gradients made after them.
         gathering: Bytes that gathering weights and reducing gradients takes in every layer's backward.
+        freed: Bytes that each layer's backward gives back when it ends; () where none does.
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
         chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
@@ -78,6 +80,7 @@ def assemble(
         head_gradients=head_gradients,
         late_gradients=late_gradients,
         gathering=gathering,
+        freed=tuple(freed),
         overhead=rates.per_layer,
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,

@@ -90,10 +90,11 @@ class Problem:
     ``shared`` bytes are alive all along (masks, rotary tables, what an encoder hands to all decoder layers);
     ``head_gradients`` are the gradients that exist before the first layer's backward starts, ``late_gradients`` those
     that come after the last one's (input embeddings); ``gathering`` is what every layer's backward takes to gather
-    weights and to reduce gradients, where they are sharded; ``overhead`` is the added seconds of a traced one that
-    replays. ``link`` is None where offloading is not possible or not wanted. ``forwards`` says how many forwards of
-    this kind are alive when backward begins (a smaller one counts for a part): the others hold what this one holds,
-    their heads and ``shared`` bytes too. Each of them holds ``outside`` bytes beside the layers and the head
+    weights and to reduce gradients, where they are sharded; ``freed`` are the bytes that each layer's backward gives
+    back when it ends, () where none does (weights that stayed whole until then); ``overhead`` is the added seconds of a
+    traced one that replays. ``link`` is None where offloading is not possible or not wanted. ``forwards`` says how many
+    forwards of this kind are alive when backward begins (a smaller one counts for a part): the others hold what this
+    one holds, their heads and ``shared`` bytes too. Each of them holds ``outside`` bytes beside the layers and the head
     (embeddings, final norms). ``chunk`` are the bytes that the backward of an MLP takes for one of its chunks, which no
     ledger shows; 0 where MLPs run whole. ``chunk_seconds`` are the seconds of a step in which their backwards compute
     the chunks again, whatever the plan. ``given`` are the storages, by key, of the tensors that each layer is given; ()
@@ -109,6 +110,7 @@ class Problem:
     head_gradients: int = 0
     late_gradients: int = 0
     gathering: int = 0
+    freed: tuple[int, ...] = ()
     overhead: float = 0.0
     link: HostLink | None = None
     forwards: float = 1.0
@@ -131,15 +133,17 @@ class Problem:
     def backward_bytes(self) -> tuple[int, ...]:
         """For every layer: the bytes alive in its backward besides what the layers before it hold."""
         alive, total = [], self.head_gradients
-        for kind in (self.kinds[k] for k in reversed(self.order)):
+        for layer in reversed(range(len(self.order))):
+            kind = self.kind(layer)
             alive.append(kind.transient + self.chunk + self.gathering + total)
-            total += kind.gradients
+            total += kind.gradients - (self.freed[layer] if self.freed else 0)
         return tuple(reversed(alive))
 
     @cached_property
     def all_gradients(self) -> int:
-        """The bytes of gradients that a step makes."""
-        return self.head_gradients + self.late_gradients + sum(self.kinds[k].gradients for k in self.order)
+        """The bytes of gradients that a step makes, less what backwards give back."""
+        layers = sum(self.kinds[k].gradients for k in self.order) - sum(self.freed)
+        return self.head_gradients + self.late_gradients + layers
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Gathering:
             gives a block back only to the stream that it was taken for.
         summed: What HSDP keeps of each layer until backward ends, beside the gradients of its shards: what ranks with
             the same shards summed (``FSDPParamGroup._all_reduce_state``). Empty where nothing is kept.
+        freed: What each layer's backward gives back of ``all_along``, where layers stay whole until then. Empty where
+            none do.
     """
 
     all_along: int = 0
@@ -39,6 +41,7 @@ class Gathering:
     late_gradients: int = 0
     cached: int = 0
     summed: tuple[int, ...] = ()
+    freed: tuple[int, ...] = ()
 
 
 def gathering(model: torch.nn.Module, layers: Sequence[torch.nn.Module], *, accumulates: bool = False) -> Gathering:
@@ -57,10 +60,11 @@ def gathering_of(
     tables = sum(_gradients(unit, filter(_is_table, unit.weights)) for unit in outside)
     copies = max((_reduced(unit) - (_whole(unit) if unit.stays_whole else 0) for unit in outside), default=0)
     last = max((_whole(unit) for unit in units if not unit.stays_whole), default=0)
-    summed = [0] * len(layers)
+    summed, freed = [0] * len(layers), [0] * len(layers)
     for unit, place in placed:
         if place is not None:
             summed[place] += _summed(unit, accumulates=accumulates)
+            freed[place] += _whole(unit) if unit.stays_whole and unit.freed else 0
     return Gathering(
         all_along=stays + last,
         in_layer=max((_in_backward(unit) for unit, place in placed if place is not None), default=0),
@@ -68,6 +72,7 @@ def gathering_of(
         late_gradients=max(0, tables + copies) + sum(_summed(unit, accumulates=accumulates) for unit in outside),
         cached=max(map(_whole, units), default=0) - last,
         summed=tuple(summed) if any(summed) else (),
+        freed=tuple(freed) if any(freed) else (),
     )
 
 

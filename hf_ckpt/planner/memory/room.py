@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...compat.wrappers import is_sharded
+from ...compat.wrappers import gathers_parameters, is_sharded
 from ..budget import DeviceMemory, PeakBudget
 from ..costs.problem import Gradients
-from .gathering import gathering
+from .gathering import Gathering, gathering
 from .state import gradient_bytes, late_gradient_bytes, optimizer_name, static_state
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ..budget import Budget
     from ..ranks import Ranks
-    from .gathering import Gathering
 
 
 def no_host_bound() -> None:
@@ -29,23 +28,45 @@ def no_host_bound() -> None:
 NO_BOUND = 1 << 62
 
 
+#: Where nothing is sharded by FSDP2.
+NOTHING_WHOLE = Gathering()
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """``memory`` of the device without activations, and bytes of what will be there at the peak and is not yet.
 
-    ``host`` are the bytes of host memory that offload may use; None where nothing bounds them. ``cached`` are bytes
-    that the allocator will keep for other streams than the model's.
+    ``host`` are the bytes of host memory that offload may use; None where nothing bounds them. ``whole`` is what
+    FSDP2 gathers.
     """
 
     memory: DeviceMemory
     to_come: int
     host: int | None = None
-    cached: int = 0
+    whole: Gathering = NOTHING_WHOLE
 
     def room(self, budget: Budget) -> int | None:
         """Bytes for activations, before any ledger is known; None when nothing says."""
         total = budget.nbytes if isinstance(budget, PeakBudget) else self.memory.total
         return None if total is None else total - self.memory.used - self.to_come
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Bytes that come and go in a backward.
+
+    Attributes:
+        gradients: What it leaves: parameter gradients, unless those are there beforehand, and what HSDP sums.
+        gathering: What every layer's backward takes to gather weights and to reduce gradients.
+        freed: What each layer's gives back of weights that stayed whole; empty where none did.
+        waiting: The gradients that wait in a backward through several forwards, where there are gradients beforehand;
+            None where there are none, or something is sharded.
+    """
+
+    gradients: Gradients
+    gathering: int
+    freed: tuple[int, ...]
+    waiting: Gradients | None
 
 
 class Room:
@@ -82,7 +103,7 @@ class Room:
         if empty or self._before_forwards is None:
             self._before_forwards = self.memory(self.device)
         state = static_state(self.model, self.optimizer)
-        whole = self._gathering()
+        whole = gathering(self.model, self.layers, accumulates=not self.gradients_grow)
         to_come = state.to_come + whole.all_along
         if self.gradients_grow:
             to_come -= max(0, state.gradients - state.gradients_now)
@@ -90,7 +111,7 @@ class Room:
         numbers = [self._before_forwards.used, to_come, -NO_BOUND if host is None else -host]
         used, to_come, least = ranks.largest(numbers)
         known = None if least == -NO_BOUND else -least
-        return Taken(replace(self._before_forwards, used=used), to_come, known, whole.cached)
+        return Taken(replace(self._before_forwards, used=used), to_come, known, whole)
 
     def empty_cache(self) -> None:
         """Give what the allocator caches back to the device. Waits for the device."""
@@ -106,40 +127,32 @@ class Room:
         """Where the model computes."""
         return next(self.model.parameters()).device
 
-    def layer_gradients(self) -> list[int] | None:
-        """Bytes that each layer's backward leaves; None when it leaves nothing.
-
-        They are parameter gradients, unless those are there beforehand, and what HSDP sums.
-        """
-        grown = [gradient_bytes(layer.parameters()) * self.gradients_grow for layer in self.layers]
-        summed = self._gathering().summed or (0,) * len(grown)
-        return [sum(both) for both in zip(grown, summed, strict=True)] if self.gradients_grow or any(summed) else None
-
-    def waiting_gradients(self) -> Gradients | None:
-        """Those of a backward through several forwards, where there are gradients beforehand and nothing is sharded."""
-        if self.gradients_grow or any(map(is_sharded, self.model.parameters())):
-            return None
-        layers = tuple(gradient_bytes(layer.parameters()) for layer in self.layers)
-        late = late_gradient_bytes(self.model)
-        return Gradients(max(0, gradient_bytes(self.model.parameters()) - sum(layers) - late), layers, late)
-
     def has_gradients(self) -> bool:
         """Whether there are gradients now, to which backward will add."""
         return any(parameter.grad is not None for parameter in self.model.parameters())
 
-    def in_backward(self) -> dict[str, int]:
-        """Gradients outside the layers, and what gathering and reducing take in a layer's backward.
+    def in_backward(self, whole: Gathering) -> Backward:
+        """What comes up in backward, where FSDP2 gathers ``whole``.
 
         Gradients of the embeddings come last, the head's before any layer's. Those that FSDP2 reduces are whole until
         all layers' are reduced.
         """
-        whole = self._gathering()
-        late, head = whole.late_gradients, whole.head_gradients
+        own = self._gradients()
+        none = (0,) * len(self.layers)
+        grown = own.layers if self.gradients_grow else none
+        layers = tuple(map(sum, zip(grown, whole.summed or none, strict=True)))
+        head, late = whole.head_gradients, whole.late_gradients
         if self.gradients_grow and not (late or head):
-            late = late_gradient_bytes(self.model)
-            in_layers = sum(gradient_bytes(layer.parameters()) for layer in self.layers)
-            head = gradient_bytes(self.model.parameters()) - in_layers - late
-        return {"head_gradients": head, "late_gradients": late, "gathering": whole.in_layer}
+            head, late = own.head, own.late
+        waits = not self.gradients_grow and not self._is_spread()
+        return Backward(Gradients(head, layers, late), whole.in_layer, whole.freed, own if waits else None)
 
-    def _gathering(self) -> Gathering:
-        return gathering(self.model, self.layers, accumulates=not self.gradients_grow)
+    def _gradients(self) -> Gradients:
+        """Bytes of the gradients of this rank's parameters."""
+        layers = tuple(gradient_bytes(layer.parameters()) for layer in self.layers)
+        late = late_gradient_bytes(self.model)
+        return Gradients(max(0, gradient_bytes(self.model.parameters()) - sum(layers) - late), layers, late)
+
+    def _is_spread(self) -> bool:
+        """Whether gradients of several forwards do not come as one tensor a parameter: it is sharded, by FSDP1 too."""
+        return any(map(gathers_parameters, self.model.modules())) or any(map(is_sharded, self.model.parameters()))

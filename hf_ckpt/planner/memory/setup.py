@@ -196,6 +196,7 @@ def _gathering(
             computes_in=None,
             reduces_in=None,
             stays_whole=outermost,
+            freed=True,
             ranks=setup.gpus,
             replicated=False,
         )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -71,6 +71,17 @@ def test_layers_that_stay_whole_are_gathered_all_along() -> None:
     found = gathering(model, layers)
     assert found.all_along == SINGLE * count(model)
     assert found.in_layer == 2 * SINGLE * count(layers[0])
+    assert found.freed == tuple(SINGLE * count(layer) for layer in layers)
+    whole: list[list[bool]] = []
+
+    def look(*_: object) -> None:
+        whole.append([not isinstance(next(layer.parameters()), DTensor) for layer in layers])
+
+    for each in layers:
+        each.register_full_backward_pre_hook(look)
+    model(input_ids=IDS, labels=IDS).loss.backward()
+    count_of = range(len(layers))
+    assert whole == [[earlier <= now for earlier in count_of] for now in reversed(count_of)]
 
 
 @pytest.mark.usefixtures("eight_ranks")
@@ -109,7 +120,7 @@ def test_what_hsdp_keeps_of_summed_gradients_is_counted_where_they_are_no_gradie
     model(input_ids=IDS, labels=IDS).loss.backward()
     assert tuple(kept) == found.summed
     room = Room(model, list(layers), nothing_used(), optimizer=None, gradients_grow=False)
-    assert room.layer_gradients() == list(found.summed)
+    assert room.in_backward(gathering(model, layers, accumulates=True)).gradients.layers == found.summed
 
 
 def sums(layer: FSDPModule) -> int:
@@ -147,6 +158,23 @@ def test_plans_leave_room_for_it(grow: bool) -> None:
         fully_shard(each)
     fully_shard(model)
     room = Room(model, list(model.model.layers), nothing_used(), optimizer=None, gradients_grow=grow)
-    beside = room.in_backward()
-    assert beside["gathering"] == 3 * SINGLE * count(model.model.layers[0])
-    assert beside["head_gradients"] == SINGLE * outside
+    beside = room.in_backward(gathering(model, model.model.layers))
+    assert beside.gathering == 3 * SINGLE * count(model.model.layers[0])
+    assert beside.gradients.head == SINGLE * outside
+    assert beside.waiting is None
+
+
+@pytest.mark.usefixtures("eight_ranks")
+def test_no_gradient_of_fsdp1_waits_as_a_tensor_of_its_shard() -> None:
+    model = build()
+    layers = list(model.model.layers)
+    unsharded = Room(model, layers, nothing_used(), optimizer=None, gradients_grow=False)
+    assert unsharded.in_backward(Gathering()).waiting is not None
+    room = Room(
+        FullyShardedDataParallel(model, device_id=torch.device("cpu")),
+        layers,
+        nothing_used(),
+        optimizer=None,
+        gradients_grow=False,
+    )
+    assert room.in_backward(Gathering()).waiting is None
