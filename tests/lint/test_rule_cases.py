@@ -580,6 +580,31 @@ CASES = {
                     x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)  # error: CKPT108
                 return x
     """,
+    "None for a mask that the function always takes": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint
+
+        class Layer(nn.Module):
+            def forward(self, x, mask):
+                return x if mask is None else x * mask
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = Layer()
+                self.checkpointing = True
+
+            def forward(self, x, mask):
+                if self.checkpointing and self.training:
+                    return checkpoint(self.layer, x, None, use_reentrant=False)  # error: CKPT128
+                return self.layer(x, mask)
+
+        class Unmasked(Net):
+            def forward(self, x, mask=None):
+                if self.checkpointing and self.training:
+                    return checkpoint(self.layer, x, None, use_reentrant=False)
+                return self.layer(x, mask)
+    """,
     "arguments from one of two parsers": """
         import sys
         from transformers import HfArgumentParser, TrainingArguments

@@ -85,6 +85,8 @@ def is_mask_to_pass(run: History, argument: Argument, function: Function | None)
 
 def _gives_one(run: History, given: Value, hops: int) -> bool:
     """Whether ``given`` is a mask: not None, and no parameter that some call of its function leaves out."""
+    if isinstance(given.node, ast.Compare):
+        return True  # `scores > 0`
     if is_absent(given) is not False or is_none(given) or hops < 0:
         return False
     if not isinstance(given, Param) or given.default is None:
@@ -197,7 +199,10 @@ def _emptied(pair: Pair) -> Difference | None:
             if effect is not False and not _belongs([argument], pair, lacking):
                 text = f"`{ast.unparse(argument.node)}`"
                 assumes = None if is_tensor(argument.value) else f"{text} is not None"
-                return Difference(f"the {side} one gives None for {text}", assumes)
+                # Every caller gives a parameter without a default, so the callers tell whether it is None.
+                taken = isinstance(argument.value, Param) and argument.value.default is None
+                optional = (argument,) if assumes and taken else ()
+                return Difference(f"the {side} one gives None for {text}", assumes, optional=optional)
     return None
 
 
