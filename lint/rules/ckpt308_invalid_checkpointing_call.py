@@ -100,6 +100,23 @@ class UNet(nn.Module):
 ```
 ```python
 import torch.nn as nn
+import torch.utils.checkpoint as cp
+from parts import DoubleConv
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inc, self.down = DoubleConv(3, 8), DoubleConv(8, 8)
+
+    def forward(self, x):
+        return self.down(self.inc(x))
+
+    def use_checkpointing(self):
+        self.inc = cp.checkpoint(self.inc)  # error: CKPT101, CKPT308
+        self.down = cp.checkpoint(self.down, use_reentrant=False)  # error
+```
+```python
+import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
 class Block(nn.Module):
@@ -158,6 +175,16 @@ def train(name):
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
+
+class Table(nn.Module):
+    def __init__(self, make, project):
+        super().__init__()
+        self.make, self.project, self.rows = make, project, None
+
+    def forward(self, x):
+        self.rows = checkpoint(self.make, use_reentrant=False)
+        self.project = checkpoint(self.project, x, use_reentrant=False)
+        return self.project(x) + self.make() + self.rows
 
 class Base(nn.Module):
     def forward(self, x, mask):
@@ -350,6 +377,21 @@ assert raises(lambda: checkpoint(block, x, x, 0.5, use_reentrant=True)) is TypeE
 for variant in (True, False):
     assert raises(lambda: checkpoint(torch.nn.Conv2d(3, 8, 3), use_reentrant=variant)) is TypeError
 
+class UNet(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inc, self.free = torch.nn.Linear(2, 2), torch.nn.Identity()
+        self.free.forward = lambda x=torch.ones(2): x
+
+    def use_checkpointing(self):
+        self.inc = checkpoint(self.inc, use_reentrant=False)
+
+    def without_input(self):
+        self.free = checkpoint(self.free, use_reentrant=False)
+
+assert raises(UNet().use_checkpointing) is TypeError
+assert raises(UNet().without_input) is TypeError
+
 small = MPNetConfig(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
 )
@@ -391,7 +433,7 @@ from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, OneOf, given, together
-from ..model.regions.block_arguments import misfit_of_block
+from ..model.regions.block_arguments import is_called_instead_of_wrapped, misfit_of_block
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 
@@ -631,6 +673,13 @@ def _unbound(run: Run) -> Iterator[Report]:
         problem = misfit_of_block(run, event)
         if problem is not None:
             yield Report(event.node, f"this call raises a TypeError: {_block(event)} {problem}")
+        elif is_called_instead_of_wrapped(run, event):
+            block = source_text(event.node.args[0])
+            yield Report(
+                event.node,
+                f"this runs `{block}` at once, without its input, which raises a TypeError; where the forward pass "
+                f"runs it, write `checkpoint({block}, x, use_reentrant=False)`",
+            )
     for partial in run.calls_to("functools.partial"):
         given = is_absent(partial.keyword("use_reentrant")) is False
         torchs = is_absent(partial.keyword("checkpoint_fn")) is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import is_inside
+from ...facts.nodes import all_nodes, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..conditions.parting import are_switches
@@ -83,6 +83,32 @@ def _gives_layer_nothing(run: Run, event: Checkpoint) -> bool:
         return False
     name = canonical(layer.call.name) if isinstance(layer, Result) else ""
     return name.rpartition(".")[0] == "torch.nn" and name[9:10].isupper() and not name.endswith(_WITHOUT_INPUT)
+
+
+def is_called_instead_of_wrapped(run: Run, event: Checkpoint) -> bool:
+    """Whether ``event`` is `self.block = checkpoint(self.block)`, for a block that its class calls with an input.
+
+    The block then runs at once, without its input, and a module refuses a tensor in the place of another module.
+    """
+    call, node = event.call, event.node
+    if call.via or call.open_args or call.open_kwargs or event.inputs or event.function_kwargs or event.place.tries:
+        return False
+    match node.args:
+        case [ast.Attribute(value=ast.Name(id="self")) as block]:
+            writes = (write for write in run.program.writes if write.target and write.target.attr == block.attr)
+            is_put_back = any(isinstance(write.node, ast.Assign) and write.node.value is node for write in writes)
+            return is_put_back and not _may_expect_error(run, event.place) and _is_given_input(run, event, block.attr)
+    return False
+
+
+def _is_given_input(run: Run, event: Checkpoint, name: str) -> bool:
+    """Whether the class around ``event`` calls `self.name` with an input."""
+    around = [cls.node for cls in run.program.classes if is_inside(event.node, cls.node)]
+    for node in (part for cls in around for part in all_nodes(cls)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=attr), args=[_, *_]) if attr == name:
+                return True
+    return False
 
 
 def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
