@@ -5,8 +5,8 @@ reserved. How much that is depends on the sizes of a model's tensors more than o
 the first plans leave more than it usually takes, the second step under one of them shows what it does take, and the
 plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
 device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
-step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so once
-they take what earlier ones left for too much.
+step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so
+they take what earlier ones left for too much, until some plan left too little.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Fragmentation:
     _steps: int = 0
     _tries: int = 0
     _first: int = 0
-    _refilled: bool = False
+    #: Whether a plan left too little: then none takes back what another one left for too much.
+    _short: bool = False
 
     @property
     def spare(self) -> Spare:
@@ -94,7 +95,7 @@ class Fragmentation:
             self.share = min(_MOST, 2 * self.share)
         else:
             self.nbytes += given // _REFUSED
-            self._refilled = True  # what would be taken was too little
+            self._short = True
         self.start_over()
         return Look.PLAN
 
@@ -124,8 +125,9 @@ class Fragmentation:
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
             self.nbytes += over + given // _STEP  # a few bytes less would be as many tries
-        elif self._steps == 2 and over <= 0 and not self._refilled and taken + given // _WORTH < self.nbytes:
-            self.nbytes, self._refilled = taken, True
+            self._short = True
+        elif self._steps == 2 and over <= 0 and not self._short and taken + given // _WORTH < self.nbytes:
+            self.nbytes = taken
         else:
             return Look.NOTHING
         self.start_over()

@@ -89,13 +89,18 @@ def test_a_plan_stays_whose_first_step_alone_left_the_device_nothing():
     assert unknown.spare == Spare(int(1.1 * 2 * GIB))
 
 
-def test_later_plans_take_once_what_was_left_for_too_much():
+def test_later_plans_take_what_was_left_for_too_much_until_one_left_too_little():
     seen = Fragmentation(10 * GIB)
     assert look(seen, 53, 50, -7) is Look.EMPTY
     assert look(seen, 54, 50, -6) is Look.PLAN
     assert seen.spare == Spare(int(1.1 * 4 * GIB))
     assert look(seen, 59, 55, -1) is Look.EMPTY
-    assert look(seen, 57, 55, -3) is Look.NOTHING
+    assert look(seen, 57, 55, -3) is Look.PLAN
+    assert seen.spare == Spare(int(1.1 * 2 * GIB))
+    assert look(seen, 60, 57, 0) is Look.EMPTY
+    assert look(seen, 61, 57, 1) is Look.PLAN
+    assert look(seen, 57, 54, -3) is Look.EMPTY
+    assert look(seen, 55, 54, -5) is Look.NOTHING, "the device gave too much when plans left little"
     short = settled(2 * GIB)
     assert short.refused(60 * GIB) is Look.PLAN
     assert look(short, 53, 50, -7) is Look.EMPTY
