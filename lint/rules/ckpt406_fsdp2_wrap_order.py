@@ -63,6 +63,39 @@ def by_class(model, Block):
     return torch.compile(model)
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return x + self.linear(x).relu()
+
+class Tower(nn.Module):
+    def __init__(self, dim=64, depth=4):
+        super().__init__()
+        self.layers = nn.ModuleList([Block(dim) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def setup(device):
+    model = Tower().to(device)
+    for index, block in enumerate(model.layers):
+        fully_shard(block)
+        model.layers[index] = checkpoint_wrapper(block)  # error
+    fully_shard(model)
+    return torch.compile(model)
+```
+
 ## Good
 ```python
 import torch
@@ -87,6 +120,37 @@ def without_compile(model):
 def compiled_inside(block):
     fully_shard(block)
     return checkpoint_wrapper(torch.compile(block))
+```
+```python
+import torch
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return x + self.linear(x).relu()
+
+class Tower(nn.Module):
+    def __init__(self, dim=64, depth=4):
+        super().__init__()
+        self.layers = nn.ModuleList([Block(dim) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def student_and_teacher():
+    student, teacher = Tower(), Tower()
+    for index, block in enumerate(student.layers):
+        fully_shard(block)
+        student.layers[index] = checkpoint_wrapper(block)
+    return student, torch.compile(teacher)
 ```
 
 ## Evidence
@@ -150,13 +214,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Const, Element, Result, Seq, Value, same
+from ..facts.values import Absent, Attr, Const, Element, Instance, Result, Seq, Value, same
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,6 +276,9 @@ def _shard_before(run: Run, wrap: WrapperCheckpointing) -> Fsdp2Shard | None:
 def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> bool:
     if isinstance(wrap, ApplyCheckpointing):
         checked = classes_checked(wrap.check, run.bodies)
+        sharded = unwrapped(shard.module)
+        if isinstance(sharded, Instance) and sharded.cls in checked and _is_in_the_only(run, sharded, wrap.model):
+            return True
         is_part = isinstance(shard.module, Element) and root(shard.module) is root(wrap.model)
         return is_part and any(_asks_for(guard, checked) for guard in shard.place.guards)
     return same(shard.module, wrap.module) or _are_layers_of_one_list(shard.module, wrap.module)
@@ -237,6 +305,20 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
     """The compilation of the wrapper or of the model it is put into."""
     for compiling in run.of(Compile):
         later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
-        if later and root(compiling.module) is root(wrap.module) and not compiling.place.excludes(wrap.place):
+        holds = root(compiling.module) is root(wrap.module) or _is_in_the_only(run, wrap.module, compiling.module)
+        if later and holds and not compiling.place.excludes(wrap.place):
             return compiling
     return None
+
+
+def _is_in_the_only(run: Run, part: Value, model: Value) -> bool:
+    """Whether ``model`` is the one object of a class of the file, and ``part`` a module in it.
+
+    What objects hold is known by class: of two, the part may be in the other one.
+    """
+    part, model = unwrapped(part), unwrapped(model)
+    if not (isinstance(part, Instance) and isinstance(model, Instance)) or part.copied_by or model.copied_by:
+        return False
+    built = [call for call in run.program.calls if call.func is model.cls]
+    once = len(built) == 1 and built[0] is model.call and not built[0].place.loops
+    return once and any(same(part, inner) for inner in run.bodies.of(model).modules)

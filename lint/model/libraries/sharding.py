@@ -47,6 +47,7 @@ def _way_up(value: Value) -> Iterator[Value]:
             case Result(call) if call.method in (
                 "modules",
                 "children",
+                "named_children",
                 "named_modules",
                 "parameters",
                 "named_parameters",
