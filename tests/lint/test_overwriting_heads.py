@@ -52,3 +52,54 @@ def test_the_first_module_overwrites_the_input(body):
 @pytest.mark.parametrize("body", MAY_NOT.values(), ids=MAY_NOT)
 def test_the_first_module_may_leave_it(body):
     assert codes(body) == []
+
+
+OWN = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Branch(nn.Sequential):
+BODY
+
+class Net(nn.Module):
+    def __init__(self, flag, norm):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.block = Branch(8, flag, norm)
+
+    def forward(self, x):
+        return checkpoint(self.block, self.stem(x), use_reentrant=False)
+"""
+OWN_OVERWRITE = {
+    "given": "super().__init__(nn.ReLU(inplace=True), nn.Conv2d(dim, dim, 3))",
+    "a list": "parts = [nn.ReLU(True)]\nparts.append(nn.Conv2d(dim, dim, 3))\nsuper().__init__(*parts)",
+    "added": "super().__init__()\nself.add_module('relu', nn.ReLU(True))\nself.add_module('conv', nn.Conv2d(dim, dim, 3))",
+    "set": "super().__init__()\nself.dim = 3\nself.relu = nn.ReLU(True)\nself.conv = nn.Conv2d(dim, dim, 3)",
+}
+OWN_MAY_NOT = {
+    "out of place": "super().__init__(nn.ReLU(), nn.Conv2d(dim, dim, 3))",
+    "in place by the caller": "super().__init__(nn.ReLU(inplace=flag), nn.Conv2d(dim, dim, 3))",
+    "a norm first, sometimes": "super().__init__(*([nn.BatchNorm2d(dim)] if flag else []), nn.ReLU(True))",
+    "a norm in a list, sometimes": "parts = []\nif flag:\n    parts.append(norm)\nparts.append(nn.ReLU(True))\nsuper().__init__(*parts)",
+    "a norm set, sometimes": "super().__init__()\nif flag:\n    self.norm = nn.BatchNorm2d(dim)\nself.relu = nn.ReLU(True)",
+    "what the caller gives": "super().__init__()\nself.norm = norm\nself.relu = nn.ReLU(True)",
+    "inserted": "super().__init__(nn.ReLU(True), nn.Conv2d(dim, dim, 3))\nself.insert(0, norm)",
+    "other branch": "if flag:\n    super().__init__(nn.ReLU(True))\nelse:\n    super().__init__(nn.Conv2d(dim, dim, 3))",
+}
+
+
+def own_codes(body: str, more: str = "") -> list[str]:
+    method = "    def __init__(self, dim, flag, norm):\n" + textwrap.indent(body, " " * 8) + more
+    found = check_source(OWN.replace("BODY", method), "train.py")
+    return [finding.code for finding in found if finding.code == "CKPT117"]
+
+
+@pytest.mark.parametrize("body", OWN_OVERWRITE.values(), ids=OWN_OVERWRITE)
+def test_a_derived_class_begins_in_place(body):
+    assert own_codes(body) == ["CKPT117"]
+    assert own_codes(body, "\n\n    def forward(self, x):\n        return super().forward(x * 1)") == []
+
+
+@pytest.mark.parametrize("body", OWN_MAY_NOT.values(), ids=OWN_MAY_NOT)
+def test_a_derived_class_may_begin_otherwise(body):
+    assert own_codes(body) == []

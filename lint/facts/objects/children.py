@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 from ..interpreter.bindings import write
 from ..values import Attr, Const, Dict, Instance, Result, Seq, Super, Value, options
 from .attributes import hold, set_attribute
-from .containers import ITEMS, container_kind, elements, fill, given_modules, is_module_list, length_of, text_of
+from .containers import (
+    ITEMS,
+    container_kind,
+    elements,
+    fill,
+    first_given,
+    given_modules,
+    is_module_list,
+    length_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     import ast
@@ -39,7 +49,10 @@ def hold_given(instance: Instance, call: Call) -> None:
     kind = container_kind(instance)
     held = given_modules(kind, call) if kind else []
     if held:
-        set_attribute(instance, ITEMS, Seq("list", held, True, call.node), call.place)
+        items = Seq("list", held, True, call.node)
+        if first_given(call) is held[0] and call.spread_count == len(call.spread):
+            items.count = len(held)
+        set_attribute(instance, ITEMS, items, call.place)
 
 
 def _register(walk: Walk, base: Value, call: Call) -> bool:

@@ -122,6 +122,25 @@ def first_given(call: Call) -> Value | None:
     return call.spread[0] if call.spread and call.spread_count == len(call.spread) else None
 
 
+def first_held(instance: Instance) -> Value | None:
+    """The module that an object of a class derived from `nn.Sequential` certainly begins with; None when that is open.
+
+    PyTorch runs what the constructor was given, and what `self` was given, in the order in which it came.
+    """
+    owners = (instance.cls, *ancestors(instance.cls))
+    runs_itself = any(name in owner.body for owner in owners for name in ("forward", "__call__"))
+    listed = [option for owner in owners if ITEMS in owner.fields for option in options(owner.fields[ITEMS])]
+    if runs_itself or any(not isinstance(items, Seq) or items.count is None for items in listed):
+        return None
+    known = (instance.attributes or {}).items()
+    for name, held in known:
+        if name == ITEMS:
+            return held.items[0] if isinstance(held, Seq) else None
+        if any(name in owner.fields for owner in owners) and not isinstance(held, Const | Seq | Dict):
+            return held
+    return None
+
+
 def child_named(container: Result, name: str) -> Value | None:
     """The module that a container was built with under a name: PyTorch makes it an attribute of that name."""
     match container.call.args:

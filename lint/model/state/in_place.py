@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_behind
-from ...facts.objects.containers import first_given
+from ...facts.objects.containers import container_kind, first_given, first_held
 from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
 from ..names import canonical
@@ -235,9 +235,13 @@ def _is_in_place(method: str) -> bool:
 def overwriting_head(module: Value) -> Result | None:
     """The activation that overwrites what ``module`` gets: itself, or the head of an `nn.Sequential`."""
     head: Value | None = module
-    while isinstance(head, Result) and head.call.name.endswith(".Sequential"):
-        head = first_given(head.call)
+    while head is not None and container_kind(head) == "Sequential":
+        head = first_given(head.call) if isinstance(head, Result) else _first_of_own(head)
     return head if isinstance(head, Result) and _is_in_place_activation(head) else None
+
+
+def _first_of_own(module: Value) -> Value | None:
+    return first_held(module) if isinstance(module, Instance) else None
 
 
 def _is_in_place_activation(module: Value) -> bool:
