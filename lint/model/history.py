@@ -104,6 +104,10 @@ class History:
                 return self.bodies.of(event.functions)
             case CheckpointWrap():
                 return self.bodies.of(event.module)
+            case ApplyCheckpointing() if event.wraps_all:
+                whole = unwrapped(event.model)
+                # The model itself stays as it is.
+                return self.bodies.of(*(part for part in self.bodies.of(whole).modules if part is not whole))
             case ApplyCheckpointing():
                 accepted = classes_checked(event.check, self.bodies)
                 return self.bodies.of(*(cls.instance for cls in accepted if isinstance(cls, Class)))

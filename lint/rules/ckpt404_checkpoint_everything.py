@@ -89,7 +89,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report wrapping without a choice."""
     for event in run.of(ApplyCheckpointing):
         by_policy = event.call.argument(3, "auto_wrap_policy")
-        if isinstance(by_policy, Absent) and (isinstance(event.check, Absent) or _always(run, event.check)):
+        if event.wraps_all or (isinstance(by_policy, Absent) and _always(run, event.check)):
             yield Report(
                 event.node,
                 "every module is wrapped, at every level, so inner layers are recomputed once for each level above "

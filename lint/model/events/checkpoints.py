@@ -163,6 +163,11 @@ class ApplyCheckpointing(WrapperCheckpointing):
         return self.call.argument(2, "check_fn")
 
     @property
+    def wraps_all(self) -> bool:
+        """Whether neither a check nor a policy says which submodules are wrapped."""
+        return isinstance(self.check, Absent) and isinstance(self.call.argument(3, "auto_wrap_policy"), Absent)
+
+    @property
     def reentrant(self) -> bool | None:
         """Whether the wrappers are reentrant."""
         answers = set()
