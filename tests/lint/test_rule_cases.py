@@ -605,6 +605,54 @@ CASES = {
                     return checkpoint(self.layer, x, None, use_reentrant=False)
                 return self.layer(x, mask)
     """,
+    "which of the modules that a loop or a slice takes": """
+        import torch.nn as nn
+        from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+        def listed(net):
+            modules = []
+            for module in net.children():
+                modules.append(module)
+            return modules
+
+        def without_norms(net):
+            modules = []
+            for module in net.children():
+                if isinstance(module, nn.BatchNorm2d):
+                    continue
+                modules.append(module)
+            return modules
+
+        class Net(nn.Module):
+            def __init__(self, taken):
+                super().__init__()
+                self.taken = taken
+                self.net = nn.Sequential(
+                    nn.Conv2d(8, 8, 1), nn.PReLU(), nn.Tanh(), nn.MaxPool2d(2), nn.BatchNorm2d(8), nn.Hardswish()
+                )
+                self.few = nn.Sequential(nn.Conv2d(8, 8, 1), nn.PReLU(), nn.BatchNorm2d(8))
+
+            def forward(self, x):
+                x = checkpoint_sequential(listed(self.net), 2, x, use_reentrant=False)  # error: CKPT106
+                by_name = [module for name, module in self.net._modules.items()]
+                x = checkpoint_sequential(by_name, 2, x, use_reentrant=False)  # error: CKPT106
+                x = checkpoint(self.net[3:], x, use_reentrant=False)  # error: CKPT106
+                x = checkpoint(self.net[:4], x, use_reentrant=False)
+                x = checkpoint(self.few[:-1], x, use_reentrant=False)
+                x = checkpoint(self.few[: self.taken], x, use_reentrant=False)
+                x = checkpoint_sequential(without_norms(self.net), 2, x, use_reentrant=False)
+                x = checkpoint_sequential(without_norms(self.few), 2, x, use_reentrant=False)
+                plain = [module for module in self.few if not isinstance(module, nn.BatchNorm2d)]
+                x = checkpoint_sequential(plain, 2, x, use_reentrant=False)
+                for layer in self.few:
+                    if isinstance(layer, nn.BatchNorm2d):
+                        x = layer(x)
+                    else:
+                        x = checkpoint(layer, x, use_reentrant=False)
+                for layer in self.net:
+                    x = checkpoint(layer, x, use_reentrant=False)  # error: CKPT106
+                return x
+    """,
     "arguments from one of two parsers": """
         import sys
         from transformers import HfArgumentParser, TrainingArguments

@@ -31,6 +31,7 @@ from ..values import (
     options,
 )
 from .builtin_calls import call_known
+from .picked import argument_picked
 from .ways_to_call import ways_to_call
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _arguments(walk: Walk, node: ast.Call) -> Arguments:
         if isinstance(argument, ast.Starred):
             _add_star(given, walk.evaluate(argument.value))
         else:
-            _add(given, walk.evaluate(argument))
+            _add(given, argument_picked(walk, argument, walk.evaluate(argument)))
     for keyword in node.keywords:
         value = walk.evaluate(keyword.value)
         if keyword.arg is None:

@@ -32,6 +32,7 @@ from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
 from .context_managers import hand_over, hand_over_each
+from .picked import pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,6 +255,7 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         assign(walk, generator.target, element, generator)
         for condition in generator.ifs:
             evaluate(walk, condition)
+        pick(walk, generator)
     if isinstance(node, ast.DictComp):
         key = text_of(evaluate(walk, node.key)) or GAP
         made: Dict | Seq = Dict({key: evaluate(walk, node.value)}, True, node, place)

@@ -34,7 +34,6 @@ from .annotations import annotated_field, narrowed
 from .classes import ancestors, decorator_names, field_argument, is_dataclass
 from .containers import (
     GAP,
-    another_list,
     child_named,
     container_kind,
     each,
@@ -47,6 +46,7 @@ from .containers import (
     text_of,
 )
 from .enums import enum_member, is_enum
+from .slices import slice_of
 
 _TOP = Place()
 _DICT_METHODS = frozenset(dir(dict))
@@ -258,7 +258,7 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
         return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
-        return another_list(base) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
+        return slice_of(base, node.slice, node) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
 
 

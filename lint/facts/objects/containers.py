@@ -29,7 +29,7 @@ from .classes import ancestors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..values import Call
+    from ..values import Call, Guard
 
 #: Calls whose elements are those of their first argument.
 _SAME_ELEMENTS = frozenset(
@@ -340,6 +340,14 @@ def _iterate_children(value: Result, node: ast.AST | None) -> Value:
         return Element(value, node)
     child = _one_of(held, call.receiver, node)
     return child if call.method in _CHILDREN else Seq("tuple", [Unknown(node), child], False, node)
+
+
+def parts_passed(element: Element) -> list[tuple[Value, tuple[Guard, ...]]]:
+    """Each module of a container of more kinds than are told apart, of which a loop passes ``element``."""
+    if isinstance(element.node, ast.Subscript):
+        return []
+    of = _module_behind(element.of)
+    return [found for part in elements(of) or children_of(of) for found in conditional_options(part)]
 
 
 def _module_behind(value: Value) -> Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.objects.attributes import made_at
 from ...facts.objects.classes import ancestors
-from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
+from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list, parts_passed
 from ...facts.parameters import positional_names
 from ...facts.values import (
     Attr,
@@ -192,6 +192,8 @@ class _Search:
                 return self._enter_result(value, call)
             case Seq(_, items):
                 return _always(items)
+            case Element() if passed := parts_passed(value):
+                return passed
             case Attr() | Element() if built_with_batch_norm(value) is not None:
                 self._came_to(value, self._under)
                 self.modules.setdefault(_key(value), value)
