@@ -194,6 +194,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     (
         ("checkpointing_enable", ".generate("),
+        ("prepare_model_for_kbit_training", ".generate("),
         ("checkpointing", "TrainingArguments", "Trainer\\b", ".generate("),
         ("Config", "import trl", "Trainer\\b", ".generate("),
     ),

@@ -91,7 +91,58 @@ def train(name, batches, optimizer, tokenizer):
     return model.generate(**inputs, max_new_tokens=20)  # error
 ```
 
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+    return get_peft_model(model, LoraConfig(r=16))
+
+def train(name, loader, prompt):
+    model = load(name)
+    for epoch in range(3):
+        model.train()
+        for batch in loader:
+            model(**batch).loss.backward()
+        with torch.no_grad():
+            print(model.generate(**prompt, max_new_tokens=20))  # error
+```
+
 ## Good
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+def load(name, **options):
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    model = prepare_model_for_kbit_training(model, **options)
+    return get_peft_model(model, LoraConfig(r=16))
+
+def in_eval_mode(name, batch, prompt):
+    model = load(name, gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    model(**batch).loss.backward()
+    model.eval()
+    print(model.generate(**prompt, max_new_tokens=20))
+
+def off(name, batch, prompt):
+    model = load(name, use_gradient_checkpointing=False)
+    model.train()
+    model(**batch).loss.backward()
+    print(model.generate(**prompt, max_new_tokens=20))
+
+def not_quantized(batch, prompt):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+    model = get_peft_model(model, LoraConfig(r=16))
+    model.train()
+    model(**batch).loss.backward()
+    print(model.generate(**prompt, max_new_tokens=20))
+```
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 from trl.models import unwrap_model_for_generation
@@ -245,6 +296,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.values import (
+    Absent,
     Attr,
     Choice,
     Instance,
@@ -253,6 +305,7 @@ from ..facts.values import (
     Seq,
     Unknown,
     Value,
+    equals,
     is_absent,
     one,
     options,
@@ -260,11 +313,22 @@ from ..facts.values import (
     truth,
 )
 from ..finding import Severity
-from ..model.events import FlagWrite, Generate, HfDisable, HfEnable, ModeChange, ModeSwitch, TrainerBuild, TrainSwitch
+from ..model.events import (
+    FlagWrite,
+    Generate,
+    HfDisable,
+    HfEnable,
+    KbitPrepare,
+    ModeChange,
+    ModeSwitch,
+    TrainerBuild,
+    TrainSwitch,
+)
 from ..model.events.extract import args_of
 from ..model.flow.ordering import surely_before
 from ..model.flow.uses import ByObject
 from ..model.libraries.generation import uses_cache
+from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
@@ -281,6 +345,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
 NEEDS = (
     (Generate, HfEnable),
+    (Generate, KbitPrepare),
     *together(Generate, TrainerBuild, SWITCHED_ON),
 )
 
@@ -316,9 +381,11 @@ class _Models:
         self._run = run
 
     @cached_property
-    def enables(self) -> ByObject[HfEnable]:
+    def enables(self) -> ByObject[HfEnable | KbitPrepare]:
         """What switches their checkpointing on."""
-        return ByObject((it, [_model(self._run, whole_model(it.model))]) for it in self._run.of(HfEnable))
+        events: list[HfEnable | KbitPrepare] = [*self._run.of(HfEnable)]
+        events += [it for it in self._run.of(KbitPrepare) if _switches_on(self._run, it)]
+        return ByObject((it, [_model(self._run, whole_model(it.model))]) for it in events)
 
     @cached_property
     def modes(self) -> ByObject[ModeChange]:
@@ -333,6 +400,14 @@ class _Models:
     def trainers(self) -> ByObject[TrainerBuild]:
         """The Trainers, found by themselves too."""
         return ByObject((it, [Result(it.call), _model(self._run, it.model)]) for it in self._run.of(TrainerBuild))
+
+
+def _switches_on(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the preparation certainly switches checkpointing on: peft does so for a quantized model only."""
+    model = _model(run, whole_model(prepare.model))
+    loaded = isinstance(model, Result) and model.call.name.endswith(".from_pretrained")
+    on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True) is True
+    return loaded and on and is_quantized(run, model, prepare.place) is True
 
 
 def _after_enable(run: Run, known: _Models, generate: Call) -> ast.AST | None:
