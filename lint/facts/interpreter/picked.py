@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..identifiers import names_in
 from ..nodes import is_inside
 from ..objects.containers import is_none, parts_passed
-from ..values import Choice, Element, Guard, Value, conditional_options
+from ..values import Choice, Element, Value, conditional_options, one_at
 
 if TYPE_CHECKING:
     from ..walk import Walk
@@ -40,7 +40,4 @@ def _some_of(node: ast.Name, value: Value) -> Value:
     """Each of several modules that ``node`` may be, under the condition that it is one of those taken."""
     passed = parts_passed(value) if isinstance(value, Element) else conditional_options(value)
     modules = [(option, own) for option, own in passed if not is_none(option)]
-    if len(modules) < 2:
-        return value
-    under = tuple((*own, Guard(node, option, True)) for option, own in modules)
-    return Choice(tuple(option for option, _ in modules), value.node, under)
+    return value if len(modules) < 2 else one_at(node, modules, value.node)

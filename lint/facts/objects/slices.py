@@ -6,7 +6,7 @@ import ast
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ..values import Choice, Guard, Result, Seq, Unknown, Value, join
+from ..values import Choice, Result, Seq, Unknown, Value, join, one_at
 from .containers import another_list, container_kind, held_by, length_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def slice_of(value: Value, index: ast.Slice, node: ast.Subscript) -> Value:
     bounds = _bounds(index)
     if bounds is not None and length_of(value) == len(held):
         return _holding(value, held[bounds], is_all=True)
-    under = tuple((Guard(node, module, True),) for module in held)
-    return _holding(value, [Choice(tuple(held), node, under)], is_all=False)
+    return _holding(value, [one_at(node, ((module, ()) for module in held), node)], is_all=False)
 
 
 def _bounds(index: ast.Slice) -> slice | None:

@@ -4,7 +4,7 @@ Three-valued throughout: a question about a value is answered True, False or Non
 None.
 """
 
-from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, options
+from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, one_at, options
 from .answers import equals, is_absent, may_be_none, truth
 from .arguments import Arguments
 from .code import Call, Class, Function, FunctionNode, Guess, Instance, Loop, Partial, Place, Result, copied
@@ -53,6 +53,7 @@ __all__ = [
     "join_under",
     "may_be_none",
     "one",
+    "one_at",
     "options",
     "same",
     "truth",

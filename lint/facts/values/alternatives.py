@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .guards import Guard
 from .plain import UNKNOWN, Computed, Value, same
 
 if TYPE_CHECKING:
     import ast
-
-    from .guards import Guard
+    from collections.abc import Iterable
 
 #: More alternatives than this tell a rule nothing, so they become ``Unknown``.
 MAX_OPTIONS = 4
@@ -73,6 +73,12 @@ def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
     if len(found) > MAX_OPTIONS:
         return UNKNOWN
     return Choice(tuple(found), found[0].node if found else None, tuple(conditions))
+
+
+def one_at(at: ast.AST, values: Iterable[tuple[Value, tuple[Guard, ...]]], node: ast.AST | None = None) -> Choice:
+    """The one of ``values`` that is taken at ``at``: each under its conditions, and that it is this one."""
+    taken = [(value, (*under, Guard(at, value, True))) for value, under in values]
+    return Choice(tuple(value for value, _ in taken), node, tuple(under for _, under in taken))
 
 
 def _either_unknown(left: Value, right: Value) -> Value:
