@@ -55,6 +55,17 @@ class Net(nn.Module):
     def forward(self, x):
         return self.encoder(x)
 ```
+```python
+from transformers import T5Config, T5ForConditionalGeneration
+
+def build(settings, name):
+    if settings:
+        model = T5ForConditionalGeneration(T5Config(**settings))
+    else:
+        model = T5ForConditionalGeneration.from_pretrained(name)
+    model.config.gradient_checkpointing = True  # error
+    return model
+```
 
 ## Good
 ```python
@@ -161,6 +172,27 @@ for block in model.encoder.block:
     block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
 ```
 
+```python
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+class MyModel(PreTrainedModel):
+    def forward(self, x):
+        if self.config.gradient_checkpointing:
+            return checkpoint(self.block, x, use_reentrant=False)
+        return self.block(x)
+
+def one_of_two(name, settings):
+    model = AutoModelForCausalLM.from_pretrained(name) if name else MyModel(settings)
+    model.config.gradient_checkpointing = True
+    return model
+
+def goes_on_to_build(name):
+    model = AutoModelForCausalLM.from_pretrained(name) if name else AutoModelForCausalLM.from_pretrained("base")
+    model.config.gradient_checkpointing = True
+    return AutoModelForCausalLM.from_config(model.config)
+```
+
 ## Fix safety
 Unsafe: checkpointing begins to work, which is what was meant but changes the speed of the run.
 
@@ -212,6 +244,7 @@ transformers 5.23 `modeling_utils.py` (`PreTrainedModel.__init__` reads `config.
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import attribute, source_text
@@ -260,7 +293,7 @@ def check(run: Run) -> Iterator[Report]:
     by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
     by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
     for flag in run.of(FlagWrite):
-        is_late = _model(flag.target) is not None or (not by_hand and _stack_of(flag.target) is not None)
+        is_late = all(_model(it) is not None or (not by_hand and _is_stack(it)) for it in options(flag.target))
         if equals(flag.value, True) and is_late and not _is_read_again(run, flag) and not _is_asked_for(run, flag):
             yield _report(run, flag)
 
@@ -324,21 +357,22 @@ def _model(obj: Value) -> Value | None:
     return model if is_hf_model(model) and not isinstance(model, Instance) else None
 
 
-def _stack_of(obj: Value) -> Value | None:
-    """The finished model, of a family that is known, whose encoder, decoder or backbone ``obj`` is."""
+def _is_stack(obj: Value) -> bool:
+    """Whether ``obj`` is the encoder, decoder or backbone of a finished model, of a family that is known."""
     depth = 0
     while isinstance(obj, Attr) and obj.name in _STACKS and depth < 4:
         obj, depth = obj.base, depth + 1
     models = options(unwrapped(obj))
-    return obj if depth and is_hf_model(obj) and all(map(family_of, models)) else None
+    return depth > 0 and is_hf_model(obj) and all(map(family_of, models))
 
 
 def _is_read_again(run: Run, flag: FlagWrite) -> bool:
     """Whether the configuration goes on to build a model."""
     return any(
-        same(value, flag.target)
+        same(value, config)
         for call in run.program.calls
-        for value in (*call.args, *call.kwargs.values())
+        for given in (*call.args, *call.kwargs.values())
+        for value, config in product(options(given), options(flag.target))
         if call.order > flag.order
     )
 
@@ -368,7 +402,7 @@ def _fix(flag: FlagWrite, enable: str) -> Rewrite | None:
     target, statement = flag.write.target, flag.write.statement
     if target is None or statement is None:
         return None
-    if _model(flag.target) is None:
+    if any(_model(option) is None for option in options(flag.target)):
         return None  # One call stands for the flags of several stacks.
     owner = attribute(target.value)
     model = owner.value if owner is not None and owner.attr == "config" else target.value
