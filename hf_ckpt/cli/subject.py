@@ -106,8 +106,9 @@ def _options(several: bool, required: bool) -> list[Callable[..., Any]]:
     return [
         click.option(
             "--model",
-            required=required,
-            default=None if required else "",
+            **(
+                {"required": True} if required else {"default": ""}
+            ),  # a default of None counts as a value for click 8.3
             help="Name on the hub, or a folder with a config.json.",
         ),
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),
