@@ -39,7 +39,6 @@ def parse_string(text: str) -> Policy:
     """
     if _SIZE.fullmatch(text.strip()):
         return build("budget", (text.strip(),))
-    refuse_bare_budget(text)
     reader = _Reader(text)
     policy = reader.policy()
     reader.expect_end()
@@ -84,6 +83,9 @@ class _Reader:
         return inner
 
     def call(self) -> Policy:
+        word = _VALUE.match(self.text, self.at)
+        if word is not None:
+            refuse_bare_budget(word["value"])
         match = _TOKEN.match(self.text, self.at)
         if match is None or match["name"] is None:
             raise self.error("the name of a policy is missing")

@@ -282,6 +282,20 @@ def test_a_bare_budget_is_told_how_it_is_written(budget: str | float, policy: st
 
 
 @pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("auto+offload", "`auto` is a memory budget, not a policy: write `budget=auto`"),
+        ("72 GiB+offload", "`72 GiB` is a memory budget, not a policy: write `budget=72GiB`"),
+        ("(norm+50%)@first(2)", "`50%` is a memory budget, not a policy: write `budget=0.5`"),
+    ],
+)
+def test_a_bare_budget_in_a_sum_is_told_so_too(text: str, budget: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse_policy(text)
+    assert str(error.value) == budget
+
+
+@pytest.mark.parametrize(
     ("size", "policy"),
     [
         ("50%", "budget=0.5"),
