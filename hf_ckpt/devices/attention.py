@@ -22,12 +22,13 @@ class Kernel(StrEnum):
 @dataclass(frozen=True, slots=True)
 class AttentionCall:
     """What the choice depends on. ``width`` is of queries and keys, ``value_width`` of values; ``grouped`` says that
-    there are fewer key heads than query heads."""
+    there are fewer key heads than query heads, ``learned`` that the mask needs a gradient (T5's bias by position)."""
 
     dtype: str
     width: int
     value_width: int
     masked: bool = False
+    learned: bool = False
     grouped: bool = False
     dropout: bool = False
     trains: bool = True
@@ -46,7 +47,8 @@ def kernel_for(capability: tuple[int, int], call: AttentionCall) -> Kernel:
 
 
 def _cudnn_can(call: AttentionCall) -> bool:
-    return call.dtype in _HALF and max(call.width, call.value_width) <= 256 and call.width % 8 == 0
+    aligned = call.width % 8 == call.value_width % 8 == 0
+    return call.dtype in _HALF and max(call.width, call.value_width) <= 256 and aligned and not call.learned
 
 
 def _flash_can(capability: tuple[int, int], call: AttentionCall) -> bool:

@@ -69,6 +69,7 @@ class CudaOps(TorchFunctionMode):
             width=query.shape[-1],
             value_width=value.shape[-1],
             masked=attn_mask is not None,
+            learned=attn_mask is not None and attn_mask.requires_grad,
             grouped=query.shape[-3] != key.shape[-3],
             dropout=dropout_p > 0,
             trains=any(tensor.requires_grad for tensor in (query, key, value)),

@@ -133,9 +133,20 @@ def test_policies_are_listed() -> None:
     assert "dots_saveable" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def test_plan_forecasts_a_learned_bias_on_a_card_whose_first_kernel_has_no_gradient_for_it(
+    models: dict[str, str],
+) -> None:
+    result = hf_ckpt("plan", "--model", models["t5"], "--length", "64", "--gpu", "h100")
+    assert result.returncode == 0, result.stderr
+    assert "cannot be traced" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("plan",), "Missing option '--model'"),
+        (("explain",), "Missing option '--model'"),
+        (("bench",), "Missing option '--model'"),
         (("plan", "--model", "/does/not/exist"), "neither a model on the hub nor a folder"),
         (("verify", "--model", "{llama}", "--policy", "ful"), "did you mean `full`"),
         (("plan", "--model", "{llama}", "--memory", "0.5"), "not a size with its unit"),

@@ -98,6 +98,8 @@ def test_a_mask_becomes_numbers_that_the_backward_reads() -> None:
         ((8, 6), AttentionCall("bfloat16", 256, 256), Kernel.FLASH),
         ((9, 0), AttentionCall("float32", 64, 64), Kernel.EFFICIENT),
         ((9, 0), AttentionCall("float32", 64, 64, grouped=True), Kernel.MATH),
+        ((9, 0), AttentionCall("bfloat16", 64, 64, masked=True, learned=True), Kernel.EFFICIENT),
+        ((9, 0), AttentionCall("bfloat16", 64, 60), Kernel.EFFICIENT),
         ((7, 5), AttentionCall("bfloat16", 64, 64), Kernel.MATH),
         ((8, 0), AttentionCall("bfloat16", 60, 60, masked=True), Kernel.MATH),
     ],
