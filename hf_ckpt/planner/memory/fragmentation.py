@@ -6,7 +6,7 @@ the first plans leave more than it usually takes, the second step under one of t
 plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
 device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
 step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so
-they take what earlier ones left for too much, until some plan left too little.
+they take what earlier ones left for too much; where some plan left too little, once half of that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from enum import Enum, auto
 UNKNOWN = 0.15
 #: What is left beyond what was seen: other plans scatter their tensors a little differently.
 _MORE = 1.1
+#: A plan that takes this many bytes more than the one that was seen leaves one of them more: they are scattered, too.
+_SCATTERED = 4
 #: Where the device gave too much, plans leave at least this part of it more.
 _STEP = 200
 #: Likewise where it had nothing left.
@@ -68,8 +70,8 @@ class Fragmentation:
     _steps: int = 0
     _tries: int = 0
     _first: int = 0
-    #: Whether a plan left too little: then none takes back what another one left for too much.
-    _short: bool = False
+    #: What was too little, or what nothing is taken back of any more.
+    _too_little: int = 0
 
     @property
     def spare(self) -> Spare:
@@ -94,8 +96,7 @@ class Fragmentation:
         if self.nbytes is None:
             self.share = min(_MOST, 2 * self.share)
         else:
-            self.nbytes += given // _REFUSED
-            self._short = True
+            self._too_little = self.nbytes = self.nbytes + given // _REFUSED
         self.start_over()
         return Look.PLAN
 
@@ -116,7 +117,7 @@ class Fragmentation:
             self._planned, self._first = 0, int(_MORE * (given - planned)) - max(0, left + over)
             return Look.EMPTY
         self._planned = max(self._planned, planned)
-        taken = max(int(_MORE * max(0, given - self._planned)), self._first)
+        taken = self._grown(max(int(_MORE * max(0, given - self._planned)), self._first), given - over)
         if self.nbytes is None:
             self.nbytes = taken
         elif over > 0 and self._tries < _TRIES:
@@ -124,11 +125,23 @@ class Fragmentation:
             if self._steps > _FILLS:  # steps stayed within the budget: something between them did not (an evaluation)
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
-            self.nbytes += over + given // _STEP  # a few bytes less would be as many tries
-            self._short = True
-        elif self._steps == 2 and over <= 0 and not self._short and taken + given // _WORTH < self.nbytes:
-            self.nbytes = taken
+            more = self.nbytes + over + given // _STEP  # a few bytes less would be as many tries
+            self._too_little, self.nbytes = more if self._too_little else self.nbytes, more
+        elif self._steps == 2 and over <= 0 and max(taken, self._too_little) + given // _WORTH < self.nbytes:
+            self._take_back(taken)
         else:
             return Look.NOTHING
         self.start_over()
         return Look.PLAN
+
+    def _take_back(self, taken: int) -> None:
+        """Leave what was taken; once half of the way to that where some plan left too little."""
+        if not self._too_little:
+            self.nbytes = taken
+            return
+        assert self.nbytes is not None
+        self._too_little = self.nbytes = max(taken, (self._too_little + self.nbytes) // 2)
+
+    def _grown(self, taken: int, limit: int) -> int:
+        """What a plan for all of the limit leaves, where one for less took so much beyond what it planned."""
+        return taken + max(0, limit - self._planned - taken) // (_SCATTERED + 1)

@@ -18,21 +18,26 @@ def look(seen: Fragmentation, given: int, planned: int, over: int, left: int = 1
     return seen.look(given * GIB, planned * GIB, over * GIB, left * GIB)
 
 
+def grown(taken: int, room: int) -> int:
+    """What a plan for all of the room leaves, where one for nothing of it took so much."""
+    return taken + (room - taken) // 5
+
+
 def test_first_plans_leave_a_share_of_the_room_and_later_ones_what_was_seen():
     seen = Fragmentation()
     assert seen.spare == Spare(share=UNKNOWN)
     assert look(seen, 50, 40, -10) is Look.EMPTY  # the plan's first step checks what it rebuilds
     assert look(seen, 44, 40, -16) is Look.PLAN
-    assert seen.spare == Spare(int(1.1 * 4 * GIB))
-    assert look(seen, 56, 54, -4) is Look.EMPTY
-    assert look(seen, 58, 54, -2) is Look.NOTHING
+    assert seen.spare == Spare(grown(int(1.1 * 4 * GIB), 20 * GIB))
+    assert look(seen, 54, 52, -6) is Look.EMPTY
+    assert look(seen, 59, 52, -1) is Look.NOTHING
 
 
 def test_the_first_step_of_a_plan_fits_the_device_too():
     seen = Fragmentation()
     assert look(seen, 50, 40, -28, left=30) is Look.EMPTY  # 2 GiB of the device are not the budget's
     assert look(seen, 44, 40, -34, left=36) is Look.PLAN
-    assert seen.spare == Spare(int(1.1 * 10 * GIB) - 2 * GIB)
+    assert seen.spare == Spare(grown(int(1.1 * 10 * GIB) - 2 * GIB, 38 * GIB))
 
 
 def settled(nbytes: int) -> Fragmentation:
@@ -86,21 +91,27 @@ def test_a_plan_stays_whose_first_step_alone_left_the_device_nothing():
     unknown = Fragmentation()
     assert unknown.refused(60 * GIB) is Look.EMPTY
     assert look(unknown, 57, 55, -3) is Look.PLAN
-    assert unknown.spare == Spare(int(1.1 * 2 * GIB))
+    assert unknown.spare == Spare(grown(int(1.1 * 2 * GIB), 5 * GIB))
 
 
-def test_later_plans_take_what_was_left_for_too_much_until_one_left_too_little():
+def test_later_plans_take_what_was_left_for_too_much_and_half_of_it_where_one_left_too_little():
     seen = Fragmentation(10 * GIB)
     assert look(seen, 53, 50, -7) is Look.EMPTY
     assert look(seen, 54, 50, -6) is Look.PLAN
-    assert seen.spare == Spare(int(1.1 * 4 * GIB))
-    assert look(seen, 59, 55, -1) is Look.EMPTY
-    assert look(seen, 57, 55, -3) is Look.PLAN
-    assert seen.spare == Spare(int(1.1 * 2 * GIB))
+    assert seen.spare == Spare(grown(int(1.1 * 4 * GIB), 10 * GIB))
+    assert look(seen, 58, 54, -2) is Look.EMPTY
+    assert look(seen, 56, 54, -4) is Look.PLAN
+    too_little = grown(int(1.1 * 2 * GIB), 6 * GIB)
+    assert seen.spare == Spare(too_little)
     assert look(seen, 60, 57, 0) is Look.EMPTY
     assert look(seen, 61, 57, 1) is Look.PLAN
+    enough = too_little + GIB + 61 * GIB // 200
+    assert seen.spare == Spare(enough)
     assert look(seen, 57, 54, -3) is Look.EMPTY
-    assert look(seen, 55, 54, -5) is Look.NOTHING, "the device gave too much when plans left little"
+    assert look(seen, 55, 54, -5) is Look.PLAN
+    assert seen.spare == Spare((too_little + enough) // 2)
+    assert look(seen, 57, 54, -3) is Look.EMPTY
+    assert look(seen, 55, 54, -5) is Look.NOTHING, "half of it was taken once"
     short = settled(2 * GIB)
     assert short.refused(60 * GIB) is Look.PLAN
     assert look(short, 53, 50, -7) is Look.EMPTY
