@@ -3,8 +3,7 @@
 ## What it does
 Flags `torch.func.functional_call(module, parameters, ...)` with parameters that this file computes (a gradient step,
 detached copies) when the forward pass of `module` certainly comes to a checkpoint. The module's own parameters, calls
-under `no_grad`, and `functional_call` inside of the checkpointed function are fine. A `for` loop of
-gradient steps counts as run.
+under `no_grad`, and `functional_call` inside of the checkpointed function are fine.
 
 ## Why is this bad?
 `functional_call` puts the parameters in for the time of the call. The recomputation happens later, in the backward
@@ -32,34 +31,6 @@ def inner_step(x, y):
     fast = {name: p - 0.1 * g for (name, p), g in zip(net.named_parameters(), gradients)}
     adapted = torch.func.functional_call(net, fast, (x,))  # error
     nn.functional.mse_loss(adapted, y).backward()
-```
-```python
-import torch
-import torch.nn as nn
-from torch.func import functional_call
-from torch.utils.checkpoint import checkpoint
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
-
-    def forward(self, x):
-        return checkpoint(self.block, x, use_reentrant=False)
-
-def adapted(net, fast, x, y, steps):
-    for _ in range(steps):
-        loss = nn.functional.mse_loss(functional_call(net, fast, (x,)), y)
-        gradients = torch.autograd.grad(loss, list(fast.values()), create_graph=True)
-        fast = {name: p - 0.1 * g for (name, p), g in zip(fast.items(), gradients)}
-    return fast
-
-def outer_step(tasks, optimizer, steps):
-    net = Net()
-    for x, y in tasks:
-        fast = adapted(net, dict(net.named_parameters()), x, y, steps)
-        nn.functional.mse_loss(functional_call(net, fast, (x,)), y).backward()  # error
-    optimizer.step()
 ```
 
 ## Good
@@ -100,41 +71,6 @@ def inside(x):
     def run(x, *values):
         return functional_call(net, dict(zip(fast, values)), (x,))
     checkpoint(run, x, *fast.values(), use_reentrant=False).sum().backward()
-
-def perhaps(x, factors, scaled):
-    net = Net()
-    given = dict(net.named_parameters())
-    for factor in factors:
-        if scaled:
-            given = {name: factor * p for name, p in given.items()}
-    functional_call(net, given, (x,)).sum().backward()
-
-def in_one_of_two_loops(x, factors, others):
-    net = Net()
-    for factor in factors:
-        given = {name: factor * p for name, p in net.named_parameters()}
-    for _ in others:
-        given = dict(net.named_parameters())
-    functional_call(net, given, (x,)).sum().backward()
-
-def unless_it_fails(x, factors):
-    net = Net()
-    given = dict(net.named_parameters())
-    for factor in factors:
-        try:
-            given = {name: factor * p for name, p in given.items()}
-        except RuntimeError:
-            pass
-    functional_call(net, given, (x,)).sum().backward()
-
-def until_it_is_found(x, factors):
-    net = Net()
-    given = dict(net.named_parameters())
-    for factor in factors:
-        if factor > 1:
-            break
-        given = {name: factor * p for name, p in given.items()}
-    functional_call(net, given, (x,)).sum().backward()
 
 def without_checkpoint(x):
     net = Plain()
@@ -212,8 +148,7 @@ def check(run: Run) -> Iterator[Report]:
         known = isinstance(model, Instance) or is_hf_model(model)
         if not (trains and known) or is_gradient_free(call) or _is_recomputed(run, call):
             continue
-        parameters = call.argument(1, "parameter_and_buffer_dicts")
-        if are_computed(parameters, call) and is_checkpointed(run, model, call):
+        if are_computed(call.argument(1, "parameter_and_buffer_dicts")) and is_checkpointed(run, model, call):
             yield Report(
                 call.node,
                 "the checkpoint inside this module runs again in the backward pass, when these parameters are no "
