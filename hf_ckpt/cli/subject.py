@@ -103,12 +103,14 @@ def _all(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _options(several: bool, required: bool) -> list[Callable[..., Any]]:
     again = "; may be given several times" if several else ""
+    default: dict[str, Any] = (
+        {} if required else {"default": ""}
+    )  # for click 8.3 a default of None is a value, so nothing is missing
     return [
         click.option(
             "--model",
-            **(
-                {"required": True} if required else {"default": ""}
-            ),  # a default of None counts as a value for click 8.3
+            required=required,
+            **default,
             help="Name on the hub, or a folder with a config.json.",
         ),
         click.option("--layers", type=click.IntRange(1), help="Use this many layers instead of the config's."),

@@ -368,12 +368,13 @@ def _is_stack(obj: Value) -> bool:
 
 def _is_read_again(run: Run, flag: FlagWrite) -> bool:
     """Whether the configuration goes on to build a model."""
+    configs = options(flag.target)
     return any(
         same(value, config)
         for call in run.program.calls
-        for given in (*call.args, *call.kwargs.values())
-        for value, config in product(options(given), options(flag.target))
         if call.order > flag.order
+        for given in (*call.args, *call.kwargs.values())
+        for value, config in product(options(given), configs)
     )
 
 

@@ -18,8 +18,8 @@ from enum import Enum, auto
 UNKNOWN = 0.15
 #: What is left beyond what was seen: other plans scatter their tensors a little differently.
 _MORE = 1.1
-#: A plan that takes this many bytes more than the one that was seen leaves one of them more: they are scattered, too.
-_SCATTERED = 4
+#: Of so many bytes by which a plan may exceed the one that was seen, one is left: more tensors are scattered, too.
+_SCATTERED = 5
 #: Where the device gave too much, plans leave at least this part of it more.
 _STEP = 200
 #: Likewise where it had nothing left.
@@ -70,8 +70,8 @@ class Fragmentation:
     _steps: int = 0
     _tries: int = 0
     _first: int = 0
-    #: What was too little, or what nothing is taken back of any more.
-    _too_little: int = 0
+    #: Later plans leave no less: what was too little, or what nothing is taken back of any more.
+    _floor: int = 0
 
     @property
     def spare(self) -> Spare:
@@ -96,7 +96,7 @@ class Fragmentation:
         if self.nbytes is None:
             self.share = min(_MOST, 2 * self.share)
         else:
-            self._too_little = self.nbytes = self.nbytes + given // _REFUSED
+            self._floor = self.nbytes = self.nbytes + given // _REFUSED
         self.start_over()
         return Look.PLAN
 
@@ -126,8 +126,8 @@ class Fragmentation:
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
             more = self.nbytes + over + given // _STEP  # a few bytes less would be as many tries
-            self._too_little, self.nbytes = more if self._too_little else self.nbytes, more
-        elif self._steps == 2 and over <= 0 and max(taken, self._too_little) + given // _WORTH < self.nbytes:
+            self._floor, self.nbytes = more if self._floor else self.nbytes, more
+        elif self._steps == 2 and over <= 0 and max(taken, self._floor) + given // _WORTH < self.nbytes:
             self._take_back(taken)
         else:
             return Look.NOTHING
@@ -136,12 +136,12 @@ class Fragmentation:
 
     def _take_back(self, taken: int) -> None:
         """Leave what was taken; once half of the way to that where some plan left too little."""
-        if not self._too_little:
+        if not self._floor:
             self.nbytes = taken
             return
         assert self.nbytes is not None
-        self._too_little = self.nbytes = max(taken, (self._too_little + self.nbytes) // 2)
+        self._floor = self.nbytes = max(taken, (self._floor + self.nbytes) // 2)
 
     def _grown(self, taken: int, limit: int) -> int:
         """What a plan for all of the limit leaves, where one for less took so much beyond what it planned."""
-        return taken + max(0, limit - self._planned - taken) // (_SCATTERED + 1)
+        return taken + max(0, limit - self._planned - taken) // _SCATTERED
