@@ -171,3 +171,34 @@ _RESULTS = [("join(x) if isinstance(x, tuple) else x.mean()", []), ("join(x)", [
 @pytest.mark.parametrize(("result", "found"), _RESULTS, ids=["asked for its kind", "not asked"])
 def test_a_tuple_that_is_asked_for_its_kind_may_stay_whole(result, found):
     assert _found(_HEAD + _PARTS.replace("RESULT", result)) == found
+
+
+_SPREAD = """
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.block, self.other, self.checkpointing = Block(), blocks, True
+
+    def forward(self, x, e0, mask, scale):
+        kwargs = GIVEN
+        if self.checkpointing:
+            x = checkpoint(CHECKPOINTED, use_reentrant=False)
+        else:
+            x = PLAIN
+        return x
+"""
+_KEYS = '{"key": e0, "mask": mask}'
+_SPREADS = [
+    (_KEYS, "self.block, x, e0, mask, None", "self.block(x, **kwargs)", []),
+    (_KEYS, "self.other, x, e0, mask, None, 0, scale > 0", "self.other(x, **kwargs)", []),
+    ("dict(key=e0)", "self.other, x, mask, e0, scale", "self.other(x, mask, **kwargs)", []),
+    ('{"key": e0}', "self.block, x, e0, mask", "self.block(x, **kwargs)", ["CKPT128"]),
+    ('{"mask": mask}', "self.other, x, mask, scale", "self.other(x, **kwargs)", ["CKPT128"]),
+    ('{"mask": mask}', "self.other, x, **kwargs", "self.other(x, mask, scale)", ["CKPT128"]),
+]
+
+
+@pytest.mark.parametrize(("given", "checkpointed", "plain", "expected"), _SPREADS)
+def test_what_a_dict_passes_under_a_key_is_not_missing(given, checkpointed, plain, expected):
+    code = _SPREAD.replace("GIVEN", given).replace("CHECKPOINTED", checkpointed).replace("PLAIN", plain)
+    assert _found(_HEAD + code) == expected

@@ -168,16 +168,36 @@ def _lacking(pair: Pair) -> Difference | None:
     few, many = lacking.arguments, having.arguments
     known = set().union(*(words_in(argument.node) for argument in few)) if few else set()
     replaced = _replaced(few, many)
+    filled = _filled_by_spread(lacking, many)
+    if filled is None:
+        return None
     missing = [
         argument
         for argument in many
         if (_counts(argument.node, having.place) or _is_set(argument, pair, lacking))
         and argument.position not in replaced
+        and argument not in filled
         and not words_in(argument.node) & known
     ]
     if not missing or len(few) == len(many) or len(missing) > len(many) - len(few) or _belongs(missing, pair, lacking):
         return None
     return _of_effect(missing, lacking, "checkpointed" if lacking is pair.mine else "plain")
+
+
+def _filled_by_spread(lacking: Side, many: list[Argument]) -> list[Argument] | None:
+    """Which of ``many`` the dict of a `**kwargs` gives as well, by their parameter; None when a key may be any of them.
+
+    `block(x, **kwargs)` passes `e0` under the key "e": the name of the variable does not stand in the call.
+    """
+    spread = [argument for argument in lacking.arguments if argument.spread]
+    if not spread:
+        return []
+    written = set().union(*(words_in(argument.node) for argument in many))
+    keys = {argument.name for argument in spread}
+    places = list(_destinations(lacking.block, many))
+    if any(key not in written and all(place != key for place, _ in places) for key in keys):
+        return None
+    return [argument for place, argument in places if place in keys]
 
 
 def _emptied(pair: Pair) -> Difference | None:

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 
 class Argument(NamedTuple):
-    """One argument as it is written, with where it goes: to a position or under a name."""
+    """One argument as it is written, with where it goes: to a position or under a name.
+
+    What `**kwargs` gives is ``spread``: its node is its key, and the expression behind it stands elsewhere.
+    """
 
     node: ast.expr
     value: Value
     position: int | None
     name: str | None
+    spread: bool = False
 
     def parameter(self, part: CallTarget) -> str | None:
         """The parameter that it fills; None when there is no such positional one."""

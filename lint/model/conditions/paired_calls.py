@@ -147,5 +147,6 @@ def _written_arguments(call: Call, first: int) -> list[Argument] | None:
     for name, value in call.kwargs.items():
         if not first or name not in Checkpoint.OWN:
             # What `**kwargs` gives stands nowhere in the call; its key says what it is.
-            found.append(Argument(written.get(name) or ast.Name(name, ast.Load()), value, None, name))
+            node = written.get(name)
+            found.append(Argument(node or ast.Name(name, ast.Load()), value, None, name, spread=node is None))
     return found
