@@ -103,9 +103,8 @@ def _all(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _options(several: bool, required: bool) -> list[Callable[..., Any]]:
     again = "; may be given several times" if several else ""
-    default: dict[str, Any] = (
-        {} if required else {"default": ""}
-    )  # for click 8.3 a default of None is a value, so nothing is missing
+    # For click 8.3 a default of None is a value, so nothing is missing: no default at all where it is required.
+    default: dict[str, Any] = {} if required else {"default": ""}
     return [
         click.option(
             "--model",

@@ -194,10 +194,10 @@ def _filled_by_spread(lacking: Side, many: list[Argument]) -> list[Argument] | N
         return []
     written = set().union(*(words_in(argument.node) for argument in many))
     keys = {argument.name for argument in spread}
-    places = list(_destinations(lacking.block, many))
-    if any(key not in written and all(place != key for place, _ in places) for key in keys):
+    at = dict(_destinations(lacking.block, many))
+    if keys - written - at.keys():
         return None
-    return [argument for place, argument in places if place in keys]
+    return [at[key] for key in keys & at.keys()]
 
 
 def _emptied(pair: Pair) -> Difference | None:
