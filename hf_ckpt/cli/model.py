@@ -98,7 +98,8 @@ def _kinds(config: Any) -> tuple[Any, ...]:
 def _with_lora(model: nn.Module, subject: Subject) -> nn.Module:
     from peft import LoraConfig, get_peft_model  # start-up: only --lora needs it
 
-    targets = list(subject.lora_targets) or "all-linear"
+    every = "all-linear"  # peft reads it as a word alone, not in a list
+    targets = every if every in subject.lora_targets else list(subject.lora_targets) or every
     config = LoraConfig(r=subject.lora, target_modules=targets, lora_dropout=subject.lora_dropout)
     try:
         with warnings.catch_warnings():

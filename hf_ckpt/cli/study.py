@@ -17,9 +17,9 @@ from ..errors import CkptError, ForecastError
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
-from ..measuring.forecast import ChunkedMlpShape, ForecastInputs, Growing, as_solution
+from ..measuring.forecast import ChunkedMlpShape, ForecastInputs, Growing, as_solution, spare_at_first
 from ..mlp.install import install as install_mlps
-from ..planner.budget import AutoBudget, DeviceMemory, PeakBudget, parse_budget
+from ..planner.budget import AutoBudget, DeviceMemory, PeakBudget, most_alive, parse_budget
 from ..planner.costs.unpacking import unpacking
 from ..planner.memory.cards import placed
 from ..planner.memory.gathering import Gathering
@@ -79,6 +79,14 @@ class Study:
         if self.cards and isinstance(resolved.requests.budget, PeakBudget | AutoBudget):
             raise ForecastError(f"`{policy}` bounds one card: under --device-map, name a share such as budget=0.5")
         return as_solution(self.inputs_under(resolved), resolved)
+
+    def most_alive(self, beside: int) -> int | None:
+        """Bytes that a card has room for at the peak, ``beside`` of them all along; None where nobody says.
+
+        The rest is its allocator's, as much as a run under ``budget=auto`` leaves it at first.
+        """
+        memory = replace(self.inputs.memory, total=self.total)
+        return most_alive(memory, beside, spare_at_first(self.inputs))
 
     def inputs_under(self, policy: ResolvedPolicy) -> ForecastInputs:
         """What a forecast of this policy reads. Raises ForecastError for more chunks of an MLP than tokens."""

@@ -15,7 +15,7 @@ from ..planner.costs.assess import assess
 from ..planner.costs.parts import MomentParts, parts_over_step
 from ..planner.costs.problem import HeadOption
 from ..planner.costs.timeline import Moment, timeline
-from ..planner.memory.fragmentation import FIRST_SPARE
+from ..planner.memory.fragmentation import FIRST_SPARE, Spare
 from ..planner.solver.refine import solve_leaving
 from ..planner.solver.solve import Solution
 from ..policy.decision import Planned, RecomputeSegment
@@ -156,8 +156,12 @@ def limits_for(inputs: ForecastInputs, policy: ResolvedPolicy, problem: Problem)
     budget = policy.requests.budget
     if budget is None:
         return None
-    spare = replace(FIRST_SPARE, nbytes=inputs.cached)
-    return limits_of(budget, problem, inputs.memory, inputs.to_come, spare)
+    return limits_of(budget, problem, inputs.memory, inputs.to_come, spare_at_first(inputs))
+
+
+def spare_at_first(inputs: ForecastInputs) -> Spare:
+    """What plans leave to the allocator of a card before any step showed what it takes."""
+    return replace(FIRST_SPARE, nbytes=inputs.cached)
 
 
 def step_seconds(inputs: ForecastInputs) -> float | None:

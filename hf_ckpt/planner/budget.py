@@ -147,6 +147,20 @@ def allowed_bytes(budget: Budget, memory: DeviceMemory) -> int | None:
     return None
 
 
+def most_alive(memory: DeviceMemory, beside: int, spare: Spare) -> int | None:
+    """Bytes that may be alive at the peak for ``auto`` to allow it; None where no limit is known.
+
+    Args:
+        memory: Bytes of the device.
+        beside: Bytes of those at the peak that are there all along.
+        spare: What is left to the device's allocator, where it has one.
+    """
+    allowed = allowed_bytes(AutoBudget(), memory)
+    if allowed is None or memory.given is None:
+        return memory.total
+    return allowed - spare.of(allowed - beside)
+
+
 def limits_of(
     budget: Budget, problem: Problem, memory: DeviceMemory, to_come: int, spare: Spare = NOTHING_SPARE
 ) -> Limits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,12 @@ def plan(*arguments: str) -> tuple[int, Any]:
     return result.exit_code, json.loads(result.stdout)
 
 
+def roomy(row: dict[str, Any]) -> int:
+    """Bytes of a card that has room for what is alive at this peak, and for what its allocator takes besides."""
+    beside = row["total_bytes"] - row["peak_bytes"]
+    return math.ceil((beside + math.ceil(row["peak_bytes"] / (1 - UNKNOWN))) / (1 - DEVICE_MARGIN))
+
+
 @pytest.mark.parametrize("policy", ["mlp(4)", "full+mlp(4)", "attention+mlp(4)", "budget=0.6+mlp(4)"])
 def test_mlps_in_chunks_hold_what_a_step_holds(planned: Model, trained: nn.Module, policy: str) -> None:
     (row,) = rows_of(planned.study(2, 16), [parse_policy(policy)])
@@ -140,8 +147,7 @@ def test_chunks_lower_the_peak_in_a_layer_and_cost_a_forward_of_the_mlp(folder: 
 
 def test_where_nothing_fits_chunks_that_do_are_named(folder: str) -> None:
     at = ("--model", folder, "--batch", "8", "--length", "512", "--gpu", "h100", "--policy")
-    least = plan(*at, "full+head(8)+mlp(8)")[1]["forecasts"][0]["total_bytes"]
-    memory = ("--memory", f"{least + 4096}B")
+    memory = ("--memory", f"{roomy(plan(*at, 'full+head(8)+mlp(8)')[1]['forecasts'][0]) + 4096}B")
     assert plan(*at, "full", *memory)[0] == 1
     shown = CliRunner().invoke(command, ["plan", *at, "full", *memory]).stdout
     assert 'callbacks=[SelectiveCkpt("full+mlp(8)+head(8)")]' in shown.replace("\n", "")
@@ -191,7 +197,7 @@ def test_full_is_named_before_chunks(folder: str) -> None:
     at = ("--model", folder, "--batch", "8", "--length", "512", "--gpu", "h100", "--policy")
     full, head = plan(*at, "full", "--policy", "full+head(8)")[1]["forecasts"]
     assert head["total_bytes"] < full["total_bytes"]
-    shown = CliRunner().invoke(command, ["plan", *at, "none", "--memory", f"{full['total_bytes']}B"]).stdout
+    shown = CliRunner().invoke(command, ["plan", *at, "none", "--memory", f"{roomy(full)}B"]).stdout
     assert 'This fits: callbacks=[SelectiveCkpt("full")]' in shown.replace("\n", "")
 
 
@@ -235,9 +241,48 @@ def test_a_budget_on_a_card_leaves_its_allocator_what_a_run_leaves(folder: str) 
     memory = int(1.05 * whole["total_bytes"])
     _, found = plan(*at, "none", "--policy", "budget=auto", "--memory", f"{memory}B")
     none, auto = found["forecasts"]
-    assert none["fits"]
+    assert (none["fits"], none["tight"]) == (False, True)
+    assert (auto["fits"], auto["tight"]) == (True, False)
     room = (1 - DEVICE_MARGIN) * memory - (none["total_bytes"] - none["peak_bytes"])
     assert auto["peak_bytes"] <= (1 - UNKNOWN) * room < none["peak_bytes"]
+
+
+def test_what_is_alive_fits_a_card_where_its_allocator_has_room_too(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "128", "--gpu", "h100", "--policy", "full", "--memory")
+    (row,) = plan(*at, "1GiB")[1]["forecasts"]
+    alive, enough = row["total_bytes"], roomy(row)
+    for memory, answer in ((enough, "yes"), (enough - 64, "tight"), (alive, "tight"), (alive - 1, "no")):
+        code, found = plan(*at, f"{memory}B")
+        (row,) = found["forecasts"]
+        assert (row["fits"], row["tight"]) == (answer == "yes", answer == "tight"), (memory, answer)
+        assert code == (0 if answer == "yes" else 1)
+        shown = " ".join(CliRunner().invoke(command, ["plan", *at, f"{memory}B"]).stdout.split())
+        assert f" {answer} " in shown
+        assert ("`full` is tight" in shown) == (answer == "tight")
+
+
+def test_every_card_has_room_for_its_allocator(folder: str) -> None:
+    at = ("--model", folder, "--batch", "64", "--length", "256", "--gpus", "2", "--device-map", "--policy", "full")
+    at = (*at, "--gpu", "h100", "--memory")
+    alive = plan(*at, "1GiB")[1]["forecasts"][0]["total_bytes"]
+    answers = {}
+    for memory in range(int(0.9 * alive), int(1.4 * alive), alive // 25):
+        (row,) = plan(*at, f"{memory}B")[1]["forecasts"]
+        answers[memory] = "yes" if row["fits"] else "tight" if row["tight"] else "no"
+    assert list(dict.fromkeys(answers.values())) == ["no", "tight", "yes"], answers
+
+
+def test_adapters_on_all_linear_layers_may_be_named_as_peft_names_them(folder: str) -> None:
+    at = ("--model", folder, "--length", "64", "--lora", "4", "--policy", "full")
+    assert plan(*at, "--lora-target", "all-linear") == plan(*at)
+
+
+def test_the_process_has_no_allocator_to_leave_room_for(folder: str) -> None:
+    at = ("--model", folder, "--batch", "8", "--length", "128", "--policy", "none", "--memory")
+    alive = plan(*at, "1GiB")[1]["forecasts"][0]["total_bytes"]
+    for memory, fits in ((alive, True), (alive - 1, False)):
+        (row,) = plan(*at, f"{memory}B")[1]["forecasts"]
+        assert (row["fits"], row["tight"]) == (fits, False)
 
 
 def test_a_budget_that_leaves_its_allocator_less_is_planned_as_a_run_plans_it(folder: str) -> None:

@@ -47,13 +47,13 @@ def causal_lm(
         return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
 
 
-def with_lora(model: Any, dropout: float = 0.05) -> Any:
-    """The model with adapters of rank 16 on all linear layers, in its own dtype."""
+def with_lora(model: Any, dropout: float = 0.05, *, autocast_adapter_dtype: bool = False) -> Any:
+    """The model with adapters of rank 16 on all linear layers, in its own dtype or, as peft has it, in float32."""
     from peft import LoraConfig, get_peft_model
 
     adapter = LoraConfig(r=16, lora_dropout=dropout, target_modules="all-linear", init_lora_weights=False)
     with torch.device("cuda"):
-        return get_peft_model(model, adapter, autocast_adapter_dtype=False).to("cuda").train()
+        return get_peft_model(model, adapter, autocast_adapter_dtype=autocast_adapter_dtype).to("cuda").train()
 
 
 def in_four_bits(model: Any) -> Any:

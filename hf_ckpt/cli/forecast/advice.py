@@ -9,7 +9,7 @@ from rich.filesize import decimal
 
 from ...planner.memory.setup import Spread
 from ...policy import parse_policy
-from .rows import fastest, rows_of
+from .rows import fastest, leaves_room, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,8 @@ def sharding(model: Model, rows: Sequence[Row]) -> Sharding | None:
     then = model.standing_under(replace(setup, gpus=gpus, spread=spread))
     freed = _all_of(model.standing) - _all_of(then)
     known = [row for row in rows if row.error is None and row.total_bytes is not None]
-    fitting = [row for row in known if (row.total_bytes or 0) - freed <= model.total]
+    study, beside = model.study(rows[0].batch, rows[0].length), then.all_along
+    fitting = [row for row in known if leaves_room(study, (row.total_bytes or 0) - freed, beside)]
     least = min(fitting, key=lambda row: row.added_seconds or 0.0, default=None)
     if freed <= 0:
         return None
@@ -94,7 +95,13 @@ def _nothing_fits(model: Model, rows: Sequence[Row]) -> Iterator[str]:
     least = min(known, key=lambda row: row.total_bytes or 0)
     state = max((card.standing for card in model.cards), default=model.standing.all_along + model.standing.gradients)
     taken = decimal(least.total_bytes or 0)
-    yield f"Nothing fits in {decimal(model.total)}: the least, `{least.policy}`, takes {taken}."
+    if least.tight:
+        yield (
+            f"`{least.policy}` is tight: {taken} are alive in {decimal(model.total)}, and torch's allocator takes more "
+            "than that; it may run out of memory."
+        )
+    else:
+        yield f"Nothing fits in {decimal(model.total)}: the least, `{least.policy}`, takes {taken}."
     if state > model.total:
         yield (
             f"Weights, gradients and optimizer alone take {decimal(state)}: use LoRA, an 8-bit optimizer, or shard the "

@@ -37,7 +37,9 @@ class Row:
         total_bytes: The peak with weights, optimizer, what is gathered, and gradients that stand all along.
         added_seconds: What recomputing adds to a step.
         step_seconds: A step without checkpointing, by the same rates; None where a layer cannot be traced.
-        fits: Whether ``total_bytes`` fit the memory; None when no memory is known.
+        fits: Whether the memory has room for ``total_bytes`` and, on a card, for what its allocator takes besides; None
+            when no memory is known.
+        tight: Whether the memory has room for ``total_bytes`` alone: the allocator may take more than is left.
         error: Why there is no forecast; None when there is one.
     """
 
@@ -52,6 +54,7 @@ class Row:
     added_seconds: float | None = None
     step_seconds: float | None = None
     fits: bool | None = None
+    tight: bool = False
     error: str | None = None
 
     @property
@@ -81,32 +84,54 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     except CkptError as error:
         return Row(str(policy), subject.batch, subject.length, error=str(error))
     found = solution.predicted
-    card, peak, total = max(_peaks(study, problem, solution), key=lambda found: found[2])
-    memory = study.total
+    peaks = _peaks(study, problem, solution)
+    fullest = max(peaks, key=lambda peak: peak.total)
+    alive_fits = None if study.total is None else fullest.total <= study.total
+    fits = alive_fits and all(leaves_room(study, peak.total, peak.beside) for peak in peaks)
     return Row(
         str(policy),
         subject.batch,
         subject.length,
         held_bytes=found.held,
         share_of_none=found.held / none.held if none.held else None,
-        peak_bytes=peak.nbytes,
-        peak_at=f"{peak}{card}",
-        total_bytes=total,
+        peak_bytes=fullest.moment.nbytes,
+        peak_at=f"{fullest.moment}{fullest.card}",
+        total_bytes=fullest.total,
         added_seconds=found.seconds,
         step_seconds=step_seconds(study.inputs),
-        fits=None if memory is None else total <= memory,
+        fits=fits,
+        tight=bool(alive_fits) and not fits,
     )
 
 
-def _peaks(study: Study, problem: Problem, solution: Solution) -> list[tuple[str, Moment, int]]:
-    """Every card's worst moment, and all bytes that it holds then."""
+def leaves_room(study: Study, total: int, beside: int) -> bool:
+    """Whether a card with ``total`` bytes alive, ``beside`` of them all along, has room for its allocator too."""
+    most = study.most_alive(beside)
+    return most is None or total <= most
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """A card's worst moment, beside the bytes that it holds all along; ``card`` is empty where there is one alone."""
+
+    card: str
+    moment: Moment
+    beside: int
+
+    @property
+    def total(self) -> int:
+        """All bytes alive then."""
+        return self.moment.nbytes + self.beside
+
+
+def _peaks(study: Study, problem: Problem, solution: Solution) -> list[_Peak]:
     if not study.cards:
         peak = worst((*moments(problem, solution), optimizer_step(study)))
-        return [("", peak, peak.nbytes + study.inputs.memory.used + study.inputs.to_come)]
+        return [_Peak("", peak, study.inputs.memory.used + study.inputs.to_come)]
     found = []
     for number, card in enumerate(study.cards):
         peak = worst(card_moments(problem, solution, card, grows=study.inputs.growing is not None))
-        found.append((f", card {number}", peak, peak.nbytes + card.standing))
+        found.append(_Peak(f", card {number}", peak, card.standing))
     return found
 
 

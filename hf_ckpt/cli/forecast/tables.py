@@ -48,7 +48,7 @@ def _figures(row: Row) -> list[str]:
         decimal(row.held_bytes),
         "" if row.share_of_none is None else f"{row.share_of_none:.2f}",
         decimal(row.total_bytes),
-        {True: "yes", False: "no", None: ""}[row.fits],
+        "tight" if row.tight else {True: "yes", False: "no", None: ""}[row.fits],
         row.peak_at or "",
         f"{1000 * row.added_seconds:,.1f}",
         "" if row.added_share is None else f"+{row.added_share:.1%}",
