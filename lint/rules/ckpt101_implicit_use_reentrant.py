@@ -77,6 +77,13 @@ def by_trial(block, x):
     except TypeError:
         return checkpoint(block, x)
 
+def by_trial_first(block, x):
+    try:
+        return checkpoint(block, x, use_reentrant=False)
+    except TypeError:
+        pass
+    return checkpoint(block, x)
+
 def by_signature(block, x):
     if "use_reentrant" in inspect.signature(checkpoint).parameters:
         return checkpoint(block, x, use_reentrant=False)

@@ -200,3 +200,33 @@ def test_a_base_of_nothing_in_the_model_is_reported(asked):
 def test_an_own_class_derives_from_a_base_of_torch():
     own = _ASKING.replace("class Model", "class Own(nn.Conv2d):\n    pass\n\nclass Model")
     assert check_source(own.format(held="Own(2, 2, 2)", asked="nn.modules.conv._ConvNd")) == []
+
+
+_SKIPPED = """
+import torch
+from torch import nn
+from torch.nn.utils import skip_init
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.part = PART
+
+    def forward(self, x):
+        return checkpoint(self.part, x, use_reentrant=False)
+"""
+_MADE = {
+    "skip_init(nn.Linear, 8, 8)": ["CKPT403"],
+    "skip_init(nn.Linear, in_features=width, out_features=width, bias=False, device='cpu')": ["CKPT403"],
+    "torch.nn.utils.skip_init(torch.nn.Embedding, num_embeddings=9, embedding_dim=width)": ["CKPT403"],
+    "nn.Sequential(skip_init(nn.Conv2d, 8, 8, 3), skip_init(nn.BatchNorm2d, 8))": ["CKPT106"],
+    "skip_init(nn.LSTM, 8, 8)": [],
+    "nn.Sequential(skip_init(nn.Conv2d, 8, 8, 3), nn.ReLU())": [],
+}
+
+
+@pytest.mark.parametrize(("made", "found"), _MADE.items(), ids=_MADE)
+def test_skip_init_makes_the_module_that_it_is_given(made, found):
+    program = _SKIPPED.replace("PART", made)
+    assert [finding.code for finding in check_source(program, "model.py")] == found

@@ -181,14 +181,17 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
         walk.scope.leave(walk.scope.names)
     left = grad.current
     raised_in = before.met_by(left)
+    going_on: list[Guard] = []
     for handler in node.handlers:
         walk.scope.names = dict(names)
         grad.current = raised_in
         if handler.name:
             walk.scope.bind(handler.name, Unknown(handler))
         walk.place = outside
-        walk.under(Guard(handler, UNKNOWN, True))
+        caught = Guard(handler, UNKNOWN, True)
+        walk.under(caught)
         if not walk.engine.execute(walk, handler.body):
+            going_on.append(caught)
             left = grad.current if after is None else left.met_by(grad.current)
             after = walk.scope.names if after is None else joined(after, walk.scope.names)
         else:
@@ -196,7 +199,16 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
     walk.place = outside
     grad.current = left
     walk.scope.names = names if after is None else after
-    return walk.engine.execute(walk, node.finalbody) or after is None
+    left_for_good = walk.engine.execute(walk, node.finalbody) or after is None
+    if ends and len(going_on) == 1 and _returns(node):
+        # `try: return ...`: what follows runs only after the error.
+        walk.under(going_on[0])
+    return left_for_good
+
+
+def _returns(node: ast.Try) -> bool:
+    """Whether a block without an error ends in `return`, `continue` or `break`."""
+    return isinstance([*node.body, *node.orelse][-1], _LEAVING)
 
 
 def _hides(handler: ast.ExceptHandler) -> bool:

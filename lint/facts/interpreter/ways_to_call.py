@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..walk import Walk
 
 _SHORT = {"Batch": "bn", "SyncB": "bn", "Group": "gn", "Layer": "ln", "Insta": "in"}
+#: torch 2.13 `torch/nn/utils/init.py`: a module whose parameters are not initialized.
+_SKIP_INIT = frozenset(("torch.nn.utils.skip_init", "torch.nn.utils.init.skip_init"))
 _OPEN_MMLAB = ("mmcv.", "mmengine.", "mmdet.", "mmseg.", "mmcls.", "mmpretrain.", "mmpose.", "mmaction.", "mmagic.")
 
 
@@ -53,6 +55,8 @@ class Way(NamedTuple):
 def ways_to_call(walk: Walk, target: Value, given: Arguments) -> Iterator[Way]:
     """What a call of ``target`` may come to; itself for most."""
     match target:
+        case Ref(name) if name in _SKIP_INIT and given.args:
+            yield Way(given.args[0], _of_class(given))
         case Param() if _is_imported_class(target.default):
             for option, under in settled(target):
                 yield Way(option, given, under)
@@ -62,6 +66,13 @@ def ways_to_call(walk: Walk, target: Value, given: Arguments) -> Iterator[Way]:
             yield from _registered(walk, target, given)
         case _:
             yield Way(target, given)
+
+
+def _of_class(given: Arguments) -> Arguments:
+    """What `skip_init(nn.Linear, 8, 32)` passes on to the class."""
+    more = Arguments(given)
+    more.args = given.args[1:]
+    return more
 
 
 def _is_imported_class(value: Value | None) -> bool:

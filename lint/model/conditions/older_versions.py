@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _ASKS = re.compile(
     r"^(__version__|signature|getfullargspec|co_varnames)$|torch\w*(version|_g[te]|greater)|torch_?v?\d", re.IGNORECASE
 )
+#: What holds the parameters of a function, in a condition about `use_reentrant`.
+_PARAMETERS = re.compile(rf"{_ASKS.pattern}|param|spec$|signature|^sig|kwonly", re.IGNORECASE)
 _LIBRARY = re.compile(r"(?:^|_)(torch|transformers|peft|accelerate|trl)(?:_|$)", re.IGNORECASE)
 _NEWER = re.compile(r"(_g[te]|greater|at_least|_min|newer|since)", re.IGNORECASE)
 _OLDER = re.compile(r"(_l[te]_|_l[te]$|less|below|before|older)", re.IGNORECASE)
@@ -175,7 +177,18 @@ def _asks(guard: Guard) -> bool:
 
 def asks_for_version(test: ast.AST) -> bool:
     """Whether a condition speaks of what the installed torch can do."""
-    return any(_ASKS.search(name) for name in _names(test))
+    asked = _PARAMETERS if _is_about_variant(test) else _ASKS
+    return any(asked.search(name) for name in _names(test))
+
+
+def _is_about_variant(test: ast.AST) -> bool:
+    """Whether it looks for the argument by its name: `"use_reentrant" in params`."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_about_variant(operand)
+        case ast.Compare(left=ast.Constant("use_reentrant"), ops=[ast.In() | ast.NotIn()]):
+            return True
+    return False
 
 
 def _is_newer(guard: Guard) -> bool:
@@ -189,6 +202,9 @@ def _is_older(guard: Guard) -> bool:
 
 def _is_membership(test: ast.AST | None) -> bool | None:
     match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            found = _is_membership(operand)
+            return None if found is None else not found
         case ast.Compare(ops=[ast.In()]):
             return True
         case ast.Compare(ops=[ast.NotIn()]):
