@@ -202,3 +202,46 @@ _SPREADS = [
 def test_what_a_dict_passes_under_a_key_is_not_missing(given, checkpointed, plain, expected):
     code = _SPREAD.replace("GIVEN", given).replace("CHECKPOINTED", checkpointed).replace("PLAIN", plain)
     assert _found(_HEAD + code) == expected
+
+
+_DECORATED = """
+from functools import wraps
+
+def ckpt(fn):
+    MADE
+    return inner
+
+class Block(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(width, width, 1), nn.NORM
+
+    @ckpt
+    def forward(self, x):
+        return self.norm(self.conv(x))
+"""
+_WRAPPERS = [
+    "def inner(self, *args):\n        return checkpoint(fn, self, *args, use_reentrant=False)",
+    "def inner(self, *args):\n        if self.training:\n            return checkpoint(fn, self, *args, use_reentrant=False)\n"
+    "        return fn(self, *args)",
+    "@wraps(fn)\n    def inner(self, x):\n        if not (self.training and torch.is_grad_enabled()):\n"
+    "            return fn(self, x)\n        return checkpoint(fn, self, x, use_reentrant=False)",
+    "def inner(self, x):\n        run = lambda y: checkpoint(fn, self, y, use_reentrant=False)\n"
+    "        return run(x) if self.training else fn(self, x)",
+]
+
+
+@pytest.mark.parametrize("made", _WRAPPERS, ids=["always", "in training", "out of training", "a lambda"])
+def test_a_decorator_checkpoints_a_method_that_it_also_calls(made):
+    program = _HEAD + _DECORATED.replace("MADE", made)
+    assert _found(program.replace("NORM", "BatchNorm2d(width)")) == ["CKPT106"]
+    assert _found(program.replace("NORM", "GroupNorm(2, width)")) == []
+
+
+def test_a_decorator_that_calls_a_method_leaves_it_as_it_is():
+    timed = "@wraps(fn)\n    def inner(self, *args):\n        print(fn.__name__)\n        return fn(self, *args)"
+    program = _HEAD + _DECORATED.replace("MADE", timed).replace("NORM", "BatchNorm2d(width)")
+    assert _found(program) == []
+    assert _found(program.replace("self.norm(self.conv(x))", "checkpoint(self.norm, x, use_reentrant=False)")) == [
+        "CKPT106"
+    ]

@@ -67,6 +67,10 @@ FOR_OLDER = {
         "parameters = inspect.signature(checkpoint).parameters\nif 'use_reentrant' in parameters:\n"
         "    return checkpoint(block, x, use_reentrant=False)"
     ),
+    "a name for the version": (
+        "TORCH = tuple(int(part) for part in inspect.torch.__version__.split('.')[:2])\nif TORCH >= (1, 11):\n"
+        "    return checkpoint(block, x, use_reentrant=False)"
+    ),
     "a spec": (
         "spec = inspect.getfullargspec(checkpoint).args\nif not 'use_reentrant' not in spec:\n"
         "    return checkpoint(block, x, use_reentrant=False)"

@@ -35,10 +35,26 @@ def _decorated(walk: Walk, function: Function) -> Value:
 
 
 def _hands_on(decorator: Function) -> bool:
-    """Whether what ``decorator`` makes of a function never calls it, but gives it to somebody: to a checkpoint."""
-    given = decorator.node.args.args[:1]
-    called = (part.func for part in ast.walk(decorator.node) if isinstance(part, ast.Call))
-    return bool(given) and not any(isinstance(func, ast.Name) and func.id == given[0].arg for func in called)
+    """Whether what ``decorator`` makes of a function gives it to a checkpoint, say, or never calls it itself."""
+    given = [argument.arg for argument in decorator.node.args.args[:1]]
+    calls = [part for part in ast.walk(decorator.node) if isinstance(part, ast.Call)]
+    is_called = any(_is_name(call.func, name) for call in calls for name in given)
+    is_given = any(
+        _is_name(part, name) for call in calls if not _copies_name(call) for part in call.args for name in given
+    )
+    return bool(given) and (is_given or not is_called)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _copies_name(call: ast.Call) -> bool:
+    """`functools.wraps(function)`."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("wraps", "update_wrapper")
+    return False
 
 
 def define_class(walk: Walk, node: ast.ClassDef) -> None:

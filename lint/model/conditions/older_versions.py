@@ -105,9 +105,18 @@ def _compared(test: ast.AST) -> Releases | None:
 
 def _sides(left: ast.expr, sign: str, right: ast.expr) -> Releases | None:
     for asked, other, direction in ((left, right, sign), (right, left, _MIRRORED[sign])):
-        library = _library(asked)
+        library = _library(asked) or _compared_to_release(asked, other)
         if library is not None:
             return Releases(library, direction, _release(other))
+    return None
+
+
+def _compared_to_release(asked: ast.expr, other: ast.expr) -> str | None:
+    """`TORCH >= (1, 11)`: only a version is compared with a tuple of numbers."""
+    match asked, other:
+        case ((ast.Name(id=name) | ast.Attribute(attr=name)), ast.Tuple()) if _release(other):
+            found = _LIBRARY.search(name)
+            return found[1].lower() if found else None
     return None
 
 
