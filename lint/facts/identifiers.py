@@ -30,6 +30,16 @@ def own_attributes(node: ast.AST, context: type[ast.expr_context]) -> frozenset[
     )
 
 
+def cells_in(node: ast.AST, context: type[ast.expr_context]) -> dict[str, str]:
+    """The items under a constant, `index[0]`, that ``node`` reads or sets, with the variable of each."""
+    return {
+        ast.unparse(part): part.value.id
+        for part in all_nodes(node)
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)
+        if isinstance(part.slice, ast.Constant) and isinstance(part.ctx, context)
+    }
+
+
 def is_own_attribute(node: ast.AST) -> TypeGuard[ast.Attribute]:
     """Whether ``node`` is `self.name`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"

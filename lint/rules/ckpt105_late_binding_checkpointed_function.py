@@ -3,7 +3,8 @@
 ## What it does
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
 anew in every iteration, unless the name is bound as a default argument, and one defined in front of the loop that
-reads the loop's own variable. Silent where the backward pass of an iteration
+reads the loop's own variable. What each iteration sets in a dict or list of all iterations (`index[0] = i`) counts as
+such a name. Silent where the backward pass of an iteration
 is over before the next one begins, where the iteration is the last one, and under `torch.no_grad()`. Also a function
 that reads a name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives),
 and one that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it
@@ -72,6 +73,21 @@ class Net:
 ```python
 from torch.utils.checkpoint import checkpoint
 
+def forward(layers, x):
+    index, current = [0], {}
+    def run(h):
+        return layers[index[0]](h)
+    for i in range(len(layers)):
+        index[0] = i
+        x = checkpoint(run, x, use_reentrant=False)  # error
+    for layer in layers:
+        current["layer"] = layer
+        x = checkpoint(lambda h: current["layer"](h), x, use_reentrant=False)  # error
+    return x
+```
+```python
+from torch.utils.checkpoint import checkpoint
+
 class Net:
     def forward(self, x, mask):
         def first(h):
@@ -114,6 +130,20 @@ class Net:
 ```
 
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+def forward(layers, x, scale):
+    state, held = {"scale": scale, "on": True}, {}
+    for i, layer in enumerate(layers):
+        state["on"] = True  # the same in every iteration
+        held["last"] = i  # no region reads it
+        fresh = {"layer": layer}
+        x = checkpoint(
+            lambda h, fresh=fresh: fresh["layer"](h) * state["scale"] if state["on"] else h, x, use_reentrant=False
+        )
+    return x, held
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 
@@ -383,8 +413,7 @@ def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, .
 
 def _fix(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Rewrite | None:
     """Bind ``names`` where the function is made, if they mean the same there as in the call."""
-    is_attribute = any("." in name for name in names)
-    if is_attribute or function.is_async or may_be_rebound(event, function, names):
+    if not all(name.isidentifier() for name in names) or function.is_async or may_be_rebound(event, function, names):
         return None
     return Rewrite(
         Applicability.SAFE if is_only_checkpointed(run, function, event) else Applicability.UNSAFE,

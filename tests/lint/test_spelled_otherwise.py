@@ -36,13 +36,19 @@ class Net(nn.Module):
 """
 _IN_PLACE = "y = checkpoint(self.block, x, use_reentrant=False)\n{}\nreturn x + y"
 _MASK = "if self.ckpt:\n    return checkpoint({}, use_reentrant=False)\nreturn self.block(x, mask=mask)"
+_PLAIN = "if self.ckpt:\n    return checkpoint({}, use_reentrant=False)\nreturn self.block({})"
 _LAST = "if self.ckpt:\n    return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)\nreturn {}"
 WRONG = {
     "an input changed behind the call": ("CKPT117", _IN_PLACE.format("x += y")),
     "None where the other branch gives a mask": ("CKPT128", _MASK.format("self.block, x, None")),
+    "a mask for another parameter": ("CKPT128", _PLAIN.format("self.block, x, mask", "x, key=None, mask=mask")),
+    "a mask behind None": ("CKPT128", _PLAIN.format("self.block, x, None, mask", "x, mask")),
+    "two exchanged": ("CKPT128", _PLAIN.format("self.block, x, self.mask, mask", "x, mask=self.mask, key=mask")),
     "segments without what follows": ("CKPT128", _LAST.format("self.norm(self.blocks(x))")),
 }
 RIGHT = {
+    "by position and by name": _PLAIN.format("self.block, x, None, mask", "x, mask=mask"),
+    "both by name": _PLAIN.format("self.block, x, mask=mask, key=None", "x, mask=mask"),
     "a new tensor behind the call": _IN_PLACE.format("x = x + y"),
     "the result changed": _IN_PLACE.format("y += x"),
     "None for what the other leaves out": _MASK.format("self.block, x, None, mask"),

@@ -137,18 +137,33 @@ def _packed(given: list[Argument], wanted: list[Argument]) -> Difference | None:
 
 
 def _exchanged(block: Value, given: list[Argument], wanted: list[Argument]) -> Difference | None:
-    """What one call passes to one parameter and the other to another one."""
-    if _texts(given) != _texts(wanted) or len(set(_texts(given))) < len(given):
-        return None
+    """What one call passes to one parameter and the other to another one.
+
+    Where the parameters of the block are not known, positions are compared, of calls that pass the same alone.
+    """
+    alike = _texts(given) == _texts(wanted)
     here, there = (
-        {ast.unparse(argument.node): place for place, argument in _destinations(block, arguments)}
+        {_written_once(argument, arguments): place for place, argument in _destinations(block, arguments)}
         for arguments in (given, wanted)
     )
-    moved = [text for text in here if text in there and here[text] != there[text]]
+    moved = [
+        text
+        for text, place in here.items()
+        if text in there
+        and there[text] != place
+        and (alike or (isinstance(place, str) and isinstance(there[text], str)))
+    ]
+    moved = [text for text in moved if text]
     if not moved:
         return None
     quoted = " and ".join(f"`{text}`" for text in moved)
     return Difference(f"{quoted} {'go' if len(moved) > 1 else 'goes'} to another parameter")
+
+
+def _written_once(argument: Argument, arguments: list[Argument]) -> str:
+    """How it is written; empty for a constant, and for what the call passes twice."""
+    text = ast.unparse(argument.node)
+    return text if words_in(argument.node) and _texts(arguments).count(text) == 1 else ""
 
 
 def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[object, Argument]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.identifiers import names_in, own_attributes
+from ...facts.identifiers import cells_in, names_in, own_attributes
 from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
@@ -38,8 +38,8 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
         function: What it checkpoints, made in the same function of the file.
 
     Returns:
-        Variables (`layer`) and attributes of the object itself (`self.layer`), sorted; empty when the recomputation
-        reads what the forward pass read.
+        Variables (`layer`), attributes of the object itself (`self.layer`) and items of what all iterations share
+        (`index[0]`), sorted; empty when the recomputation reads what the forward pass read.
     """
     if function.place.function is not event.place.function:
         return ()
@@ -47,20 +47,40 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
     found: set[str] = set()
     for loop in function.place.loops:
         bound = names_bound_by(loop) | own_attributes(loop, ast.Store) if loop in event.place.loops else frozenset()
-        if read & bound and not _keeps_names(run, event, loop):
-            found |= read & bound
+        late = read & bound
+        late |= _changed_cells(function, loop) if loop in event.place.loops else frozenset()
+        if late and not _keeps_names(run, event, loop):
+            found |= late
     return tuple(sorted(found))
 
 
+def _changed_cells(function: Function, loop: Loop) -> frozenset[str]:
+    """The items that ``function`` reads of something made in front of ``loop``, and that each iteration sets anew."""
+    held = free_names(function.node) - names_bound_by(loop)
+    read = {text for text, name in cells_in(function.node, ast.Load).items() if name in held}
+    return frozenset(read & _cells_set_by(loop, function)) if read else frozenset()
+
+
+def _cells_set_by(loop: Loop, function: Function) -> set[str]:
+    found: set[str] = set()
+    for part in all_nodes(loop):
+        match part:
+            case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.Constant):
+                found |= {text for target in targets for text in cells_in(target, ast.Store)}
+            case ast.AugAssign(target=target):
+                found |= cells_in(target, ast.Store).keys()
+    return found - cells_in(function.node, ast.Store).keys()
+
+
 def names_of_later_loop(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
-    """The names ``function`` reads that a loop behind it, around the checkpoint alone, gives its elements."""
+    """The names and items ``function`` reads that a loop behind it, around the checkpoint alone, sets."""
     if function.place.function is not event.place.function:
         return ()
     read, found = free_names(function.node), set[str]()
     for loop in event.place.loops:
         if not isinstance(loop, ast.For | ast.AsyncFor) or loop in function.place.loops:
             continue
-        late = read & names_in(loop.target)
+        late = (read & names_in(loop.target)) | _changed_cells(function, loop)
         if late and not _keeps_names(run, event, loop):
             found |= late
     return tuple(sorted(found))
