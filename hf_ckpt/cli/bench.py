@@ -51,13 +51,14 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
     import torch
 
     from ..measuring.bench import bench
-    from .model import build_model, token_ids
+    from .model import build_model, check_runs, token_ids
     from .positions import fit_length
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build_model(subject, device)
     subject = fit_length(subject, model)
     ids = token_ids(subject, model, device)
+    check_runs(model, ids, subject)
     with Progress(transient=True) as progress:
         task = progress.add_task("rounds", total=rounds)
         timings = bench(

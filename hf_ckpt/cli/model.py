@@ -57,6 +57,19 @@ def token_ids(subject: Subject, model: nn.Module, device: torch.device | str) ->
     return torch.randint(vocabulary, (subject.batch, subject.length), generator=generator).to(device)
 
 
+def check_runs(model: nn.Module, ids: torch.Tensor, subject: Subject) -> None:
+    """Raise CkptError where the model's forward fails on these token ids; running out of memory is raised as it is."""
+    try:
+        with torch.no_grad():
+            model(input_ids=ids, labels=ids, use_cache=False)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        # Whatever a config makes a forward do.
+        size = f"{subject.batch} x {subject.length} token ids"
+        raise CkptError(f"`{subject.model}` does not run on {size}: {_first_line(error)}") from error
+
+
 def _config(model: str) -> Any:
     try:
         return AutoConfig.from_pretrained(model, trust_remote_code=False)

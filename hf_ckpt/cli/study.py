@@ -13,7 +13,7 @@ import torch
 from ..anatomy import Anatomy, read_anatomy
 from ..compat.models import supports_flash_attention
 from ..devices.flash_attn import planned_attention
-from ..errors import CkptError, ForecastError
+from ..errors import BudgetError, CkptError, ForecastError
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..devices.cuda_ops import CudaOps
     from ..ledger import LayerLedger
     from ..mlp.measured import ChunkedMlps
+    from ..planner.budget import Budget
     from ..planner.costs.problem import Problem
     from ..planner.costs.roofline import Calibration
     from ..planner.memory.cards import Card
@@ -272,7 +273,10 @@ def _shape_of(mlps: ChunkedMlps, anatomy: Anatomy, tokens: int) -> ChunkedMlpSha
 
 
 def _bytes_of(memory: str) -> int:
-    budget = parse_budget(memory)
+    try:
+        budget: Budget | None = parse_budget(memory)
+    except BudgetError:
+        budget = None
     if not isinstance(budget, PeakBudget):
         raise click.BadParameter(f"{memory!r} is not a size with its unit, such as 80GiB", param_hint="--memory")
     return budget.nbytes

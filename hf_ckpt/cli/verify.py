@@ -106,13 +106,15 @@ def _verify_model(subject: Subject, policy: Policy, engine: str, seed: int) -> b
     import torch
 
     from ..certificate.verify import verify
-    from .model import build_model, token_ids
+    from .model import build_model, check_runs, token_ids
     from .positions import fit_length
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
     model = build_model(subject, device)
-    ids = token_ids(fit_length(subject, model), model, device)
+    subject = fit_length(subject, model)
+    ids = token_ids(subject, model, device)
+    check_runs(model, ids, subject)
     torch.manual_seed(seed)
     found = verify(model, lambda: model(input_ids=ids, labels=ids, use_cache=False).loss, policy, engine=engine)
     console = Console()

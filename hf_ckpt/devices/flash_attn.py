@@ -22,8 +22,11 @@ STAND_IN = "hf_ckpt_planned"
 
 
 def planned_attention(asked: str | None) -> str | None:
-    """The attention to build a plan's model with, where ``asked`` is what the training will use."""
-    if asked is None or not asked.startswith("flash_attention"):
+    """The attention to build a plan's model with, where ``asked`` is what the training will use.
+
+    A name that transformers does not know is given back as it is: transformers says which it knows.
+    """
+    if asked is None or not asked.startswith("flash_attention") or asked not in AttentionInterface().valid_keys():
         return asked
     AttentionInterface.register(STAND_IN, _attention)
     AttentionMaskInterface.register(STAND_IN, flash_attention_mask)

@@ -32,6 +32,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "mixtral": MixtralConfig(**SMALL, num_local_experts=4),
         "gpt2": GPT2Config(n_embd=32, n_layer=3, n_head=4, vocab_size=256),
         "t5": T5Config(d_model=32, d_ff=64, num_layers=2, num_heads=2, d_kv=16, vocab_size=256),
+        "odd": LlamaConfig(**SMALL | {"num_key_value_heads": 3}),
         "vit": ViTConfig(hidden_size=32, intermediate_size=64, num_attention_heads=2, num_hidden_layers=2),
     }
     for name, config in configs.items():
@@ -150,6 +151,11 @@ def test_plan_forecasts_a_learned_bias_on_a_card_whose_first_kernel_has_no_gradi
         (("plan", "--model", "/does/not/exist"), "neither a model on the hub nor a folder"),
         (("verify", "--model", "{llama}", "--policy", "ful"), "did you mean `full`"),
         (("plan", "--model", "{llama}", "--memory", "0.5"), "not a size with its unit"),
+        (("plan", "--model", "{llama}", "--memory", "80"), "'80' is not a size with its unit, such as 80GiB"),
+        (("plan", "--model", "{llama}", "--memory", "80XB"), "'80XB' is not a size with its unit"),
+        (("plan", "--model", "{llama}", "--attention", "flash_attention_9"), "flash_attention_2"),
+        (("bench", "--model", "{odd}", "--length", "16"), "does not run on 1 x 16 token ids: The size of tensor"),
+        (("verify", "--model", "{odd}", "--length", "16"), "does not run on 1 x 16 token ids: The size of tensor"),
         (("explain", "--model", "{llama}", "--policy", "segments(2)"), "measure it with `hf-ckpt bench`"),
         (("plan", "--model", "{vit}"), "trains on something else than token ids"),
         (("plan", "--model", "{llama}", "--attention", "fast"), "transformers cannot build"),
