@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from ..policy import parse_policy
 from ..policy.platform import Engine
+from .native_output import no_native_output
 from .subject import Subject, subject_options
 
 if TYPE_CHECKING:
@@ -38,7 +41,8 @@ if TYPE_CHECKING:
     help="What recomputes.",
 )
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="Steps of every policy.")
-def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int) -> None:
+@click.option("--json", "in_json", is_flag=True, help="Write the figures as JSON: sizes in bytes, times as ratios.")
+def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: int, in_json: bool) -> None:
     """Measure step time and memory of policies, in alternating steps.
 
     Every policy is compared with `none`: step time, bytes held after forward, bytes at the peak. Times are ratios to
@@ -59,7 +63,7 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
     subject = fit_length(subject, model)
     ids = token_ids(subject, model, device)
     check_runs(model, ids, subject)
-    with Progress(transient=True) as progress:
+    with no_native_output(), Progress(transient=True, console=Console(stderr=True)) as progress:
         task = progress.add_task("rounds", total=rounds)
         timings = bench(
             model,
@@ -69,7 +73,22 @@ def command(subject: Subject, policies: tuple[str, ...], engine: str, rounds: in
             engine=engine,
             tick=lambda: progress.advance(task),
         )
-    Console().print(_table(subject, timings))
+    if in_json:
+        click.echo(json.dumps(_as_plain(subject, engine, rounds, device.type, timings), indent=2))
+    else:
+        Console().print(_table(subject, timings))
+
+
+def _as_plain(
+    subject: Subject, engine: str, rounds: int, device: str, timings: Sequence[PolicyTiming]
+) -> dict[str, object]:
+    said = {"model": subject.model, "dtype": subject.dtype, "batch": subject.batch, "length": subject.length}
+    return said | {
+        "device": device,
+        "engine": engine,
+        "rounds": rounds,
+        "policies": [asdict(timing) for timing in timings],
+    }
 
 
 def _table(subject: Subject, timings: Sequence[PolicyTiming]) -> Table:

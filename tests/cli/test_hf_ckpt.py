@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -127,6 +128,31 @@ def test_bench_compares_with_none(models: dict[str, str]) -> None:
     assert result.returncode == 0, result.stderr
     assert "1.00" in result.stdout
     assert "full" in result.stdout
+
+
+def test_bench_in_json(models: dict[str, str]) -> None:
+    at = ("--model", models["llama"], "--length", "64", "--rounds", "1")
+    result = hf_ckpt("bench", *at, "--policy", "full", "--policy", "budget=0.5", "--json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["batch"], found["length"], found["rounds"], found["engine"]) == (1, 64, 1, "traced")
+    none, full, half = found["policies"]
+    assert (none["policy"], none["ratio"], full["policy"]) == ("none", 1.0, "full")
+    assert 0 < full["held_bytes"] < half["held_bytes"] < none["held_bytes"]
+
+
+@pytest.mark.parametrize("policy", ["full", "budget=0.5"])
+def test_explain_in_json(models: dict[str, str], policy: str) -> None:
+    result = hf_ckpt("explain", "--model", models["llama"], "--length", "64", "--policy", policy, "--json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    totals = [tensor["total_bytes"] for tensor in found["tensors"]]
+    assert totals == sorted(totals, reverse=True)
+    assert all(sum(tensor["verbs"].values()) == SMALL["num_hidden_layers"] for tensor in found["tensors"])
+    shares = [point["share_of_none"] for point in found["frontier"]]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert (found["gain"] is None) == (policy == "full")
 
 
 def test_policies_are_listed() -> None:
