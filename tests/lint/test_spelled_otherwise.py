@@ -251,3 +251,31 @@ def test_a_decorator_that_calls_a_method_leaves_it_as_it_is():
     assert _found(program.replace("self.norm(self.conv(x))", "checkpoint(self.norm, x, use_reentrant=False)")) == [
         "CKPT106"
     ]
+
+
+_LAYER = """
+class Layer(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.linear = nn.Linear(d, d)
+
+    def forward(self, x, mask=None, output_attentions=False, use_cache=False, past=None):
+        x = self.linear(x if mask is None else x * mask)
+        return (x, x) if output_attentions else (x,)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.ckpt = Layer(), False
+
+    def forward(self, x, mask, output_attentions=False, past=None):
+        if self.ckpt:
+            return checkpoint(self.layer, GIVEN, use_reentrant=False)
+        return self.layer(x, mask=mask, past=past, output_attentions=output_attentions, use_cache=False)
+"""
+_GIVEN = {"x, mask, None, output_attentions, None": [], "x, None, mask, output_attentions": ["CKPT128"]}
+
+
+@pytest.mark.parametrize(("given", "found"), _GIVEN.items(), ids=["switches", "a mask"])
+def test_a_switch_may_land_in_another_switch(given, found):
+    assert _found(_HEAD + _LAYER.replace("GIVEN", given)) == found

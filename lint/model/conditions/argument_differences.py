@@ -147,17 +147,19 @@ def _exchanged(block: Value, given: list[Argument], wanted: list[Argument]) -> D
         for arguments in (given, wanted)
     )
     moved = [
-        text
-        for text, place in here.items()
-        if text in there
-        and there[text] != place
-        and (alike or (isinstance(place, str) and isinstance(there[text], str)))
+        text for text, place in here.items() if text and text in there and _differ(place, there[text], alike=alike)
     ]
-    moved = [text for text in moved if text]
     if not moved:
         return None
     quoted = " and ".join(f"`{text}`" for text in moved)
     return Difference(f"{quoted} {'go' if len(moved) > 1 else 'goes'} to another parameter")
+
+
+def _differ(here: object, there: object, *, alike: bool) -> bool:
+    """Whether these are two parameters, of which one at least changes what is computed."""
+    if not (isinstance(here, str) and isinstance(there, str)):
+        return alike and here != there
+    return here != there and not (_MAY_DIFFER.search(here) and _MAY_DIFFER.search(there))
 
 
 def _written_once(argument: Argument, arguments: list[Argument]) -> str:
