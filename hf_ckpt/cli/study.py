@@ -81,13 +81,14 @@ class Study:
             raise ForecastError(f"`{policy}` bounds one card: under --device-map, name a share such as budget=0.5")
         return as_solution(self.inputs_under(resolved), resolved)
 
-    def most_alive(self, beside: int) -> int | None:
-        """Bytes that a card has room for at the peak, ``beside`` of them all along; None where nobody says.
+    def leaves_room(self, alive: int, beside: int) -> bool:
+        """Whether a card with ``alive`` bytes at the peak, ``beside`` of them all along, has room for its allocator.
 
-        The rest is its allocator's, as much as a run under ``budget=auto`` leaves it at first.
+        As much as a run under ``budget=auto`` leaves it at first; True where nobody says what the card has.
         """
         memory = replace(self.inputs.memory, total=self.total)
-        return most_alive(memory, beside, spare_at_first(self.inputs))
+        most = most_alive(memory, beside, spare_at_first(self.inputs))
+        return most is None or alive <= most
 
     def inputs_under(self, policy: ResolvedPolicy) -> ForecastInputs:
         """What a forecast of this policy reads. Raises ForecastError for more chunks of an MLP than tokens."""

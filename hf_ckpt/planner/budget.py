@@ -155,10 +155,8 @@ def most_alive(memory: DeviceMemory, beside: int, spare: Spare) -> int | None:
         beside: Bytes of those at the peak that are there all along.
         spare: What is left to the device's allocator, where it has one.
     """
-    allowed = allowed_bytes(AutoBudget(), memory)
-    if allowed is None or memory.given is None:
-        return memory.total
-    return allowed - spare.of(allowed - beside)
+    room = _room(memory, beside, spare)
+    return memory.total if room is None else beside + room
 
 
 def limits_of(

@@ -9,7 +9,7 @@ from rich.filesize import decimal
 
 from ...planner.memory.setup import Spread
 from ...policy import parse_policy
-from .rows import fastest, leaves_room, rows_of
+from .rows import fastest, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def sharding(model: Model, rows: Sequence[Row]) -> Sharding | None:
     freed = _all_of(model.standing) - _all_of(then)
     known = [row for row in rows if row.error is None and row.total_bytes is not None]
     study, beside = model.study(rows[0].batch, rows[0].length), then.all_along
-    fitting = [row for row in known if leaves_room(study, (row.total_bytes or 0) - freed, beside)]
+    fitting = [row for row in known if study.leaves_room((row.total_bytes or 0) - freed, beside)]
     least = min(fitting, key=lambda row: row.added_seconds or 0.0, default=None)
     if freed <= 0:
         return None

@@ -87,7 +87,7 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
     peaks = _peaks(study, problem, solution)
     fullest = max(peaks, key=lambda peak: peak.total)
     alive_fits = None if study.total is None else fullest.total <= study.total
-    fits = alive_fits and all(leaves_room(study, peak.total, peak.beside) for peak in peaks)
+    fits = alive_fits and all(study.leaves_room(peak.total, peak.beside) for peak in peaks)
     return Row(
         str(policy),
         subject.batch,
@@ -102,12 +102,6 @@ def _row(study: Study, policy: Policy, none: Assessment) -> Row:
         fits=fits,
         tight=bool(alive_fits) and not fits,
     )
-
-
-def leaves_room(study: Study, total: int, beside: int) -> bool:
-    """Whether a card with ``total`` bytes alive, ``beside`` of them all along, has room for its allocator too."""
-    most = study.most_alive(beside)
-    return most is None or total <= most
 
 
 @dataclass(frozen=True, slots=True)

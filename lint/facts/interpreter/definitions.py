@@ -36,13 +36,13 @@ def _decorated(walk: Walk, function: Function) -> Value:
 
 def _hands_on(decorator: Function) -> bool:
     """Whether what ``decorator`` makes of a function gives it to a checkpoint, say, or never calls it itself."""
-    given = [argument.arg for argument in decorator.node.args.args[:1]]
+    parameters = decorator.node.args.args
+    if not parameters:
+        return False
+    name = parameters[0].arg
     calls = [part for part in ast.walk(decorator.node) if isinstance(part, ast.Call)]
-    is_called = any(_is_name(call.func, name) for call in calls for name in given)
-    is_given = any(
-        _is_name(part, name) for call in calls if not _copies_name(call) for part in call.args for name in given
-    )
-    return bool(given) and (is_given or not is_called)
+    is_given = any(_is_name(part, name) for call in calls if not _copies_name(call) for part in call.args)
+    return is_given or not any(_is_name(call.func, name) for call in calls)
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

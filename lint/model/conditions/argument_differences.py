@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in, words_in
@@ -142,13 +143,8 @@ def _exchanged(block: Value, given: list[Argument], wanted: list[Argument]) -> D
     Where the parameters of the block are not known, positions are compared, of calls that pass the same alone.
     """
     alike = _texts(given) == _texts(wanted)
-    here, there = (
-        {_written_once(argument, arguments): place for place, argument in _destinations(block, arguments)}
-        for arguments in (given, wanted)
-    )
-    moved = [
-        text for text, place in here.items() if text and text in there and _differ(place, there[text], alike=alike)
-    ]
+    here, there = (_places(block, arguments) for arguments in (given, wanted))
+    moved = [text for text, place in here.items() if text in there and _differ(place, there[text], alike=alike)]
     if not moved:
         return None
     quoted = " and ".join(f"`{text}`" for text in moved)
@@ -162,10 +158,11 @@ def _differ(here: object, there: object, *, alike: bool) -> bool:
     return here != there and not (_MAY_DIFFER.search(here) and _MAY_DIFFER.search(there))
 
 
-def _written_once(argument: Argument, arguments: list[Argument]) -> str:
-    """How it is written; empty for a constant, and for what the call passes twice."""
-    text = ast.unparse(argument.node)
-    return text if words_in(argument.node) and _texts(arguments).count(text) == 1 else ""
+def _places(block: Value, arguments: list[Argument]) -> dict[str, object]:
+    """Where each argument goes, by how it is written; constants, and what the call passes twice, are left out."""
+    written = Counter(_texts(arguments))
+    found = {ast.unparse(part.node): place for place, part in _destinations(block, arguments) if words_in(part.node)}
+    return {text: place for text, place in found.items() if written[text] == 1}
 
 
 def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[object, Argument]]:

@@ -46,9 +46,9 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
     read = free_names(function.node) | own_attributes(function.node, ast.Load)
     found: set[str] = set()
     for loop in function.place.loops:
-        bound = names_bound_by(loop) | own_attributes(loop, ast.Store) if loop in event.place.loops else frozenset()
-        late = read & bound
-        late |= _changed_cells(function, loop) if loop in event.place.loops else frozenset()
+        if loop not in event.place.loops:
+            continue
+        late = (read & (names_bound_by(loop) | own_attributes(loop, ast.Store))) | _changed_cells(function, loop)
         if late and not _keeps_names(run, event, loop):
             found |= late
     return tuple(sorted(found))
@@ -56,9 +56,11 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
 
 def _changed_cells(function: Function, loop: Loop) -> frozenset[str]:
     """The items that ``function`` reads of something made in front of ``loop``, and that each iteration sets anew."""
+    cells = cells_in(function.node, ast.Load)
+    if not cells:
+        return frozenset()
     held = free_names(function.node) - names_bound_by(loop)
-    read = {text for text, name in cells_in(function.node, ast.Load).items() if name in held}
-    return frozenset(read & _cells_set_by(loop, function)) if read else frozenset()
+    return frozenset(text for text in _cells_set_by(loop, function) if cells.get(text) in held)
 
 
 def _cells_set_by(loop: Loop, function: Function) -> set[str]:
