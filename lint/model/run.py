@@ -18,12 +18,12 @@ from .events import (
     TorchCheckpoint,
 )
 from .flow.loss import Losses
+from .frozen.frozen_statistics import KeptStatistics
 from .history import History
-from .regions.dropped import is_dropped, is_whole
 from .regions.inputs import Inputs
-from .state.frozen_statistics import KeptStatistics
-from .state.lost_gradients import loses_gradients, needs_no_gradients
+from .results.dropped import is_dropped, is_whole
 from .state.modes import ScriptModes
+from .tensors.lost_gradients import loses_gradients, needs_no_gradients
 
 if TYPE_CHECKING:
     import ast

@@ -375,6 +375,7 @@ from ..model.events import (
     TrainerArgs,
     WrapperCheckpointing,
 )
+from ..model.frozen.freezing import may_be_frozen
 from ..model.libraries.makers import library_of_whole
 from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import (
@@ -388,7 +389,6 @@ from ..model.libraries.trainer import (
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.freezing import may_be_frozen
 from ..model.state.trained import is_trained
 from ..model.types import is_hf_model, same_object, unwrapped
 

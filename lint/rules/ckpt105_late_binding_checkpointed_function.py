@@ -336,7 +336,7 @@ from ..model.regions.late_binding import (
     names_of_later_loop,
 )
 from ..model.report import BindDefaults, Remark, Report, Rewrite
-from ..model.state.gradient_free import is_gradient_free
+from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

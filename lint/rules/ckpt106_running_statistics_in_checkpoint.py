@@ -466,20 +466,20 @@ from ..model.events import (
     TrainerBuild,
 )
 from ..model.events.extract import args_of
-from ..model.libraries.batch_norms import FAMILIES
-from ..model.libraries.held_norms import (
+from ..model.frozen.freezing import may_be_frozen
+from ..model.known_models.batch_norms import FAMILIES
+from ..model.known_models.held_norms import (
     built_with_batch_norm,
     configured_with_batch_norm,
     layer_with_batch_norm,
     may_skip_norm,
 )
-from ..model.libraries.timm_models import timm_name
+from ..model.known_models.timm_models import timm_name
 from ..model.libraries.trainer import is_enabled, overriding_trainer
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.freezing import may_be_frozen
-from ..model.state.gradient_free import is_gradient_free
 from ..model.state.modes import trained_in_eval
+from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import may_be_same_model, unwrapped
 
 if TYPE_CHECKING:

@@ -152,8 +152,8 @@ from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, option
 from ..finding import Severity
 from ..model.events import EvalSwitch, FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild, TrainSwitch
 from ..model.events.extract import args_of
+from ..model.known_models.pretrained_dropout import dropout_of_weights
 from ..model.libraries.accelerate import prepared_with
-from ..model.libraries.pretrained_dropout import dropout_of_weights
 from ..model.libraries.trainer import is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report

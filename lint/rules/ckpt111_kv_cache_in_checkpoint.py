@@ -318,8 +318,8 @@ from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
 from ..model.regions.region import classes_checked
 from ..model.report import Report
-from ..model.state.gradient_free import is_gradient_free
 from ..model.state.modes import Modes
+from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import origins, unwrapped
 
 if TYPE_CHECKING:

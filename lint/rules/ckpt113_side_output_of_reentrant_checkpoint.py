@@ -283,8 +283,8 @@ from ..model.events import TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import CHECKPOINTS, together
-from ..model.regions.side_outputs import side_outputs
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.results.side_outputs import side_outputs
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

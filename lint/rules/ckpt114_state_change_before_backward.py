@@ -378,7 +378,7 @@ from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.changes_between import attributes_between, changes_between, steps_before_next_iteration
-from ..model.state.gradient_free import is_gradient_free, may_lack_graph
+from ..model.tensors.gradient_free import is_gradient_free, may_lack_graph
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

@@ -397,10 +397,10 @@ from ..finding import Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
-from ..model.state.gradient_free import is_gradient_free
 from ..model.state.in_place import changes, changes_of_tensors, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
-from ..model.state.tensor_values import is_tensor
+from ..model.tensors.gradient_free import is_gradient_free
+from ..model.tensors.tensor_values import is_tensor
 
 if TYPE_CHECKING:
     import ast

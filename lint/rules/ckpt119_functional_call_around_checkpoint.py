@@ -123,11 +123,11 @@ from typing import TYPE_CHECKING
 from ..facts.values import Instance
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, AutogradGrad, Backward, HfEnable, TorchCheckpoint
+from ..model.frozen.given_parameters import are_computed
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Report
-from ..model.state.given_parameters import are_computed
-from ..model.state.gradient_free import is_gradient_free
+from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

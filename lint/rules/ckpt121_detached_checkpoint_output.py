@@ -182,7 +182,7 @@ from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, r
 from ..model.flow.statements import base_name, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.gradient_free import is_gradient_free
+from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

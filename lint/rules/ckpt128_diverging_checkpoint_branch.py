@@ -445,8 +445,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.conditions.argument_differences import difference, is_mask_to_pass
-from ..model.conditions.paired_calls import checkpointed_sides, paired
+from ..model.branches.argument_differences import difference, is_mask_to_pass
+from ..model.branches.paired_calls import checkpointed_sides, paired
 from ..model.events import TorchCheckpoint
 from ..model.report import Remark, Report
 

@@ -167,8 +167,8 @@ from ..model.libraries.trainer import enable_reentrant
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
-from ..model.state.gradient_free import is_gradient_free
-from ..model.state.tensor_values import is_operation
+from ..model.tensors.gradient_free import is_gradient_free
+from ..model.tensors.tensor_values import is_operation
 from ..model.types import bases, is_hf_model, same_object
 
 if TYPE_CHECKING:

@@ -239,8 +239,8 @@ from ..model.events import (
     TrainerArgs,
     TrainSwitch,
 )
+from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family
 from ..model.libraries.trainer import is_enabled, object_of
-from ..model.libraries.transformers_layers import is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
 from ..model.needs import together, whole
 from ..model.regions.free_variables import free_names

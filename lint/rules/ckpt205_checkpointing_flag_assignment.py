@@ -252,7 +252,7 @@ from ..facts.values import Attr, Class, Function, Instance, Result, Value, equal
 from ..finding import Applicability, Severity
 from ..model.events import FlagWrite, TorchCheckpoint, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
-from ..model.libraries.model_families import family_of
+from ..model.known_models.model_families import family_of
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite

@@ -182,8 +182,8 @@ from ..facts.objects.classes import ancestors
 from ..facts.values import Class, Const, Ref, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
-from ..model.libraries.torch_classes import is_known_class, may_be_one_of
-from ..model.libraries.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
+from ..model.known_models.torch_classes import is_known_class, may_be_one_of
+from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
 from ..model.regions.check_functions import asks_by_isinstance, compared_with, exact_names, names_asked
 from ..model.regions.module_tree import module_tree

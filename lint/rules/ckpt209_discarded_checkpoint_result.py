@@ -217,8 +217,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Function
 from ..finding import Severity
 from ..model.events import Checkpoint, CheckpointWrap, TorchCheckpoint, names_wrapper
-from ..model.regions.dropped import is_dropped
 from ..model.report import Report
+from ..model.results.dropped import is_dropped
 
 if TYPE_CHECKING:
     import ast

@@ -386,6 +386,7 @@ from ..model.events import (
     TrainerBuild,
 )
 from ..model.events.extract import args_of
+from ..model.frozen.freezing import is_frozen
 from ..model.libraries.launchers import data_parallel, trained_region
 from ..model.libraries.quantized import is_quantized, sets_in_layers
 from ..model.libraries.sharding import root
@@ -393,7 +394,6 @@ from ..model.libraries.trainer import default_versions, enable_reentrant, is_ena
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
-from ..model.state.freezing import is_frozen
 from ..model.types import unwrapped
 from ..model.variant import hf_kwargs_reentrant
 

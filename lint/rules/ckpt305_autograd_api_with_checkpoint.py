@@ -245,9 +245,9 @@ from ..model.events import AutogradGrad, Backward, Checkpointing, TorchCheckpoin
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import RECOMPUTES, together
-from ..model.regions.outputs import Derived, forwards, is_passed_over, passed_from
 from ..model.regions.parameters_inside import is_in_region, owners_of_parameters
 from ..model.report import Remark, Report
+from ..model.results.outputs import Derived, forwards, is_passed_over, passed_from
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Call, Value
-    from ..model.regions.outputs import Forward
+    from ..model.results.outputs import Forward
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR

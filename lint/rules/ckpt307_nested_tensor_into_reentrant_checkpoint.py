@@ -136,11 +136,11 @@ from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, optio
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.flow.iterations import bound_each_iteration, changes_by_iteration
+from ..model.frozen.freezing import may_be_frozen
 from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.state.freezing import may_be_frozen
-from ..model.state.gradient_free import is_gradient_free
-from ..model.state.graph_sources import graph_sources
+from ..model.tensors.gradient_free import is_gradient_free
+from ..model.tensors.graph_sources import graph_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

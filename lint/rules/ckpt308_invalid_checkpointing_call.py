@@ -427,7 +427,7 @@ from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
-from ..model.libraries.checkpointing_support import names_not_checkpointed, not_checkpointed
+from ..model.known_models.checkpointing_support import names_not_checkpointed, not_checkpointed
 from ..model.libraries.makers import library_of
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where

@@ -198,13 +198,13 @@ from ..facts.parameters import defaults
 from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_absent, options
 from ..finding import Severity
 from ..model.events import CheckpointSequential
+from ..model.known_models.torch_classes import is_known_class
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.libraries.torch_classes import is_known_class
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
 from ..model.regions.own_calls import is_called_as_written
 from ..model.report import Report
-from ..model.state.tensor_values import is_tensor
+from ..model.tensors.tensor_values import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

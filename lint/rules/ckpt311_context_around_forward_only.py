@@ -127,15 +127,15 @@ from ..model.events import Backward, HfEnable
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.needs import RECOMPUTES, together
-from ..model.regions.outputs import Derived, forwards
 from ..model.report import Remark, Report
+from ..model.results.outputs import Derived, forwards
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Value
-    from ..model.regions.outputs import Forward
+    from ..model.results.outputs import Forward
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR

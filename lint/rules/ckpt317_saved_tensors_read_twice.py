@@ -157,7 +157,7 @@ from ..model.events import Checkpointing
 from ..model.flow.saved_tensor_reads import second_reads
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.gradient_free import is_gradient_free
+from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

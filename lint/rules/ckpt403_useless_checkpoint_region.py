@@ -195,7 +195,7 @@ from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
-from ..model.state.gradient_free import is_gradient_free
+from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import bases, is_hf_model
 
 if TYPE_CHECKING:

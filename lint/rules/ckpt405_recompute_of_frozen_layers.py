@@ -235,13 +235,13 @@ from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absen
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
-from ..model.libraries.backbones import BOTTOMS, HEADS, HOLDERS
+from ..model.frozen.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
+from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS
 from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import attributes, root
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
-from ..model.state.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
-from ..model.state.tensor_changes import LIBRARIES
+from ..model.tensors.tensor_changes import LIBRARIES
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

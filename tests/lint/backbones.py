@@ -1,4 +1,4 @@
-"""What models of transformers keep below their heads: writes `lint/model/libraries/backbone_parameters.py`.
+"""What models of transformers keep below their heads: writes `lint/model/known_models/backbone_parameters.py`.
 
 `python -m tests.lint.backbones` builds a small model of each family with the installed transformers. The linter has the
 answer as a table: it does not import transformers.
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from hf_ckpt.lint.model.libraries.backbones import Backbone
+from hf_ckpt.lint.model.known_models.backbones import Backbone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from transformers import PreTrainedModel
 
-TABLE = Path(__file__).parents[2] / "lint" / "model" / "libraries" / "backbone_parameters.py"
+TABLE = Path(__file__).parents[2] / "lint" / "model" / "known_models" / "backbone_parameters.py"
 _BERT = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
 #: How the configuration of each family says that a model is small.
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Where the models of transformers and torchvision have a BatchNorm: writes `lint/model/libraries/batch_norms.py`.
+"""Where the models of transformers and torchvision have a BatchNorm: writes `lint/model/known_models/batch_norms.py`.
 
 `python -m tests.lint.batch_norms` reads the sources of the installed transformers and builds every model of the
 installed torchvision on the meta device. The linter has the answer as a table: it imports neither of them.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-TABLE = Path(__file__).parents[2] / "lint" / "model" / "libraries" / "batch_norms.py"
+TABLE = Path(__file__).parents[2] / "lint" / "model" / "known_models" / "batch_norms.py"
 _LAYER = "GradientCheckpointingLayer"
 _NORM = "BatchNorm"
 #: Runs its encoder of speech, which has the norms, for speech only.

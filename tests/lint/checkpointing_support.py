@@ -1,4 +1,4 @@
-"""The models of transformers that cannot be checkpointed: writes `lint/model/libraries/not_checkpointed.py`.
+"""The models of transformers that cannot be checkpointed: writes `lint/model/known_models/not_checkpointed.py`.
 
 `python -m tests.lint.checkpointing_support` reads the sources of the installed transformers. The linter has the answer
 as a table: it does not import transformers.
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-TABLE = Path(__file__).parents[2] / "lint" / "model" / "libraries" / "not_checkpointed.py"
+TABLE = Path(__file__).parents[2] / "lint" / "model" / "known_models" / "not_checkpointed.py"
 _SWITCH = "supports_gradient_checkpointing"
 
 

@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 import backbones
 import pytest
-from hf_ckpt.lint.model.libraries.backbone_parameters import HEAD_PARAMETERS
-from hf_ckpt.lint.model.libraries.backbones import BACKBONES, BOTTOMS
+from hf_ckpt.lint.model.known_models.backbone_parameters import HEAD_PARAMETERS
+from hf_ckpt.lint.model.known_models.backbones import BACKBONES, BOTTOMS
 
 
 @pytest.fixture(autouse=True, scope="module")

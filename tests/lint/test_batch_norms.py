@@ -7,8 +7,8 @@ from importlib.metadata import distributions
 
 import batch_norms
 import pytest
-from hf_ckpt.lint.model.libraries.batch_norms import FAMILIES, TORCHVISION, TRANSFORMERS
-from hf_ckpt.lint.model.libraries.timm_models import _FAMILIES, _OTHER_NORM
+from hf_ckpt.lint.model.known_models.batch_norms import FAMILIES, TORCHVISION, TRANSFORMERS
+from hf_ckpt.lint.model.known_models.timm_models import _FAMILIES, _OTHER_NORM
 
 HINT = "run `python -m tests.lint.batch_norms`"
 

@@ -9,8 +9,8 @@ from importlib.metadata import version
 import checkpointing_support
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.model.libraries.checkpointing_support import WEIGHTS, names_not_checkpointed
-from hf_ckpt.lint.model.libraries.not_checkpointed import CLASSES
+from hf_ckpt.lint.model.known_models.checkpointing_support import WEIGHTS, names_not_checkpointed
+from hf_ckpt.lint.model.known_models.not_checkpointed import CLASSES
 from hf_ckpt.lint.model.needs import one_of
 from hf_ckpt.lint.prefilter.words import Words
 from hypothesis import given, settings

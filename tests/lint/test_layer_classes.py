@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.model.libraries import model_families
+from hf_ckpt.lint.model.known_models import model_families
 
 _HEAD = """\
 import torch

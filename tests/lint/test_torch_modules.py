@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.model.libraries.torch_classes import DERIVED
-from hf_ckpt.lint.model.libraries.torch_modules import COMPOSITIONS, built_in
+from hf_ckpt.lint.model.known_models.torch_classes import DERIVED
+from hf_ckpt.lint.model.known_models.torch_modules import COMPOSITIONS, built_in
 from torch import nn
 
 #: Arguments with which the classes of `torch.nn` can be built: the first that fit are taken.

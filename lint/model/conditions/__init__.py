@@ -1,1 +1,1 @@
-"""Conditions that a finding rests on: branches, versions, and which of them are open."""
+"""Conditions that a finding rests on: values, versions, and which of them are open."""

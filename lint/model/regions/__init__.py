@@ -1,1 +1,1 @@
-"""Checkpointed regions: what runs in them, what goes in, what comes out, and regions in regions."""
+"""Checkpointed regions: what runs in them, what goes in, and regions in regions."""

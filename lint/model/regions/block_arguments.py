@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
-from ..conditions.parting import are_switches
+from ..branches.parting import are_switches
 from ..events import Checkpoint
 from ..flow.mentions import attributes_in
 from ..names import canonical

@@ -9,7 +9,7 @@ from ...facts.exclusion import conjuncts
 from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
 from ..conditions.guards import own_guards
 from ..names import canonical
-from ..state.tensor_methods import MOVES, SHAPES
+from ..tensors.tensor_methods import MOVES, SHAPES
 from ..types import unwrapped
 from .call_targets import call_targets
 

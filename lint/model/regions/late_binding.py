@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returne
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
 from ..flow.iterations import blocks_of, happens_in_iteration, is_in_one_iteration, is_last_iteration
-from ..state.gradless import is_gradless
+from ..tensors.gradless import is_gradless
 from .free_variables import free_names, names_bound_by
 
 if TYPE_CHECKING:

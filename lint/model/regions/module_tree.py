@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
-from ..libraries.torch_modules import built_in, given_to_hold, holds_given
+from ..known_models.torch_modules import built_in, given_to_hold, holds_given
 from ..names import canonical
 from ..types import PASS_THROUGH, bases, same_object
 

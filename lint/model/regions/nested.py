@@ -10,7 +10,7 @@ from ..conditions.guards import own_guards, own_loops, tests_training
 from ..events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
 from ..names import canonical
-from ..state.gradient_free import is_gradient_free
+from ..tensors.gradient_free import is_gradient_free
 from .call_targets import call_targets
 from .free_variables import names_bound_by
 from .region import classes_checked

@@ -27,7 +27,7 @@ from ...facts.values import (
     options,
 )
 from ..conditions.guards import own_guards
-from ..libraries.held_norms import built_with_batch_norm
+from ..known_models.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
 from .check_functions import classes_asked, classes_compared, exact_names

@@ -1,1 +1,1 @@
-"""What a forward pass reads and changes beside its inputs: modes, buffers, random numbers, gradients switched off."""
+"""What a forward pass reads and changes beside its inputs: modes, buffers, random numbers."""

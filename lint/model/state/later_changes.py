@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, is_inside, start
 from ...facts.values import Result, options
 from ..regions.call_targets import call_targets
+from ..tensors.tensor_uses import tensors_given
+from ..tensors.tensor_values import is_tensor
 from ..types import bases
 from .in_place import changes_in, changes_of_call, rebound, stores_in, straight, used_as_tensors
-from .tensor_uses import tensors_given
-from .tensor_values import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.uses import objects_in
 from ..names import canonical
+from ..tensors.gradient_free import is_gradient_free
 from ..types import bases, class_names, unwrapped, whole_model
-from .gradient_free import is_gradient_free
 from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.values import Class, Function, Instance, Method, equals, options
 from ..events import Backward
-from .tensor_changes import LIBRARIES
+from ..tensors.tensor_changes import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

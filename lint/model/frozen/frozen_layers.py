@@ -10,8 +10,8 @@ from ...facts.parameters import defaults, parameter_names, positional_names
 from ..conditions.guards import own_guards
 from ..flow.passing_names import is_named_in, name_passes
 from ..flow.written_texts import bound_once
-from ..libraries.backbone_parameters import HEAD_PARAMETERS
-from ..libraries.backbones import backbone_parameters
+from ..known_models.backbone_parameters import HEAD_PARAMETERS
+from ..known_models.backbones import backbone_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

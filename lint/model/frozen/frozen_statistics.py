@@ -25,8 +25,8 @@ from ...facts.values import (
 )
 from ..events import Backward, GradientSwitch, LightningFit, ModeSwitch, TrainerBuild, TrainSwitch
 from ..names import canonical
+from ..state.trained import follows_training
 from ..types import PASS_THROUGH, unwrapped
-from .trained import follows_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

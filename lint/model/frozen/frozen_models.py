@@ -11,7 +11,7 @@ from ...facts.objects.containers import container_kind
 from ...facts.values import Class, Dict, Instance, Ref, Result, Seq, Value, options
 from ..events import Backward, GradientSwitch
 from ..flow.ordering import implies
-from .tensor_changes import LIBRARIES
+from ..tensors.tensor_changes import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

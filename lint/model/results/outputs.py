@@ -12,9 +12,9 @@ from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
-from ..state.gradient_free import is_always_gradient_free
+from ..regions.call_targets import call_targets
+from ..tensors.gradient_free import is_always_gradient_free
 from ..types import unwrapped
-from .call_targets import call_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

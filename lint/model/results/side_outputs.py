@@ -10,8 +10,8 @@ from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
-from ..state.gradient_free import may_lack_graph
-from ..state.gradless import carries_gradient
+from ..tensors.gradient_free import may_lack_graph
+from ..tensors.gradless import carries_gradient
 from .added_up import adds_up
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ...facts.values import Call, Function
     from ...facts.walk import Program, Write
+    from ..regions.region import Region
     from ..run import Run
-    from .region import Region
 
 #: Functions and methods whose argument, or object, feeds no loss.
 _SHOWS = frozenset(

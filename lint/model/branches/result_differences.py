@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
 from ...facts.nodes import all_nodes, returned_by, source_text
 from ...facts.values import same
+from ..conditions.guards import own_guards, own_loops
+from ..conditions.loop_counters import counters
 from ..regions.call_targets import call_targets
 from .branches import effects
 from .chosen_branches import choice_between
 from .goes_on import goes_on_from, value_of
-from .guards import own_guards, own_loops
-from .loop_counters import counters
 from .parting import asks_for_mode
 
 if TYPE_CHECKING:

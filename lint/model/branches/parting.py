@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ...facts.exclusion import contradictions
 from ...facts.identifiers import names_in, own_attributes, words_in
 from ...facts.nodes import all_nodes
-from .guards import own_guards
+from ..conditions.guards import own_guards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

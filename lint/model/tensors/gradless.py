@@ -26,16 +26,16 @@ from ...facts.values import (
 )
 from ...facts.values.grad_mode import GradMode
 from ..flow.mentions import attributes_in
+from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from ..names import canonical
 from ..regions.call_targets import call_targets
+from ..state.trained import is_trained
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as
-from .freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from .gradient_free import is_always_gradient_free, is_gradient_free
 from .tensor_changes import changes_of
 from .tensor_methods import COPIES, NUMBERS
 from .tensor_parts import ENTRIES, VIEWS, part_of
-from .trained import is_trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

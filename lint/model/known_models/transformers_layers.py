@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...facts.values import Attr, Element, Ref, Value, options
+from ..libraries.sharding import root
 from ..names import canonical
 from .model_families import family_of
-from .sharding import root
 
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
 #: Where models keep them.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.values import Ref, Result, options
 from ..names import canonical
 from ..regions.call_targets import call_targets
-from .in_place import rebound, straight, used_as_tensors
+from ..state.in_place import rebound, straight, used_as_tensors
 from .tensor_values import MAKES_FROM_NUMBERS
 
 if TYPE_CHECKING:

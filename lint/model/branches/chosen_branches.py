@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.surroundings import holders
+from ..conditions.older_versions import asks_for_version
 from .branches import branches
-from .older_versions import asks_for_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.exclusion import conjuncts
 from ...facts.parameters import defaults
 from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
+from ..conditions.guards import excludes_mode
 from ..regions.call_targets import call_targets
 from .branches import is_read
-from .guards import excludes_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

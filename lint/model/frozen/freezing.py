@@ -14,10 +14,10 @@ from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Me
 from ..conditions.guards import own_guards
 from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
+from ..tensors.tensor_values import is_operation
 from ..types import same_object
 from .frozen_models import is_frozen_with_model
 from .named_switches import comes_to
-from .tensor_values import is_operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

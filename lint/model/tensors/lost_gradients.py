@@ -9,11 +9,11 @@ from ...facts.values import Const, Dict, Instance, Param, Result, Seq, equals, o
 from ..conditions.first_iteration import depends_on_iteration, runs_in_first_iteration
 from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
+from ..frozen.freezing import is_frozen
 from ..names import canonical
 from ..regions.call_targets import call_targets
 from ..regions.wrapped import wrapped_classes
 from ..types import bases
-from .freezing import is_frozen
 from .gradient_free import is_gradient_free
 from .gradless import is_gradless
 

@@ -1,0 +1,1 @@
+"""Branches with and without a checkpoint, compared by what they compute."""

@@ -1,0 +1,1 @@
+"""What is frozen: modules, layers of a list, whole models, running statistics."""

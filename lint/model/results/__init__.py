@@ -1,0 +1,1 @@
+"""What comes out of a checkpointed region, and where it goes."""

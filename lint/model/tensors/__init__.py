@@ -1,0 +1,1 @@
+"""Tensors of a program: batches of data, what needs a gradient, and which values are certainly tensors."""
