@@ -452,7 +452,7 @@ def _report(event: Checkpointing) -> Report:
 
 
 def _why(event: TorchCheckpoint) -> str:
-    if isinstance(event, Checkpoint) and not event.inputs:
+    if isinstance(event, Checkpoint) and not event.inputs and not event.call.open_args:
         return "this reentrant checkpoint gets no inputs, and what its function reads from outside gets no gradient"
     if isinstance(event, Checkpoint) and any(_holds_tensors(value) for value in event.inputs):
         return "a reentrant checkpoint sees no tensors in lists, tuples and dicts, and no other input needs a gradient"

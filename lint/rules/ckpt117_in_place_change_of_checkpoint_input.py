@@ -3,15 +3,17 @@
 ## What it does
 Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the
 name to something else: `x += ...`, `x.mul_(...)` (also on a view), `torch.relu_(x)`, an activation with `inplace=True`
-as the first step, also at the head of an `nn.Sequential`. For inputs given by keyword, and for the reentrant variant,
-changes count that have another effect the second time. Changes of intermediate results are fine.
+as the first step, also at the head of an `nn.Sequential`. For inputs given by keyword, and for inputs of the reentrant
+variant that may need no gradient, changes count that have another effect the second time. Changes of intermediate
+results are fine.
 
 Also flags a function that changes what it gave to a non-reentrant checkpoint, after the call: `h += checkpoint(f, h)`.
 
 ## Why is this bad?
 The recomputation starts from the changed tensor. The non-reentrant variant raises an error for inputs by position, in
-the backward pass; for those by keyword, and in the reentrant variant for tensors without a gradient, the change is made
-twice and gradients are silently 86 to 125 % off.
+the backward pass, and so does the reentrant one for inputs that need a gradient, which are leaves in the recomputation;
+for those by keyword, and in the reentrant variant for tensors without a gradient, the change is made twice and gradients
+are silently 86 to 125 % off.
 
 ## Bad
 ```python
@@ -392,20 +394,22 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, options
+from ..facts.values import Const, equals, options
 from ..finding import Severity
-from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 from ..model.state.in_place import changes, changes_of_tensors, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
 from ..model.tensors.gradient_free import is_gradient_free
+from ..model.tensors.needs_gradient import needs_gradient
 from ..model.tensors.tensor_values import is_tensor
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
     from ..model.state.in_place import Change
 
@@ -444,20 +448,41 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
     """What changes an input of ``event`` so that the recomputation fails or comes out otherwise."""
     if is_gradient_free(event.call):
         return
-    if event.reentrant is False and event.call.args:
+    first = _first_input(event)
+    if event.call.args and first is not None and _is_refused(run, event, first):
         heads = (overwriting_head(option) for option in options(event.call.args[0]))
         yield from (head.call.node for head in heads if head is not None)
     if not isinstance(event, Checkpoint):
         return
     for part in call_targets(event.function):
         names = part.parameters()
-        by_position = {name for name, value in zip(names, event.inputs, strict=False) if not isinstance(value, Const)}
+        given = dict(zip(names, event.inputs, strict=False))
+        by_position = {name for name, value in given.items() if not isinstance(value, Const)}
         found = chain(changes(run, part.function), changes_of_tensors(run, part.function, _tensors(event, names)))
         for change in found:
-            refused = event.reentrant is False and change.name in by_position
+            refused = change.name in by_position and _is_refused(run, event, given[change.name])
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or (twice and matters(part.function, change)):
                 yield change.node
+
+
+def _first_input(event: TorchCheckpoint) -> Value | None:
+    """What the first module of the region gets; None where it is not recomputed, or nothing is shown."""
+    match event:
+        case Checkpoint(inputs=[first, *_]):
+            return first
+        case CheckpointSequential(segments=segments, input=value) if equals(segments, 1) is not True:
+            return value
+    return None
+
+
+def _is_refused(run: Run, event: TorchCheckpoint, given: Value) -> bool:
+    """Whether a change of the input ``given``, by position, raises an error in the backward pass.
+
+    The non-reentrant variant compares versions; in the reentrant one the input is a leaf of the graph when it needs a
+    gradient, and torch refuses to change leaves in place.
+    """
+    return event.reentrant is False or (event.reentrant is True and needs_gradient(run, given))
 
 
 def _tensors(event: Checkpoint, names: list[str]) -> frozenset[str]:

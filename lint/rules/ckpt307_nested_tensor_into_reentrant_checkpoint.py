@@ -132,15 +132,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, Function, Instance, Partial, Result, Seq, options
+from ..facts.values import Dict, Function, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.flow.iterations import bound_each_iteration, changes_by_iteration
-from ..model.frozen.freezing import may_be_frozen
 from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.tensors.gradient_free import is_gradient_free
 from ..model.tensors.graph_sources import graph_sources
+from ..model.tensors.needs_gradient import gives_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,10 +149,6 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT307", "nested-tensor-into-reentrant-checkpoint", Severity.ERROR
 NEEDS = (TorchCheckpoint,)
-_WITH_WEIGHTS = tuple(
-    f"torch.nn.{kind}"
-    for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")
-)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -196,12 +191,4 @@ def _is_shared(run: Run, value: Result, event: Checkpoint) -> bool:
     call = value.call
     if call.place.function is not event.place.function or set(event.place.loops) <= set(call.place.loops):
         return False
-    modules = options(call.func)
-    trains = all(_has_weights(run, module) for module in modules) and not is_gradient_free(call)
-    return trains and not may_be_frozen(run, *modules)
-
-
-def _has_weights(run: Run, module: Value) -> bool:
-    if not isinstance(module, Instance | Result):
-        return False
-    return next(run.bodies.of(module).modules_of(*_WITH_WEIGHTS), None) is not None
+    return gives_gradient(run, call)

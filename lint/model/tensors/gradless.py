@@ -29,6 +29,7 @@ from ..flow.mentions import attributes_in
 from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from ..names import canonical
 from ..regions.call_targets import call_targets
+from ..regions.handed_on import handed_on
 from ..state.trained import is_trained
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as
@@ -40,7 +41,7 @@ from .tensor_parts import ENTRIES, VIEWS, part_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..history import History
 
 _FACTORIES = frozenset(
@@ -277,13 +278,27 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
 
 def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -> bool:
     """Whether every call of a module in the file gives its `forward` such a tensor, and one of them is trained."""
-    calls = _calls_of_forward(run, param)
-    if len(calls) > _CALLS or sum(isinstance(value, Param) for value in assumed) > _HOPS:
+    if sum(isinstance(value, Param) for value in assumed) > _HOPS:
+        return False
+    return _trains_without(run, param.function, _calls_of_forward(run, param), assumed)
+
+
+def hands_on_gradless(run: History, call: Call) -> bool:
+    """Whether the `*args` that ``call`` passes on, those of the `forward` around it, certainly need no gradient."""
+    given = handed_on(run.forwards, call)
+    function = call.place.function
+    return given is not None and bool(given) and function is not None and _trains_without(run, function, given, ())
+
+
+def _trains_without(
+    run: History, forward: Function, given: list[tuple[Call, Value]], assumed: tuple[Value, ...]
+) -> bool:
+    """Whether one of the calls of ``forward`` is trained, and all give it what needs no gradient."""
+    if len(given) > _CALLS:
         return False
     # A file that only calls the model, to trace or to compare it, trains nothing.
-    trains = param.function.node in _trained_forwards(run)
-    trains = trains or any(_is_of_training_step(run, given) for _, given in calls)
-    return trains and all(is_gradless(run, given, assumed) for _, given in calls)
+    trains = forward.node in _trained_forwards(run) or any(_is_of_training_step(run, value) for _, value in given)
+    return trains and all(is_gradless(run, value, assumed) for _, value in given)
 
 
 def _calls_of_forward(run: History, param: Param) -> list[tuple[Call, Value]]:

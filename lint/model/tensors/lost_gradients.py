@@ -15,7 +15,7 @@ from ..regions.call_targets import call_targets
 from ..regions.wrapped import wrapped_classes
 from ..types import bases
 from .gradient_free import is_gradient_free
-from .gradless import is_gradless
+from .gradless import hands_on_gradless, is_gradless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,9 @@ def _is_all_frozen(run: History, module: Value) -> bool:
 
 
 def _has_no_gradient(run: History, call: Call, inputs: list[Value], *, looked_up: bool = False) -> bool:
-    if is_gradient_free(call) or call.open_args or not _first_iteration_trains(run, call.place):
+    if is_gradient_free(call) or not _first_iteration_trains(run, call.place):
+        return False
+    if call.open_args and not hands_on_gradless(run, call):
         return False
     return looked_up or all(_is_unseen(value) or is_gradless(run, value) for value in inputs)
 

@@ -1,0 +1,46 @@
+"""What a `forward` hands on to a checkpoint: `def forward(self, *args): return checkpoint(self.block, *args)`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.nodes import all_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...facts.values import Call, Function, Value
+
+
+def handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[tuple[Call, Value]] | None:
+    """What the calls of the module around ``call`` give for the `*args` that ``call`` passes on.
+
+    Args:
+        forwards: By method `forward`, the calls of modules that come to it.
+        call: A call with a star among its arguments.
+
+    Returns:
+        Each such call with each value; None where the star is something else, or a call leaves open what it gives.
+    """
+    function = call.place.function
+    if function is None or not _passes_own_star(function, call):
+        return None
+    callers = forwards.get(function.node, [])
+    if not callers or any(it.open_args or it.open_kwargs or it.kwargs for it in callers):
+        return None
+    arguments = function.node.args
+    own = len((*arguments.posonlyargs, *arguments.args)) - 1
+    return [(it, value) for it in callers for value in it.args[own:]]
+
+
+def _passes_own_star(function: Function, call: Call) -> bool:
+    """Whether the only star of ``call`` is the `*args` of ``function``, as it was given."""
+    own = function.node.args.vararg
+    stars = [argument.value for argument in call.node.args if isinstance(argument, ast.Starred)]
+    if own is None or [ast.unparse(star) for star in stars] != [own.arg]:
+        return False
+    return not any(
+        isinstance(node, ast.Name) and node.id == own.arg and isinstance(node.ctx, ast.Store)
+        for node in all_nodes(function.node)
+    )
