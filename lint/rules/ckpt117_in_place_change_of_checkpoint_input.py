@@ -12,8 +12,8 @@ Also flags a function that changes what it gave to a non-reentrant checkpoint, a
 ## Why is this bad?
 The recomputation starts from the changed tensor. The non-reentrant variant raises an error for inputs by position, in
 the backward pass, and so does the reentrant one for inputs that need a gradient, which are leaves in the recomputation;
-for those by keyword, and in the reentrant variant for tensors without a gradient, the change is made twice and gradients
-are silently 86 to 125 % off.
+for those by keyword, and in the reentrant variant for tensors without a gradient, the change is made twice and
+gradients are silently 86 to 125 % off.
 
 ## Bad
 ```python
