@@ -67,7 +67,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
-from ..facts.values import is_absent
+from ..facts.values import is_given
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
 from ..model.flow.handlers import catches
@@ -88,7 +88,7 @@ _CATCHES = ("TypeError", "Exception", "BaseException")
 def check(run: Run) -> Iterator[Report]:
     """Report calls that always fail where nobody sees it."""
     for enable in run.of(HfEnable):
-        wrong = [name for name in _MISPLACED if is_absent(enable.call.keyword(name)) is False]
+        wrong = [name for name in _MISPLACED if is_given(enable.call, name)]
         handlers = (handler for block in enable.place.tries for handler in block.handlers)
         handler = next((found for found in handlers if catches(found, *_CATCHES)), None)
         if wrong and handler is not None:

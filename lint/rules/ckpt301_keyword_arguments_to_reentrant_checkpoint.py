@@ -50,6 +50,21 @@ def forward(layer, x, bias):
     return checkpoint(run, x, bias=bias, use_reentrant=True)  # error
 ```
 
+```python
+import torch
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+reentrant = partial(checkpoint, use_reentrant=True)
+
+def forward(layers, x, lengths):
+    padding = torch.arange(x.size(1))[None] >= lengths[:, None]
+    for layer in layers:
+        x = checkpoint(layer, x, padding=padding, use_reentrant=True)  # error
+        x = reentrant(layer, x, padding=x is None)  # error
+    return x
+```
+
 ## Good
 ```python
 from functools import partial
@@ -107,7 +122,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import GAP
-from ..facts.values import Absent, Dict, is_absent, options
+from ..facts.values import Absent, Dict, is_given, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.call_targets import call_targets
@@ -142,7 +157,7 @@ def _is_foreign(name: str, given: Value) -> bool:
 def check(run: Run) -> Iterator[Report]:
     """Report keyword arguments that the reentrant variant refuses."""
     for event in run.of(Checkpoint):
-        names = [name for name, value in event.function_kwargs.items() if is_absent(value) is False]
+        names = [name for name in event.function_kwargs if is_given(event.call, name)]
         names = names or list(_in_every_dict(event))
         if event.reentrant and names:
             yield _report(event, names)

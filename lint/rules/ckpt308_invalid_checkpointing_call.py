@@ -421,7 +421,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
 from ..facts.objects.classes import ancestors
-from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, options, same
+from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, is_given, options, same
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
@@ -555,7 +555,7 @@ def _misnamed(call: Call) -> Report:
 
 def _wrong_arguments(enable: HfEnable) -> Iterator[Report]:
     given = enable.kwargs
-    misplaced = [name for name in Checkpoint.OWN if is_absent(enable.call.keyword(name)) is False]
+    misplaced = [name for name in Checkpoint.OWN if is_given(enable.call, name)]
     if isinstance(given, Const) and isinstance(given.value, bool):
         argument = enable.node.args[0] if len(enable.node.args) == 1 else None
         yield Report(

@@ -195,7 +195,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import container_kind, elements, length_of
 from ..facts.parameters import defaults
-from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_absent, options
+from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_given, options
 from ..finding import Severity
 from ..model.events import CheckpointSequential
 from ..model.known_models.torch_classes import is_known_class
@@ -327,7 +327,7 @@ def _unbound(event: CheckpointSequential) -> str:
 
 
 def _keywords(event: CheckpointSequential) -> str:
-    wrong = [name for name, value in event.call.kwargs.items() if name not in _TAKEN and is_absent(value) is False]
+    wrong = [name for name in event.call.kwargs if name not in _TAKEN and is_given(event.call, name)]
     if not wrong:
         return ""
     return f"`checkpoint_sequential` passes nothing on to the modules: `{wrong[0]}=` raises a ValueError; drop it"

@@ -72,7 +72,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Partial, equals, is_absent, options
+from ..facts.values import Partial, equals, is_given, options
 from ..finding import Applicability, Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, names_wrapper
 from ..model.report import DropKeyword, Report, Rewrite
@@ -100,7 +100,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _given(run: Run) -> Iterator[tuple[Call, Value]]:
     for wrap in run.of(CheckpointWrap):
-        if is_absent(wrap.call.keyword(_KEYWORD)) is False:
+        if is_given(wrap.call, _KEYWORD):
             origin = next((partial.call for partial in wrap.call.via if _KEYWORD in partial.kwargs), wrap.call)
             yield origin, wrap.call.keyword(_KEYWORD)
     for apply in run.of(ApplyCheckpointing):

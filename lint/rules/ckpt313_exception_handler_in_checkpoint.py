@@ -49,7 +49,71 @@ def forward(layer, x):
     return checkpoint(run, x, use_reentrant=False)  # error
 ```
 
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        try:
+            return self.out(F.scaled_dot_product_attention(q, k, v))
+        except Exception:
+            return self.out((q @ k.transpose(-1, -2)).softmax(-1) @ v)
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(8), Attention()
+
+    def forward(self, x):
+        return x + self.attention(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False)  # error
+        return x
+```
+
 ## Good
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        try:
+            return F.scaled_dot_product_attention(q, k, v)
+        except Exception:
+            return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.scale = Attention(), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.attention(x) * self.scale(x)
+
+def forward(layer: Layer, x):
+    return checkpoint(layer, x, use_reentrant=False)
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -163,6 +227,7 @@ torch 2.13 `torch/utils/checkpoint.py` (`_StopRecomputationError`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const
@@ -170,11 +235,14 @@ from ..finding import Severity
 from ..model.events import Checkpointing
 from ..model.flow.handlers import handler_of_end
 from ..model.needs import together
+from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
@@ -186,7 +254,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if event.reentrant is not False or not region.functions or _runs_to_the_end(event):
             continue
-        handler = handler_of_end(region.functions[0])
+        handler = handler_of_end(region.functions[0], partial(_called, run))
         if handler is not None:
             yield Report(
                 event.node,
@@ -194,6 +262,12 @@ def check(run: Run) -> Iterator[Report]:
                 "with a failure; catch a narrower one, such as `RuntimeError`",
                 notes=(Remark(handler, "this catches everything"),),
             )
+
+
+def _called(run: Run, node: ast.Call) -> Function | None:
+    """The one function of the program that ``node`` comes to."""
+    found = [target.function for call in run.calls_at(node) for target in call_targets(call.func)]
+    return found[0] if len({function.node for function in found}) == 1 else None
 
 
 def _runs_to_the_end(event: Checkpointing) -> bool:

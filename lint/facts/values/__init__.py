@@ -5,7 +5,7 @@ None.
 """
 
 from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, one_at, options
-from .answers import equals, is_absent, may_be_none, truth
+from .answers import equals, is_absent, is_given, may_be_none, truth
 from .arguments import Arguments
 from .code import Call, Class, Function, FunctionNode, Guess, Instance, Loop, Partial, Place, Result, copied
 from .containers import Dict, Seq
@@ -49,6 +49,7 @@ __all__ = [
     "copied",
     "equals",
     "is_absent",
+    "is_given",
     "join",
     "join_under",
     "may_be_none",

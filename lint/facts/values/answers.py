@@ -70,6 +70,11 @@ def _equals(value: Value, constants: tuple[object, ...]) -> bool | None:
     return None
 
 
+def is_given(call: Call, name: str) -> bool:
+    """Whether ``call`` certainly has the keyword ``name``: it is written there, whatever its value, or passed on."""
+    return call.written(name) or is_absent(call.keyword(name)) is False
+
+
 def is_absent(value: Value) -> bool | None:
     """Whether the argument or key is certainly missing (True), certainly there (False), or neither."""
     answers = {None if isinstance(option, Unknown) else isinstance(option, Absent) for option in options(value)}

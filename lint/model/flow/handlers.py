@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...facts.values import Function
 
 _EVERYTHING = ("Exception", "BaseException")
@@ -21,8 +23,38 @@ def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in names) for kind in kinds)
 
 
-def handler_of_end(function: Function) -> ast.ExceptHandler | None:
-    """The handler around the last computation of ``function`` that computes or raises something else."""
+def handler_of_end(function: Function, called: Callable[[ast.Call], Function | None]) -> ast.ExceptHandler | None:
+    """The handler around the last computation of ``function`` that computes or raises something else.
+
+    Args:
+        function: Where the computation ends, or what it calls last.
+        called: Gives the one function of the program that a call runs, None where there are more or none.
+    """
+    seen: list[ast.AST] = []
+    inner: Function | None = function
+    while inner is not None and inner.node not in seen:
+        seen.append(inner.node)
+        handler = _handler_of_end(inner)
+        if handler is not None:
+            return handler
+        last = _last_call(inner)
+        inner = called(last) if last is not None else None
+    return None
+
+
+def _last_call(function: Function) -> ast.Call | None:
+    """The call whose end is that of all that ``function`` computes: `return x + self.attention(x)`."""
+    body = function.node.body
+    if not isinstance(body, list):
+        return body if isinstance(body, ast.Call) else None
+    value = body[-1].value if isinstance(body[-1], ast.Return) else None
+    while isinstance(value, ast.BinOp) and not isinstance(value.op, _SAVING):
+        value = value.right
+    return value if isinstance(value, ast.Call) else None
+
+
+def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
+    """The same within the statements of ``function``."""
     body = function.node.body
     if not isinstance(body, list):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import is_absent
+from ...facts.values import is_given
 
 if TYPE_CHECKING:
     from ...facts.values import Call
@@ -48,7 +48,7 @@ def misfit(call: Call, signature: Signature) -> str | None:
     parameters = signature.parameters
     if not call.open_args and len(call.args) > len(parameters):
         return f"takes {len(parameters)} arguments by position, not {len(call.args)}"
-    given = [name for name in call.kwargs if is_absent(call.kwargs[name]) is False]
+    given = [name for name in call.kwargs if is_given(call, name)]
     twice = next((name for name in given if name in parameters[: len(call.args)]), None)
     if twice is not None:
         return f"gets `{twice}` twice"
