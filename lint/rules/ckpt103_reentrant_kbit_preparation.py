@@ -85,6 +85,12 @@ def not_quantized(batches):
     for batch in batches:
         model(**batch).loss.backward()
 
+def held_by_what_is_given(holder, batches):
+    # Whether whoever loaded it quantized it is not shown.
+    model = get_peft_model(prepare_model_for_kbit_training(holder.llm), LoraConfig())
+    for batch in batches:
+        model(**batch).loss.backward()
+
 def part(name):
     model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
     # Only the loaded model carries the flag by which peft knows it: nothing is turned on here.

@@ -128,8 +128,44 @@ class Net:
                 x = checkpoint(lambda h: block(h).relu(), x, use_reentrant=False)  # error
         return x
 ```
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x, mask):
+        for i, block in enumerate(self.blocks):
+            seen, scale = mask, i
+            x = checkpoint(lambda h: self.out(h) * seen * scale, x, use_reentrant=False)  # error
+            if i == 3:
+                kept = mask
+            x = checkpoint(lambda h: self.out(h, kept), x, use_reentrant=False)  # error
+            given = mask
+            x = checkpoint(lambda h: self.out(h, given), x, use_reentrant=False)  # error
+            given = self.other
+            self.mask = block.mask
+            used = self.mask
+            x = checkpoint(lambda h: self.out(h, used), x, use_reentrant=False)  # error
+        return x
+```
 
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+class Net:
+    def forward(self, x, *args, mask=None):
+        for _ in range(self.loops):
+            if self.training:
+                given, seen, width = args, mask, self.width
+                kept, dim = mask, self.width
+                again = kept
+                def run(h):
+                    return self.block(h, *args, kept, again) * dim
+                x = checkpoint(run, x, use_reentrant=False)  # what the loop binds is the same each time
+            else:
+                x = self.block(x, *args, mask, mask)
+        return x
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 

@@ -30,11 +30,15 @@ OVERWRITES = {
     "list": "parts = [nn.ReLU(True)]\nparts.append(nn.Conv2d(8, 8, 3))\nreturn nn.Sequential(*parts)",
     "spread": "return nn.Sequential(*[nn.ReLU(True), nn.Conv2d(8, 8, 3)])",
     "nested": "return nn.Sequential(nn.Sequential(*[nn.ReLU(True)]), nn.Conv2d(8, 8, 3))",
+    "added first": "net = nn.Sequential()\nnet.add_module('relu', nn.ReLU(True))\nfor i in range(flag):\n    net.append(nn.BatchNorm2d(8))\nreturn net",
 }
 MAY_NOT = {
     "a norm first, sometimes": "parts = [nn.BatchNorm2d(8)] if flag else []\nparts.append(nn.ReLU(True))\nreturn nn.Sequential(*parts)",
     "others first": "return nn.Sequential(*others, nn.ReLU(True))",
     "a copy first": "return nn.Sequential(OrderedDict([('conv', nn.Conv2d(8, 8, 3)), ('relu', nn.ReLU(True))]))",
+    "added by their names": "net = nn.Sequential()\nfor name in flag.split('-'):\n    if name == 'relu':\n        net.add_module('relu', nn.ReLU(True))\n    else:\n        net.add_module('norm', nn.BatchNorm2d(8))\nreturn net",
+    "a norm added, sometimes": "net = nn.Sequential()\nif flag:\n    net.append(nn.BatchNorm2d(8))\nnet.append(nn.ReLU(True))\nreturn net",
+    "behind others": "net = nn.Sequential(*others)\nnet.append(nn.ReLU(True))\nreturn net",
     "out of place": "return nn.Sequential(OrderedDict([('relu', nn.ReLU()), ('conv', nn.Conv2d(8, 8, 3))]))",
 }
 

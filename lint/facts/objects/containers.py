@@ -259,12 +259,7 @@ def fill(held: Result, added: list[Value], node: ast.AST, count: int | None) -> 
     """``modules.append(block)``: what the container was built with is not all of it; ``count`` modules come in all."""
     built = held.call
     if built.name.endswith("Sequential"):
-        if count is None or built.spread_count is None:
-            built.spread_count = None
-        else:
-            # Of all, `added` stand in `args`.
-            built.spread_count += count - len(added)
-        built.args, built.open_args = [*built.args, *added], True
+        _fill_sequential(built, added, count)
         return
     before = length_of(held) if built.args else 0
     first = built.args[0] if built.args else Seq("list", [], False, node)
@@ -276,6 +271,16 @@ def fill(held: Result, added: list[Value], node: ast.AST, count: int | None) -> 
     grown = Seq("list", [*items, *added], True, node)
     grown.count = None if before is None or count is None else before + count
     built.args = [grown]
+
+
+def _fill_sequential(built: Call, added: list[Value], count: int | None) -> None:
+    in_all = None if count is None or built.spread_count is None else built.spread_count + count
+    if built.spread or (not built.args and (built.open_args or count is None)):
+        # Which module comes first is open.
+        built.spread, built.spread_count = [*built.spread, *added], in_all
+    else:
+        built.args, built.spread_count = [*built.args, *added], None if in_all is None else in_all - len(added)
+    built.open_args = True
 
 
 def matching_field(fields: dict[str, Value], name: str) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Absent, Const, Dict, Param, Ref, Result, Value
+from ...facts.values import Absent, Attr, Const, Dict, Param, Ref, Result, Value
 from ..conditions.possible import options_at, truth_at
 from ..types import unwrapped
 
@@ -38,6 +38,8 @@ def _is_quantized(run: Run, model: Value, place: Place) -> bool | None:
             return True  # A function that is given a model to prepare is written for a quantized one.
         case Result(call) if call.method or (isinstance(call.func, Ref) and "from_" in call.name):
             return _is_loaded_quantized(call, place)
+        case Attr(base=Param()):
+            return None  # A caller loaded what its object holds, for other uses too.
     return True
 
 

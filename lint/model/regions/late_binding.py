@@ -11,7 +11,8 @@ from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
 from ..flow.iterations import blocks_of, happens_in_iteration, is_in_one_iteration, is_last_iteration
 from ..tensors.gradless import is_gradless
-from .free_variables import free_names, names_bound_by
+from .free_variables import free_names
+from .loop_invariants import names_changed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +49,8 @@ def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str,
     for loop in function.place.loops:
         if loop not in event.place.loops:
             continue
-        late = (read & (names_bound_by(loop) | own_attributes(loop, ast.Store))) | _changed_cells(function, loop)
+        rebound = names_changed_by(loop, function.node) | own_attributes(loop, ast.Store)
+        late = (read & rebound) | _changed_cells(function, loop)
         if late and not _keeps_names(run, event, loop):
             found |= late
     return tuple(sorted(found))
@@ -59,7 +61,7 @@ def _changed_cells(function: Function, loop: Loop) -> frozenset[str]:
     cells = cells_in(function.node, ast.Load)
     if not cells:
         return frozenset()
-    held = free_names(function.node) - names_bound_by(loop)
+    held = free_names(function.node) - names_changed_by(loop, function.node)
     return frozenset(text for text in _cells_set_by(loop, function) if cells.get(text) in held)
 
 
@@ -191,7 +193,7 @@ def names_of_last_iteration(run: Run, event: Checkpoint) -> tuple[str, ...]:
         return ()
     read = free_names(around.node) & names_in(event.node.args[0])
     loop = around.place.loops[-1]
-    late = read & names_bound_by(loop)
+    late = read & names_changed_by(loop, around.node)
     if not late or is_last_iteration(loop, around.node) or _has_backward(run, loop) or not _is_kept(around, loop):
         return ()
     return tuple(sorted(late))
