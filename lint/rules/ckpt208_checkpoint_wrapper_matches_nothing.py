@@ -179,10 +179,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.classes import ancestors
+from ..facts.objects.torch_classes import is_known_class, may_be_one_of
 from ..facts.values import Class, Const, Ref, Value
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
-from ..model.known_models.torch_classes import is_known_class, may_be_one_of
 from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
 from ..model.regions.check_functions import asks_by_isinstance, compared_with, exact_names, names_asked

@@ -194,11 +194,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import container_kind, elements, length_of
+from ..facts.objects.torch_classes import is_known_class
 from ..facts.parameters import defaults
 from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_given, options
 from ..finding import Severity
 from ..model.events import CheckpointSequential
-from ..model.known_models.torch_classes import is_known_class
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets

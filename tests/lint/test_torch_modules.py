@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
-from hf_ckpt.lint.model.known_models.torch_classes import DERIVED
+from hf_ckpt.lint.facts.objects.torch_classes import DERIVED
 from hf_ckpt.lint.model.known_models.torch_modules import COMPOSITIONS, built_in
 from torch import nn
 
