@@ -255,7 +255,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("utils.checkpoint",),
     ("create_selective_checkpoint_contexts",),
     (("utils.checkpoint", "fully_shard"),),
-    ("utils.checkpoint",),
+    ("utils.checkpoint", "_gradient_checkpointing_func"),
     ("checkpoint_sequential",),
     (
         ("utils.checkpoint", "backward", "requires_grad", "oss"),
@@ -708,6 +708,7 @@ ON: tuple[tuple[str, ...], ...] = (
     ("checkpoint", "checkpointing", "TrainingArguments", "requires_grad"),
     ("checkpoint", "checkpointing", "TrainingArguments", "UVDoc"),
     ("checkpoint", "checkpointing", "TrainingArguments", "Wav2Vec2Conformer"),
+    ("checkpoint", "_gradient_checkpointing_func"),
     ("ac_mode",),
     ("checkpoint", "activation_checkpointing", "FullyShardedDataParallelPlugin"),
     ("checkpoint", "TrainingArguments", "activation_checkpointing", "fsdp_config"),

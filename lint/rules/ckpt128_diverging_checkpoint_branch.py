@@ -8,9 +8,10 @@ gives None for what the other gives; and where one goes on with the result (`x +
 layer behind it) and the other leaves it as it is, where the switch is asked once and no layer has a number. A function
 or method that only passes on (`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two
 loops over the same blocks are compared like the branches of one loop, what follows an early `return` or `continue` is
-the other branch, and a branch for other versions of torch is passed over. Caches and switches for extra outputs, which
-a checkpointed branch leaves out on purpose, may differ, and so may the number of the layer and arguments that the block
-does not look at or that are what it takes without them.
+the other branch, and a branch for other versions of torch is passed over. What a call of
+`self._gradient_checkpointing_func(block, ...)` passes is compared too: transformers puts torch's checkpoint there.
+Caches and switches for extra outputs, which a checkpointed branch leaves out on purpose, may differ, and so may the
+number of the layer and arguments that the block does not look at or that are what it takes without them.
 
 A mask whose default is None counts where no call in the program leaves it out.
 
@@ -214,7 +215,70 @@ class Encoder(nn.Module):
         return x
 ```
 
+```python
+import torch.nn as nn
+from transformers import PreTrainedModel
+
+class Layer(nn.Module):
+    def forward(self, hidden_states, attention_mask=None, queries=None, encoder_states=None, output_attentions=False):
+        hidden_states = hidden_states if queries is None else hidden_states + queries
+        hidden_states = hidden_states if attention_mask is None else hidden_states * attention_mask
+        hidden_states = hidden_states if encoder_states is None else hidden_states + encoder_states
+        return (hidden_states, output_attentions)
+
+class Decoder(PreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers = nn.ModuleList([Layer() for _ in range(config.layers)])
+        self.gradient_checkpointing = False
+
+    def forward(self, hidden_states, attention_mask, queries, encoder_states):
+        for layer in self.layers:
+            if self.gradient_checkpointing and self.training:
+                outputs = self._gradient_checkpointing_func(  # error
+                    layer.__call__, hidden_states, attention_mask, encoder_states
+                )
+            else:
+                outputs = layer(
+                    hidden_states, attention_mask=attention_mask, queries=queries, encoder_states=encoder_states
+                )
+            hidden_states = outputs[0]
+        return hidden_states
+```
+
 ## Good
+```python
+import torch.nn as nn
+from transformers import PreTrainedModel
+
+class Layer(nn.Module):
+    def forward(self, hidden_states, attention_mask=None, past_key_value=None, output_attentions=False, use_cache=0):
+        hidden_states = hidden_states if attention_mask is None else hidden_states * attention_mask
+        return (hidden_states, past_key_value, output_attentions, use_cache)
+
+class Decoder(PreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.layers = nn.ModuleList([Layer() for _ in range(config.layers)])
+        self.gradient_checkpointing = False
+
+    def forward(self, hidden_states, attention_mask, past_key_values, output_attentions, use_cache):
+        for layer, past in zip(self.layers, past_key_values):
+            if self.gradient_checkpointing and self.training:
+                outputs = self._gradient_checkpointing_func(
+                    layer.__call__, hidden_states, attention_mask, None, output_attentions, use_cache
+                )
+            else:
+                outputs = layer(
+                    hidden_states,
+                    attention_mask=attention_mask,
+                    past_key_value=past,
+                    output_attentions=output_attentions,
+                    use_cache=use_cache,
+                )
+            hidden_states = outputs[0]
+        return hidden_states
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -447,7 +511,7 @@ from typing import TYPE_CHECKING
 from ..finding import Severity
 from ..model.branches.argument_differences import difference, is_mask_to_pass
 from ..model.branches.paired_calls import checkpointed_sides, paired
-from ..model.events import TorchCheckpoint
+from ..model.events import LayerCheckpoint, TorchCheckpoint
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -456,12 +520,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT128", "diverging-checkpoint-branch", Severity.ERROR
-NEEDS = (TorchCheckpoint,)
+NEEDS = (TorchCheckpoint, LayerCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report pairs of branches that differ in what they pass to the same block."""
-    for event in run.of(TorchCheckpoint):
+    events: list[TorchCheckpoint | LayerCheckpoint] = [*run.of(TorchCheckpoint), *run.of(LayerCheckpoint)]
+    for event in events:
         pairs = (paired(side, run) for side in checkpointed_sides(event, run))
         pair = next((pair for pair in pairs if pair is not None), None)
         found = None if pair is None else difference(pair)

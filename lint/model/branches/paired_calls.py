@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
-from ..events import Checkpoint, CheckpointSequential
+from ..events import Checkpoint, CheckpointSequential, LayerCheckpoint
 from .arguments import Argument
 from .parting import Parting, parting
 from .passed_on import Passed, only_call, passed_on
@@ -44,13 +44,13 @@ class Pair(NamedTuple):
     parting: Parting
 
 
-def checkpointed_sides(event: TorchCheckpoint, run: History) -> Iterator[Side]:
+def checkpointed_sides(event: TorchCheckpoint | LayerCheckpoint, run: History) -> Iterator[Side]:
     """What a checkpoint calls: the function that it is given, and what that function calls when it only passes on."""
     if isinstance(event, CheckpointSequential):
         written = event.node.args[2:3] or [word.value for word in event.node.keywords if word.arg == "input"]
         if not event.call.via and not event.call.open_args and written:
             yield Side(event.call, event.functions, [Argument(written[0], event.input, 0, None)])
-    if not isinstance(event, Checkpoint):
+    if not isinstance(event, Checkpoint | LayerCheckpoint):
         return
     given = _written_arguments(event.call, 1)
     if given is None or event.call.via:
@@ -66,7 +66,7 @@ def checkpointed_sides(event: TorchCheckpoint, run: History) -> Iterator[Side]:
     yield from _called_for(event, function, run)
 
 
-def _called_for(event: Checkpoint, block: Value, run: History) -> Iterator[Side]:
+def _called_for(event: Checkpoint | LayerCheckpoint, block: Value, run: History) -> Iterator[Side]:
     """What the caller of a function that only makes the checkpoint calls: `self._checkpointed(x, mask)`."""
     helper, path = event.place.function, run.path_to(event.call)
     if helper is None or len(path) < 2 or only_call(helper.node) is not event.node:

@@ -74,6 +74,18 @@ class Checkpoint(TorchCheckpoint):
         return {name: value for name, value in self.call.kwargs.items() if name not in self.OWN}
 
 
+class LayerCheckpoint(CallEvent):
+    """``self._gradient_checkpointing_func(layer.__call__, *args)``: transformers puts torch's checkpoint there."""
+
+    __slots__ = ()
+    words = ("_gradient_checkpointing_func",)
+
+    @property
+    def function(self) -> Value:
+        """What is checkpointed."""
+        return self.call.argument(0)
+
+
 class CheckpointSequential(TorchCheckpoint):
     """``torch.utils.checkpoint.checkpoint_sequential(functions, segments, input)``."""
 

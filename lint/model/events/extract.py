@@ -91,6 +91,9 @@ HAND_OVERS: dict[str, type[la.HandOver]] = {
     "setup_module": la.FabricSetup,
 }
 
+#: The attribute of a module that calls torch's checkpoint once checkpointing is enabled.
+PUT_BY_TRANSFORMERS = "_gradient_checkpointing_func"
+
 #: What a call of a method means, whatever the object.
 METHODS: dict[str, type[CallEvent]] = {
     "compile": w.Compile,
@@ -102,6 +105,7 @@ METHODS: dict[str, type[CallEvent]] = {
     "predict": t.Evaluation,
     "generate": t.Generate,
     "set_grad_checkpointing": t.TimmEnable,
+    PUT_BY_TRANSFORMERS: c.LayerCheckpoint,
     "requires_grad_": t.GradientSwitchCall,
     "detach": t.Detach,
     "named_parameters": t.NamedParts,
@@ -124,8 +128,8 @@ def events_of(call: Call) -> Iterator[CallEvent]:
         case Ref(name):
             name = canonical(name)
             kind = FUNCTIONS.get(name) or _constructor(name)
-            if kind is not None and not _is_put_by_transformers(call):
-                yield kind(call)
+            if kind is not None:
+                yield c.LayerCheckpoint(call) if _is_put_by_transformers(call) else kind(call)
             elif name == "functools.partial" and call.args and _is_checkpoint(call.args[0]):
                 yield c.CheckpointPartial(call)
         case Class() as cls:
@@ -146,7 +150,7 @@ def _is_put_by_transformers(call: Call) -> bool:
 
     That is done in modules that have the flag (``PreTrainedModel._set_gradient_checkpointing``).
     """
-    if call.attribute is None or call.attribute.attr != "_gradient_checkpointing_func":
+    if call.attribute is None or call.attribute.attr != PUT_BY_TRANSFORMERS:
         return False
     owner = call.place.function.owner if call.place.function is not None else None
     return owner is None or set(bases(owner)) != {"torch.nn.Module"} or _has_the_flag(owner)
