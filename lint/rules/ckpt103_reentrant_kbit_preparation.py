@@ -91,6 +91,14 @@ def held_by_what_is_given(holder, batches):
     for batch in batches:
         model(**batch).loss.backward()
 
+def loaded_with(batches, **given):
+    # So is what the caller asks for.
+    model = get_peft_model(
+        prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained("base", **given)), LoraConfig()
+    )
+    for batch in batches:
+        model(**batch).loss.backward()
+
 def part(name):
     model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
     # Only the loaded model carries the flag by which peft knows it: nothing is turned on here.

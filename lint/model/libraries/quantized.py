@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Absent, Attr, Const, Dict, Param, Ref, Result, Value
+from ...facts.values import Absent, Attr, Const, Dict, Instance, Param, Ref, Result, Value
 from ..conditions.possible import options_at, truth_at
 from ..types import unwrapped
 
@@ -38,14 +38,16 @@ def _is_quantized(run: Run, model: Value, place: Place) -> bool | None:
             return True  # A function that is given a model to prepare is written for a quantized one.
         case Result(call) if call.method or (isinstance(call.func, Ref) and "from_" in call.name):
             return _is_loaded_quantized(call, place)
-        case Attr(base=Param()):
-            return None  # A caller loaded what its object holds, for other uses too.
+        case Attr(base=Param() | Instance()):
+            return None  # What an object holds was loaded somewhere else, for other uses too.
     return True
 
 
 def _is_loaded_quantized(call: Call, place: Place) -> bool | None:
     found = [_switched(call.keyword(name), place) for name in _SWITCHES]
-    found.append(_config(call.keyword("quantization_config"), place))
+    config = call.kwargs.get("quantization_config")
+    # What `**kwargs` may hold is not known to be a configuration.
+    found.append((None if call.open_kwargs else False) if config is None else _config(config, place))
     if True in found:
         return True
     if None in found:
