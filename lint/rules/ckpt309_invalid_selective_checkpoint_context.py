@@ -4,7 +4,7 @@
 Flags `context_fn` given the result of `create_selective_checkpoint_contexts(...)`, that function itself, or a policy,
 where a function without arguments is due; one pair of contexts that several calls share; a list of operators that holds
 something else than overloads (`torch.ops.aten.mm`, `torch.mm`), or a set of them; and `context_fn` together with the
-reentrant variant or with `debug=True`.
+reentrant variant or with `debug=True`. The same holds for what torch's `checkpoint_wrapper` passes on.
 
 ## Why is this bad?
 torch calls `context_fn()` in every forward pass and expects two new contexts. Anything else raises a TypeError or
@@ -42,7 +42,49 @@ def forward(block, x):
     return checkpoint(block, x, use_reentrant=False, context_fn=names)  # error
 ```
 
+```python
+import functools
+import torch
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper as wrap,
+)
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+SAVED = [torch.ops.aten.mm.default]
+
+def apply_to_layers(model):
+    for name, layer in model.layers.named_children():
+        layer = wrap(layer, context_fn=create_selective_checkpoint_contexts(SAVED), preserve_rng_state=False)  # error
+        model.layers.register_module(name, layer)
+
+def apply_to_linears(model):
+    wrapper = functools.partial(wrap, context_fn=create_selective_checkpoint_contexts)  # error
+    apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, nn.Linear))
+
+def apply_reentrant(layer, context):
+    lazily = functools.partial(create_selective_checkpoint_contexts, SAVED)
+    return wrap(layer, CheckpointImpl.REENTRANT, context_fn=lazily)  # error
+```
+
 ## Good
+```python
+import functools
+import torch
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrappers
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+SAVED = [torch.ops.aten.mm.default]
+
+def apply_to_layers(model, context_fn):
+    lazily = functools.partial(create_selective_checkpoint_contexts, SAVED)
+    for name, layer in model.layers.named_children():
+        model.layers.register_module(name, wrappers.checkpoint_wrapper(layer, context_fn=lazily))
+    wrapper = functools.partial(wrappers.checkpoint_wrapper, context_fn=context_fn)
+    wrappers.apply_activation_checkpointing(model, wrapper, lambda module: isinstance(module, torch.nn.Linear))
+```
 ```python
 import torch
 from functools import partial
@@ -104,6 +146,21 @@ shared = create(policy)
 assert raises(lambda: shared, steps=2) is RuntimeError
 for right in (partial(create, policy), partial(create, [mm]), lambda: create(policy)):
     assert raises(right, steps=2) is None
+
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+
+def wrapped_raises(*implementation, context_fn):
+    try:
+        wrapped = checkpoint_wrapper(block, *implementation, context_fn=context_fn)
+        wrapped(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    except Exception as error:
+        return type(error)
+    return None
+
+assert wrapped_raises(context_fn=create([mm])) is TypeError
+assert wrapped_raises(context_fn=create) is TypeError
+assert wrapped_raises(CheckpointImpl.REENTRANT, context_fn=partial(create, [mm])) is ValueError
+assert wrapped_raises(context_fn=partial(create, [mm])) is None
 ```
 
 ## References
@@ -114,39 +171,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
+from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, options, truth
 from ..finding import Severity
-from ..model.events import Checkpoint
+from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, names_wrapper
 from ..model.regions.policies import CONTEXTS, given_by_lambda
 from ..model.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
+    from ..model.events import Checkpointing
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
 NEEDS = ("context_fn",)
 VERSIONS = {"torch": ">=2.1"}
 RAISES = True
+_KEYWORD = "context_fn"
 _LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report contexts that raise in the first step."""
-    for event in run.of(Checkpoint):
-        context_fn = event.call.keyword("context_fn")
+    reported = set()
+    for call, event, context_fn in _given(run):
         if isinstance(context_fn, Absent) or (isinstance(context_fn, Const) and context_fn.value is None):
             continue
-        problem = _combination(event) or _problem(context_fn) or _shared(event, context_fn)
-        if problem:
-            yield Report(event.node, problem)
+        problem = _combination(event, context_fn) or _problem(context_fn) or _shared(event, context_fn)
+        if problem and call.node not in reported:
+            reported.add(call.node)
+            yield Report(call.node, problem)
 
 
-def _combination(event: Checkpoint) -> str:
-    if event.reentrant and truth(event.call.keyword("context_fn")):
-        return "the reentrant variant refuses `context_fn` with a ValueError; write `use_reentrant=False`"
+def _given(run: Run) -> Iterator[tuple[Call, Checkpointing, Value]]:
+    """The functions that are given to checkpoints and to torch's wrappers of modules, and the calls that give them."""
+    for event in run.of(Checkpoint, CheckpointWrap):
+        yield event.call, event, event.call.keyword(_KEYWORD)
+    for apply in run.of(ApplyCheckpointing):
+        for wrapper in options(apply.wrapper):
+            if isinstance(wrapper, Partial) and names_wrapper(wrapper.func) and _KEYWORD in wrapper.kwargs:
+                yield wrapper.call, apply, wrapper.kwargs[_KEYWORD]
+
+
+def _combination(event: Checkpointing, context_fn: Value) -> str:
+    if event.reentrant and truth(context_fn):
+        variant = "use_reentrant=False" if isinstance(event, Checkpoint) else "checkpoint_impl=NO_REENTRANT"
+        return f"the reentrant variant refuses `context_fn` with a ValueError; write `{variant}`"
     if equals(event.call.keyword("debug"), True):
         return "`debug=True` together with `context_fn` raises a ValueError; drop one of them"
     return ""
@@ -188,7 +259,7 @@ def _needs_arguments(function: Function) -> bool:
     return (positional > 0 or required > 0) and function.owner is None
 
 
-def _shared(event: Checkpoint, context_fn: Value) -> str:
+def _shared(event: Checkpointing, context_fn: Value) -> str:
     """Whether a lambda gives several calls the contexts that were made once, outside of it."""
     made = given_by_lambda(context_fn)
     if not isinstance(made, Result) or made.call.name != CONTEXTS:
