@@ -365,3 +365,45 @@ class Net(nn.Module):
 def test_what_is_open_in_the_class_of_a_layer(said, stores, asks):
     text = COUNTING.replace("CLASS", said).replace("STORES", stores).replace("ASKS", asks)
     assert found(text) == [("CKPT107", f"`self.{asks}`".replace(' == "counting"`', '` is "counting"'))]
+
+
+JITTERED = """
+    import numpy as np
+    import torch
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    def jitter(x, scale, on):
+        if on:
+            x = x + torch.from_numpy(np.random.rand(*x.shape)) * scale
+        return x
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.noisy = nn.Linear(8, 8), False
+
+        def forward(self, x):
+            return self.linear(jitter(x, 0.1, GIVEN))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x):
+            return checkpoint(self.block, x, use_reentrant=False)
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("self.training", [("CKPT115", None)]),
+        ("on=self.training", [("CKPT115", None)]),
+        ("x.requires_grad", [("CKPT115", "`on`")]),
+        ("not self.training", [("CKPT115", "`on`")]),
+    ],
+)
+def test_the_mode_that_a_helper_is_given_is_that_of_training(given, expected):
+    assert found(JITTERED.replace("GIVEN", given))[:1] == expected

@@ -18,7 +18,7 @@ from ...facts.nodes import is_inside, source_text
 from ...facts.objects.attributes import made_at
 from ...facts.objects.containers import is_none
 from ...facts.origin import origin
-from ...facts.values import UNKNOWN, Call, Instance, Method, Param, Ref, Result, Unknown, options
+from ...facts.values import UNKNOWN, Attr, Call, Instance, Method, Param, Ref, Result, Unknown, options
 from ..events import Checkpoint
 from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .constructed import comes_out_as
@@ -164,12 +164,17 @@ def _known(guards: _Guards) -> _Known:
 
 
 def _holds(run: Run, guard: Guard, known: _Held) -> bool:
-    if guard.asserted or tests_training(guard) or _asks_how_launched(guard):
+    if guard.asserted or tests_training(guard) or _is_given_mode(guard) or _asks_how_launched(guard):
         return True
     if (guard.test, guard.taken) in known or known.issuperset(conjuncts(guard.test, guard.taken)):
         return True
     parts = parts_that_hold(guard.test, guard.taken)
     return all(known.issuperset(conjuncts(part, holds)) or comes_out_as(run, part) is holds for part, holds in parts)
+
+
+def _is_given_mode(guard: Guard) -> bool:
+    """Whether the condition is a parameter that is given the mode of a module: `drop(x, p, self.training)`."""
+    return guard.taken and isinstance(guard.value, Attr) and guard.value.name == "training"
 
 
 def _asks_how_launched(guard: Guard) -> bool:
