@@ -242,7 +242,8 @@ class Walk:
         self.engine = engine
         #: ``self`` of the method being walked, for ``super()``.
         self.instance = instance
-        self.returned: list[Value] = []
+        #: What it returns, each with the conditions of its own body.
+        self.returned: list[tuple[Value, tuple[Guard, ...]]] = []
         self.yielded: list[Value] = []
         #: By loop, the innermost last: where its body is left, and what names mean there.
         self.broken_off: list[list[tuple[ast.Break | ast.Continue, dict[str, Value]]]] = []
@@ -272,6 +273,10 @@ class Walk:
                 return None
             times *= iterations
         return times
+
+    def give_back(self, value: Value) -> None:
+        """The body returns ``value`` here, under the conditions of its own that hold."""
+        self.returned.append((value, self.place.guards[len(self.begun_at.guards) :]))
 
     def under(self, guard: Guard) -> None:
         """From here on ``guard`` holds."""

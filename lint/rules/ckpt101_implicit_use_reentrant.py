@@ -3,8 +3,8 @@
 ## What it does
 Flags `torch.utils.checkpoint.checkpoint` and `checkpoint_sequential` when `use_reentrant` is certainly not given or is
 `None`: directly, through an alias, a `functools.partial`, or a `**kwargs` whose keys are known. Calls kept for a torch
-without the argument (`except TypeError`, the other branch of a version check) are left alone, and so is a run that
-replaces `torch.utils.checkpoint.checkpoint`.
+without the argument (`except TypeError`, the other branch of a question for the version, for the signature or for a
+name that only newer releases have) are left alone, and so is a run that replaces `torch.utils.checkpoint.checkpoint`.
 
 ## Why is this bad?
 Without the argument torch runs the reentrant variant and warns. In that variant a region none of whose inputs requires

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..exclusion import pattern_test
 from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
-from ..values import UNKNOWN, Dict, Guard, Loop, Result, Seq, Unknown, Value, join_under
+from ..values import Dict, Guard, Loop, Result, Seq, Unknown, Value, join_under
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
@@ -188,12 +188,12 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
         if handler.name:
             walk.scope.bind(handler.name, Unknown(handler))
         walk.place = outside
-        caught = Guard(handler, UNKNOWN, True)
+        caught = Guard(handler, Unknown(node), True)
         walk.under(caught)
         if not walk.engine.execute(walk, handler.body):
             going_on.append(caught)
             left = grad.current if after is None else left.met_by(grad.current)
-            after = walk.scope.names if after is None else joined(after, walk.scope.names)
+            after = walk.scope.names if after is None else joined(after, walk.scope.names, ((), (caught,)))
         else:
             walk.scope.leave(walk.scope.names)
     walk.place = outside

@@ -21,6 +21,7 @@ from ..values import (
     Result,
     Seq,
     Template,
+    Test,
     Unknown,
     Value,
     join_under,
@@ -140,14 +141,16 @@ def _boolean(walk: Walk, node: ast.BoolOp) -> Value:
         if known is None:
             guards = (*guards, Guard(expression, value, not stops))
     walk.place = outside
-    return join_under(*values) if values else Const(not stops, node)
+    found = join_under(*values) if values else Const(not stops, node)
+    is_test = len(values) > 1 and isinstance(found, Unknown) and not isinstance(found, Computed)
+    return Test(tuple(value for value, _ in values), node) if is_test else found
 
 
 def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
     value = evaluate(walk, node.operand)
     if isinstance(node.op, ast.Not):
         known = truth(value)
-        return Unknown(node) if known is None else Const(not known, node)
+        return Test((value,), node) if known is None else Const(not known, node)
     if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
         return Const(-value.value, node)  # type: ignore[operator]
     return Unknown(node)
@@ -210,7 +213,7 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
     values = [evaluate(walk, part) for part in (node.left, *node.comparators)]
     if len(values) == 2 and is_none(values[1]) and isinstance(node.ops[0], ast.Is | ast.IsNot):
         answer = may_be_none(values[0])
-        return Unknown(node) if answer is None else Const(answer is isinstance(node.ops[0], ast.Is), node)
+        return Test((*values,), node) if answer is None else Const(answer is isinstance(node.ops[0], ast.Is), node)
     match values, node.ops[0]:
         case [Const(left), Const(right)], ast.Eq() | ast.Is():
             return Const(left == right, node)
@@ -223,7 +226,7 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
         case [Choice() as left, Const(str(right))], ast.Eq() | ast.NotEq() as op if _is_none_of(left, right):
             if _is_passed_over(walk, node.left):
                 return Const(isinstance(op, ast.NotEq), node)
-    return Unknown(node)
+    return Test((*values,), node)
 
 
 def _is_none_of(value: Choice, text: str) -> bool:

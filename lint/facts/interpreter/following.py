@@ -10,7 +10,7 @@ from ..grad_modes import Passage, agreed, expected
 from ..objects.annotations import annotated, narrowed
 from ..objects.classes import is_run_as_written
 from ..scopes import Scope
-from ..values import UNKNOWN, Const, Function, Instance, Seq, Unknown, Value, join
+from ..values import UNKNOWN, Const, Function, Instance, Seq, Unknown, Value, join_under
 from ..values.grad_mode import GradState
 from ..walk import Returned, Walk
 from .context_managers import is_manager
@@ -90,24 +90,24 @@ def walk_body(walk: Walk, function: Function) -> None:
     try:
         if isinstance(node, ast.Lambda):
             value = walk.evaluate(node.body)
-            walk.returned.append(value)
+            walk.give_back(value)
             walk.program.returns.setdefault(node, []).append(Returned(value, node, walk.place))
         elif not walk.engine.execute(walk, node.body):
-            walk.returned.append(Const(None, node))
+            walk.give_back(Const(None, node))
     except RecursionError:
         if sys.getrecursionlimit() < _ENOUGH:
             raise  # The analysis is done again where more fits.
-        walk.returned = [UNKNOWN]
+        walk.returned = [(UNKNOWN, ())]
 
 
 def _result(walk: Walk, function: Function) -> Value:
     """What the walked body of ``function`` gives to its caller."""
     node = function.node
     if isinstance(node, ast.Lambda):
-        return walk.returned[0]
+        return walk.returned[0][0]
     if isinstance(node, ast.AsyncFunctionDef):
         return Unknown(node)
     if yields(walk.program, node):
         # A loop over it gives what the body hands over; how much that is, and in which order, stays open.
         return Seq("generator", walk.yielded, True, node, walk.begun_at)
-    return join(*walk.returned)
+    return join_under(*walk.returned)

@@ -107,7 +107,7 @@ def _delete(walk: Walk, node: ast.Delete) -> None:
 
 def _return(walk: Walk, node: ast.Return) -> bool:
     value = walk.evaluate(node.value) if node.value is not None else Const(None, node)
-    walk.returned.append(value)
+    walk.give_back(value)
     function = walk.place.function
     if function is not None:
         walk.program.returns.setdefault(function.node, []).append(Returned(value, node, walk.place))

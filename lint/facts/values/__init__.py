@@ -11,7 +11,22 @@ from .code import Call, Class, Function, FunctionNode, Guess, Instance, Loop, Pa
 from .containers import Dict, Seq
 from .guards import Guard
 from .names import Method, Module, Param, Super
-from .plain import ABSENT, UNKNOWN, Absent, Attr, Computed, Const, Element, Ref, Template, Unknown, Value, one, same
+from .plain import (
+    ABSENT,
+    UNKNOWN,
+    Absent,
+    Attr,
+    Computed,
+    Const,
+    Element,
+    Ref,
+    Template,
+    Test,
+    Unknown,
+    Value,
+    one,
+    same,
+)
 
 __all__ = [
     "ABSENT",
@@ -43,6 +58,7 @@ __all__ = [
     "Seq",
     "Super",
     "Template",
+    "Test",
     "Unknown",
     "Value",
     "conditional_options",

@@ -66,6 +66,16 @@ class Computed(Unknown):
         self.operands = operands
 
 
+class Test(Unknown):
+    """What a comparison, `not`, `and` or `or` comes out as: nothing is known of it but what it asks for."""
+
+    __slots__ = ("operands",)
+
+    def __init__(self, operands: tuple[Value, ...], node: ast.AST | None) -> None:
+        super().__init__(node)
+        self.operands = operands
+
+
 class Absent(Value):
     """Certainly not given: the answer for an argument or key that is not there."""
 
