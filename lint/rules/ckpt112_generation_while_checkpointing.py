@@ -2,8 +2,9 @@
 
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
-back: after `model.train()`, on a model built from a configuration, after `trainer.train()` without an evaluation, and
-in `on_step_end` of a callback of such a Trainer, or what it calls. `model.eval()`, `use_cache=False` in the call or in
+back: after `model.train()`, also in another iteration of a loop or in the constructor of the object that generates, on
+a model built from a configuration, after `trainer.train()` without an evaluation, and in `on_step_end` of a callback of
+such a Trainer, or what it calls. `model.eval()`, `use_cache=False` in the call or in
 `model.generation_config`, `gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so
 is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not
 read it.
@@ -109,6 +110,30 @@ def train(name, loader, prompt):
             model(**batch).loss.backward()
         with torch.no_grad():
             print(model.generate(**prompt, max_new_tokens=20))  # error
+```
+
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+class Policy:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable()
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+
+    @torch.no_grad()
+    def rollout(self, prompts):
+        return self.model.generate(**prompts, max_new_tokens=64)  # error
+
+    def update(self, tokens):
+        self.model.train()
+        self.model(input_ids=tokens, labels=tokens).loss.backward()
+        self.optimizer.step()
+
+    def fit(self, loader):
+        for prompts in loader:
+            self.update(self.rollout(prompts))
 ```
 
 ## Good
@@ -295,6 +320,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
+from ..facts.objects.classes import is_run_as_written
 from ..facts.values import (
     Absent,
     Attr,
@@ -325,6 +351,7 @@ from ..model.events import (
     TrainSwitch,
 )
 from ..model.events.extract import args_of
+from ..model.flow.lifetimes import surely_done
 from ..model.flow.ordering import surely_before
 from ..model.flow.uses import ByObject
 from ..model.libraries.generation import uses_cache
@@ -333,6 +360,7 @@ from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
+from ..model.state.left_in_train import held_models, left_in_train
 from ..model.types import bases, is_accelerator, is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
@@ -362,8 +390,9 @@ def check(run: Run) -> Iterator[Report]:
     known = _Models(run)
     for event in run.of(Generate):
         call = event.call
-        if any(isinstance(option, Instance) for entered in call.place.contexts for option in options(entered)):
-            continue  # What an own context manager does around it is not followed.
+        entered = (option for context in call.place.contexts for option in options(context))
+        if any(isinstance(option, Instance) for option in entered) or _is_decorated(run, call):
+            continue  # What own context managers and decorators do around it is not followed.
         cause = _after_enable(run, known, call) or _after_trainer(run, known, call) or _in_callback(run, call)
         if cause is not None and uses_cache(run, call):
             yield Report(
@@ -372,6 +401,12 @@ def check(run: Run) -> Iterator[Report]:
                 "prompt after one token; call `model.eval()` first and `model.train()` afterwards",
                 notes=(Remark(cause, "this leaves the model in train mode with checkpointing on"),),
             )
+
+
+def _is_decorated(run: Run, generate: Call) -> bool:
+    """Whether a decorator may do more around one of the functions that lead to ``generate``."""
+    functions = [call.place.function for call in run.path_to(generate)]
+    return any(function is not None and not is_run_as_written(function) for function in functions)
 
 
 class _Models:
@@ -391,10 +426,12 @@ class _Models:
     def modes(self) -> ByObject[ModeChange]:
         """What changes their mode, or that of the model of a Trainer."""
         changes = self._run.of(ModeChange)
-        return ByObject(
-            (it, [it.receiver, _model(self._run, it.receiver), _model(self._run, whole_model(it.receiver))])
-            for it in changes
-        )
+        return ByObject((it, [it.receiver, _model(self._run, it.receiver), *self.switched(it)]) for it in changes)
+
+    def switched(self, change: ModeChange) -> list[Value]:
+        """The model whose mode ``change`` sets; all that a module of the program holds."""
+        values = [change.receiver, *held_models(change.receiver)]
+        return [_model(self._run, whole_model(value)) for value in values]
 
     @cached_property
     def trainers(self) -> ByObject[TrainerBuild]:
@@ -416,27 +453,37 @@ def _after_enable(run: Run, known: _Models, generate: Call) -> ast.AST | None:
         return None
     model = _model(run, generate.receiver)
     enables = [event.call for event in known.enables.of(model) if one(_model(run, whole_model(event.model)), model)]
-    is_on = any(surely_before(call, generate) for call in enables)
+    is_on = any(surely_done(run, call, generate) for call in enables)
     owners = [Result(trainer.call) for trainer in known.trainers.of(model) if same(_model(run, trainer.model), model)]
     modes = [
         event
         for event in known.modes.of(model, *owners)
-        if same(_model(run, whole_model(event.receiver)), model) or any(same(event.receiver, owner) for owner in owners)
+        if any(same(held, model) for held in known.switched(event)) or any(same(event.receiver, it) for it in owners)
     ]
     if not is_on or any(run.of(HfDisable)) or any(truth(flag.value) is not True for flag in run.of(FlagWrite)):
         return None
     if not modes:
         left = _is_built(model, run) and not _is_handed_over(run, model, model.call, generate)
         return model.node if left else None
-    modes = [event for event in modes if event.order < generate.order and not event.place.excludes(generate.place)]
-    if not modes:
-        return None
-    last = modes[-1]
-    if any(same(last.receiver, owner) for owner in owners):
+    before = [event for event in modes if _is_before(event, generate)]
+    last = before[-1] if before else _left_in_train(run, modes, generate, model)
+    if last is None or any(same(last.receiver, owner) for owner in owners):
         return None  # What a Trainer leaves behind depends on its arguments.
-    certain = one(_model(run, whole_model(last.receiver)), model) and surely_before(last.call, generate)
-    on = isinstance(last, TrainSwitch) and last.on is True and certain
-    return last.node if on and not _is_handed_over(run, model, last.call, generate) else None
+    on = isinstance(last, TrainSwitch) and last.on is True and any(one(held, model) for held in known.switched(last))
+    certain = on and (not before or surely_before(last.call, generate))
+    return last.node if certain and not _is_handed_over(run, model, last.call, generate) else None
+
+
+def _is_before(change: ModeChange, generate: Call) -> bool:
+    place = change.place
+    return place.walk == generate.place.walk and change.order < generate.order and not place.excludes(generate.place)
+
+
+def _left_in_train(run: Run, changes: list[ModeChange], generate: Call, model: Value) -> ModeChange | None:
+    """What an iteration or a constructor before left behind, where nobody else gets the model on the way."""
+    made = model.call if isinstance(model, Result | Instance) else None
+    last = left_in_train(run, changes, generate, made)
+    return None if last is None or _is_handed_over(run, model, None, generate) else last
 
 
 def _is_built(model: Value, run: Run) -> TypeGuard[Result]:

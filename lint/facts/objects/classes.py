@@ -22,6 +22,7 @@ _TRANSPARENT = (
     "classmethod",
     "no_grad",
     "inference_mode",
+    "autocast",
     "compile",
     "cache",
     "lru_cache",

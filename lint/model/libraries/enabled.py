@@ -8,7 +8,7 @@ from ...facts.values import Absent, Instance, Value, equals, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
 from ..events.extract import args_of
-from ..flow.ordering import surely_before
+from ..flow.lifetimes import surely_done
 from ..types import is_hf_model, unwrapped, whole_model
 from ..variant import hf_kwargs_reentrant
 from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
@@ -16,7 +16,7 @@ from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Function
+    from ...facts.values import Call
     from ..events import TrainerArgs
     from ..run import Run
 
@@ -85,32 +85,17 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
         return False
     enabled = [it.call for it in run.uses.enables.of(unwrapped(model)) if _is(whole_model(it.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
-    if any(_is_done_before(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
+    if any(surely_done(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
         return True
     inside = checkpoints_in(run, model)
     return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)
-
-
-def _is_done_before(run: Run, enabling: Call, forward: Call) -> bool:
-    """Whether ``enabling`` ran whenever ``forward`` runs: before it, or in the constructor of the object it is in."""
-    if surely_before(enabling, forward):
-        return True
-    built, used = _outermost(run, enabling), _outermost(run, forward)
-    if built is None or used is None or enabling.place.guards:
-        return False
-    return built.name == "__init__" and built.owner is not None and built.owner is used.owner
-
-
-def _outermost(run: Run, call: Call) -> Function | None:
-    """The function that nothing in the program calls, and that leads to ``call``."""
-    return next((first.place.function for first in run.path_to(call)), None)
 
 
 def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
     """Whether the forward pass of ``model``, a module of the file, calls a model whose checkpointing is on."""
     if not isinstance(model, Instance):
         return False
-    enabled = [whole_model(event.model) for event in run.of(HfEnable) if _is_done_before(run, event.call, forward)]
+    enabled = [whole_model(event.model) for event in run.of(HfEnable) if surely_done(run, event.call, forward)]
     if not enabled:
         return False
     called = (call for call in run.bodies.of(model).calls if all(map(tests_training, own_guards(call.place))))

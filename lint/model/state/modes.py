@@ -12,6 +12,7 @@ from ...facts.identifiers import words_in
 from ...facts.objects.classes import is_run_as_written
 from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
+from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 _LAST = re.compile(r"last|final|done|stop")
 #: Libraries whose functions leave the mode of a model alone; a Trainer does not.
 _LEAVE_MODE = ("torch.", "peft.", "accelerate.", "transformers.", "bitsandbytes.", "builtins.", "copy.")
-
-
-class Iteration(NamedTuple):
-    """One iteration of a loop, in program order."""
-
-    loop: Loop
-    first: int
-    last: int
 
 
 class Modes:
@@ -127,24 +120,9 @@ class Modes:
         return last.node
 
     def _iterations_around(self, forward: Call) -> Iterator[Iteration]:
-        """The loops around ``forward``, and around the calls that led to it."""
-        calls = [call for call in self._run.program.calls if call.place.walk == forward.place.walk]
-        at: Call | None = forward
-        while at is not None:
-            stack = at.place.stack
-            for loop in at.place.loops:
-                if any(model.call is not None and loop in model.call.place.loops for model in self.models):
-                    continue  # Every iteration has a model of its own.
-                direct = {call.node for call in calls if call.place.stack == stack and loop in call.place.loops}
-                orders = [call.order for call in calls if _is_made_by(call, stack, direct)]
-                yield Iteration(loop, min(orders), max(orders))
-            at = next((call for call in calls if (*call.place.stack, call.node) == stack), None)
-
-
-def _is_made_by(call: Call, stack: tuple[ast.Call, ...], direct: AbstractSet[ast.Call]) -> bool:
-    """Whether ``call`` is one of ``direct``, made in the frame that ``stack`` led to, or comes of one."""
-    path = (*call.place.stack, call.node)
-    return len(path) > len(stack) and path[: len(stack)] == stack and path[len(stack)] in direct
+        """The loops around ``forward``, and around the calls that led to it, all with the same model."""
+        made = {loop for model in self.models if model.call is not None for loop in model.call.place.loops}
+        return (found for found in iterations_around(self._run, forward) if found.loop not in made)
 
 
 class TrainedInEval(NamedTuple):
