@@ -46,6 +46,14 @@ class Write(NamedTuple):
                 return target
         return None
 
+    @property
+    def written(self) -> ast.expr | None:
+        """What is stored, as it is written; None where a call says it in a way of its own."""
+        match self.node:
+            case ast.Assign(value=given) | ast.AnnAssign(value=ast.expr() as given) | ast.Call(args=[_, _, given]):
+                return given
+        return None
+
 
 class Returned(NamedTuple):
     """One ``return`` of a function."""

@@ -3,13 +3,14 @@
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
 that nothing in this file enables checkpointing for, the same on its encoder or decoder
-(`model.encoder.gradient_checkpointing = True`), on a module of torch such as `nn.TransformerEncoder` in a file that
-never reads the flag, and the statement `model.gradient_checkpointing_enable` without parentheses.
+(`model.encoder.gradient_checkpointing = True`) or in a loop over its layers or modules, on a module of torch such as
+`nn.TransformerEncoder` in a file that never reads the flag, and the statement `model.gradient_checkpointing_enable`
+without parentheses.
 
 ## Why is this bad?
 The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
 function that `gradient_checkpointing_enable()` puts beside it. Nothing is checkpointed; `is_gradient_checkpointing` can
-say True all the same.
+say True all the same. A layer that has the flag without this function raises an AttributeError in train mode.
 
 ## Bad
 ```python
@@ -54,6 +55,33 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.encoder(x)
+```
+```python
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+def save_memory(model):
+    model.gradient_checkpointing = True  # error
+    return model
+
+def train(name, optimizer, loader):
+    accelerator = Accelerator()
+    model = save_memory(AutoModelForCausalLM.from_pretrained(name))
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    model.train()
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+```
+```python
+from transformers import AutoModelForCausalLM
+
+def save_memory(model):
+    for module in model.modules():
+        if hasattr(module, "gradient_checkpointing"):
+            module.gradient_checkpointing = True  # error
+
+model = AutoModelForCausalLM.from_pretrained("base")
+save_memory(model)
 ```
 ```python
 from transformers import T5Config, T5ForConditionalGeneration
@@ -219,6 +247,12 @@ assert runs(lambda model: setattr(model.config, "gradient_checkpointing", True))
 assert runs(lambda model: setattr(model.model, "gradient_checkpointing", True)) == 1
 assert runs(lambda model: setattr(model, "gradient_checkpointing", True)) == 1
 assert runs(lambda model: model.gradient_checkpointing_enable) == 1
+try:
+    runs(lambda model: setattr(model.model.layers[0], "gradient_checkpointing", True))
+except AttributeError as error:
+    assert "_gradient_checkpointing_func" in str(error)
+else:
+    raise AssertionError("a layer needs the function beside the flag")
 assert runs(lambda model: model.gradient_checkpointing_enable()) == 2
 assert runs(lambda model: None, gradient_checkpointing=True) == 2
 
@@ -247,20 +281,26 @@ import re
 from itertools import product
 from typing import TYPE_CHECKING
 
+from ..facts.identifiers import names_in
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Class, Function, Instance, Result, Value, equals, options, same
+from ..facts.values import Attr, Class, Element, Function, Instance, Method, Result, Value, equals, options, same
 from ..finding import Applicability, Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import FlagWrite, TorchCheckpoint, TrainerBuild, UncalledEnable
 from ..model.events.extract import args_of
+from ..model.flow.iterations import bound_each_iteration
 from ..model.known_models.model_families import family_of
+from ..model.known_models.transformers_layers import model_of_layer
+from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
-from ..model.types import bases, is_hf_model, unwrapped
+from ..model.types import bases, is_accelerator, is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
@@ -278,7 +318,7 @@ _OF_TORCH = frozenset(
     )
 )
 #: Packages of which nothing asks a module of torch for the flag.
-_READ_NO_FLAG = ("torch.", "builtins.", "transformers.", "lightning.", "pytorch_lightning.")
+_READ_NO_FLAG = ("torch.", "builtins.", "transformers.", "lightning.", "pytorch_lightning.", "peft.", "accelerate.")
 #: A place that sets or reads the flag of an object.
 _MENTION = re.compile(r"""\.gradient_checkpointing\b|["']gradient_checkpointing["']""")
 _OWN_FUNCTION = "_gradient_checkpointing_func"
@@ -293,9 +333,13 @@ def check(run: Run) -> Iterator[Report]:
     by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
     by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
     for flag in run.of(FlagWrite):
-        is_late = all(_model(it) is not None or (not by_hand and _is_stack(it)) for it in options(flag.target))
-        if equals(flag.value, True) and is_late and not _is_read_again(run, flag) and not _is_asked_for(run, flag):
-            yield _report(run, flag)
+        targets = options(flag.target)
+        is_late = all(_model(it) is not None or (not by_hand and _is_stack(it)) for it in targets)
+        in_layers = not by_hand and all(map(_is_in_layers, targets)) and not _is_picked(flag)
+        if not (is_late or in_layers) or equals(flag.value, True) is False:
+            continue
+        if not _is_read_again(run, flag) and not _is_asked_for(run, flag):
+            yield _report(run, flag, in_layers)
 
 
 def _not_called(run: Run) -> Iterator[Report]:
@@ -366,16 +410,41 @@ def _is_stack(obj: Value) -> bool:
     return depth > 0 and is_hf_model(obj) and all(map(family_of, models))
 
 
+def _is_in_layers(value: Value) -> bool:
+    """Whether ``value`` is any of the modules, or of the layers, of a finished model."""
+    if model_of_layer(value) is not None:
+        return True
+    passed = value
+    while isinstance(passed, Element):
+        passed = passed.of
+    goes_through = isinstance(passed, Result) and passed.call.method in ("modules", "named_modules")
+    return isinstance(value, Element) and goes_through and _model(root(value)) is not None
+
+
+def _is_picked(flag: FlagWrite) -> bool:
+    """Whether a condition picks the modules that get the flag, other than by asking whether they have it."""
+    passed = bound_each_iteration(flag.place)
+    asked = (guard for guard in own_guards(flag.place) if not names_in(guard.test).isdisjoint(passed))
+    return any(not (isinstance(it.value, Result) and it.value.call.name == "builtins.hasattr") for it in asked)
+
+
 def _is_read_again(run: Run, flag: FlagWrite) -> bool:
-    """Whether the configuration goes on to build a model."""
-    configs = options(flag.target)
+    """Whether the configuration goes on to build a model, or code that is not shown gets what has the flag."""
+    targets = options(flag.target)
+    is_config = any(isinstance(target, Attr) and target.name == "config" for target in targets)
+    later = (call for call in run.uses.handed_over.of(*targets) if call.order > flag.order)
     return any(
-        same(value, config)
-        for call in run.program.calls
-        if call.order > flag.order
+        same(value, target)
+        for call in later
+        if is_config or not (isinstance(call.func, Class | Function | Method) or _knows_no_flag(call))
         for given in (*call.args, *call.kwargs.values())
-        for value, config in product(options(given), configs)
+        for value, target in product(options(given), targets)
     )
+
+
+def _knows_no_flag(call: Call) -> bool:
+    """Whether a library is called that never asks a model for the flag."""
+    return canonical(call.name).startswith(_READ_NO_FLAG) or is_accelerator(call.receiver)
 
 
 def _is_asked_for(run: Run, flag: FlagWrite) -> bool:
@@ -388,20 +457,34 @@ def _is_asked_for(run: Run, flag: FlagWrite) -> bool:
     return any(map(read.search, (run.program.text, *run.program.texts.values())))
 
 
-def _report(run: Run, flag: FlagWrite) -> Report:
+def _report(run: Run, flag: FlagWrite, in_layers: bool) -> Report:
     enable = _METHODS[0] if run.versions.may_be("transformers", "<5.23") else _METHODS[1]
+    what = (
+        f"a layer with this flag and without `{_OWN_FUNCTION}` raises an AttributeError when it is trained"
+        if in_layers
+        else "this flag has no effect on a model that is built"
+    )
     return Report(
         flag.node,
-        f"this flag has no effect on a model that is built; call `{enable}()` of the model",
+        f"{what}; call `{enable}()` of the model",
         # Where the program checkpoints by itself, the method would do it twice.
         fix=None if any(run.of(TorchCheckpoint)) else _fix(flag, enable),
+        assumes=_condition(flag),
     )
+
+
+def _condition(flag: FlagWrite) -> str | None:
+    """What must hold for the flag to be set at all; None where it certainly is."""
+    if equals(flag.value, True):
+        return None
+    given = flag.write.written
+    return "the flag is set" if given is None else f"`{source_text(given)}`"
 
 
 def _fix(flag: FlagWrite, enable: str) -> Rewrite | None:
     """Call the method in place of the statement that sets the flag."""
     target, statement = flag.write.target, flag.write.statement
-    if target is None or statement is None:
+    if target is None or statement is None or not equals(flag.value, True):
         return None
     if any(_model(option) is None for option in options(flag.target)):
         return None  # One call stands for the flags of several stacks.
