@@ -128,7 +128,8 @@ class BatchPlanner:
         self._settled = False
         self._made = 0
         self._refused = 0
-        self._exceeded = False
+        #: Whether the device gives more than the budget, whatever plans leave to its allocator, which was said.
+        self.exceeded = False
         self._given_up = 0
         self._pending: PendingMeasurement | None = None
         self._running: BatchSize | None = None
@@ -230,13 +231,13 @@ class BatchPlanner:
             self._warn_exceeded(alive.over)
 
     def _warn_exceeded(self, over: int) -> None:
-        if not self._exceeded:
+        if not self.exceeded:
             _log.warning(
                 "torch's allocator has taken %s more of the device than the budget allows, whatever plans leave to it: "
                 "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or give a smaller batch or a larger budget",
                 decimal(over),
             )
-        self._exceeded = True
+        self.exceeded = True
 
     def _agreed(self, alive: Alive, mine: BatchSize | None) -> tuple[Alive, BatchSize | None]:
         """The most that is alive and the largest size among the ranks; no size when some rank's batch has none."""

@@ -7,6 +7,11 @@ plans from then on leave that. A plan's first step, which checks what it rebuild
 device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
 step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so
 they take what earlier ones left for too much; where some plan left too little, once half of that.
+
+Plans much alike can differ by the blocks of a whole loss head: whether freed ones fit it hangs on their addresses. So
+where a plan took much less than another one did, plans leave what the other one took, if either then leaves little of
+the budget unused; if not, they try half of what was too much, and go back to what was enough where that is too little.
+Where no plan has less alive and one that holds less takes no less, the budget cannot be kept.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from enum import Enum, auto
 UNKNOWN = 0.15
 #: What is left beyond what was seen: other plans scatter their tensors a little differently.
 _MORE = 1.1
+#: Likewise, beyond the most that plans took which leave about as much.
+_ALIKE = 1.02
 #: Of so many bytes by which a plan may exceed the one that was seen, one is left: more tensors are scattered, too.
 _SCATTERED = 5
 #: Where the device gave too much, plans leave at least this part of it more.
@@ -26,6 +33,10 @@ _STEP = 200
 _REFUSED = 20
 #: Plans are made anew to take what others left for too much, where it is more than this part of what the device gave.
 _WORTH = 100
+#: More than this part of the budget is not left unused without a try to take it.
+_WASTED = 34
+#: So many of them.
+_GAMBLES = 3
 #: The largest share of the room that plans leave.
 _MOST = 0.6
 #: A cache that was emptied grows for so many steps: what one step leaves behind splits the blocks of the next ones.
@@ -70,8 +81,15 @@ class Fragmentation:
     _steps: int = 0
     _tries: int = 0
     _first: int = 0
-    #: Later plans leave no less: what was too little, or what nothing is taken back of any more.
-    _floor: int = 0
+    #: The most that was too little, and the least that was enough since; 0 where none was.
+    _short: int = 0
+    _enough: int = 0
+    #: The most that any plan's steps took.
+    _most: int = 0
+    #: How often plans took back what was left for too much, although some plan left too little or might.
+    _taken_back: int = 0
+    #: What the device gave at the latest under a plan of least peak that exceeded the budget.
+    _least_given: int = 0
 
     @property
     def spare(self) -> Spare:
@@ -96,7 +114,7 @@ class Fragmentation:
         if self.nbytes is None:
             self.share = min(_MOST, 2 * self.share)
         else:
-            self._floor = self.nbytes = self.nbytes + given // _REFUSED
+            self.nbytes = self._more(self.nbytes, given // _REFUSED)
         self.start_over()
         return Look.PLAN
 
@@ -117,30 +135,74 @@ class Fragmentation:
             self._planned, self._first = 0, int(_MORE * (given - planned)) - max(0, left + over)
             return Look.EMPTY
         self._planned = max(self._planned, planned)
-        taken = self._grown(max(int(_MORE * max(0, given - self._planned)), self._first), given - over)
-        if self.nbytes is None:
-            self.nbytes = taken
-        elif over > 0 and self._tries < _TRIES:
+        before = self.nbytes
+        if over > 0 and before is not None:
+            if self._tries >= _TRIES:
+                return Look.NOTHING
             self._tries += 1
             if self._steps > _FILLS:  # steps stayed within the budget: something between them did not (an evaluation)
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
-            more = self.nbytes + over + given // _STEP  # a few bytes less would be as many tries
-            self._floor, self.nbytes = more if self._floor else self.nbytes, more
-        elif self._steps == 2 and over <= 0 and max(taken, self._floor) + given // _WORTH < self.nbytes:
-            self._take_back(taken)
-        else:
+            return self._leave_more(before, given, over)
+        if before is None or self._steps == 2:
+            self.nbytes = self._left_after(before, given, given - over)
+        if self.nbytes == before:
             return Look.NOTHING
         self.start_over()
         return Look.PLAN
 
-    def _take_back(self, taken: int) -> None:
-        """Leave what was taken; once half of the way to that where some plan left too little."""
-        if not self._floor:
-            self.nbytes = taken
-            return
-        assert self.nbytes is not None
-        self._floor = self.nbytes = max(taken, (self._floor + self.nbytes) // 2)
+    def _leave_more(self, before: int, given: int, over: int) -> Look:
+        """The device gave more than the budget under a plan that left so much."""
+        self._most = max(self._most, given - self._planned)
+        if self._planned + before > given - over:  # it left less than was asked for: no plan has less alive
+            if before > self._short and not self._enough and 0 < self._least_given <= given:
+                self._tries = _TRIES
+                return Look.NOTHING
+            self._least_given = given
+        self.nbytes = self._more(before, over + given // _STEP)  # a few bytes less would be as many tries
+        self.start_over()
+        return Look.PLAN
+
+    def _more(self, before: int, missing: int) -> int:
+        """What plans leave where one that left so much left so many bytes too little.
+
+        It is no more than was enough: then they stay with that.
+        """
+        self._short = max(self._short, before)
+        if self._enough <= before:
+            self._enough = 0
+        if not self._enough or before + missing < self._enough:
+            return before + missing
+        self._taken_back = _GAMBLES
+        return self._enough
+
+    def _left_after(self, before: int | None, given: int, limit: int) -> int:
+        """What plans leave after a plan's second step: as much as before where less is not worth new plans."""
+        took = max(0, given - self._planned)
+        self._most = max(self._most, took)
+        taken = self._grown(max(int(_MORE * took), self._first), limit)
+        if before is None:
+            return taken
+        self._enough = before
+        return self._less(before, took, taken, given, limit)
+
+    def _less(self, before: int, took: int, taken: int, given: int, limit: int) -> int:
+        """Likewise, where ``before`` was enough, this plan ``took`` so much, and others may by that have ``taken``."""
+        half = (self._short + before) // 2 if self._short else 0
+        near = max(int(_ALIKE * self._most), half, self._first)
+        either = near - took <= limit // _WASTED
+        if either and self._most - took > given // _WORTH:
+            taken = max(taken, near)
+        careful = max(taken, half)
+        if careful + given // _WORTH < before and not (self._short and (self._tries > 1 or self._taken_back)):
+            self._taken_back += bool(self._short)
+            return careful
+        unused = min(before - took, limit - given)
+        roomy = self._planned + before + limit // _WORTH < limit  # it takes less than it may: nothing is to be gained
+        if roomy or unused <= limit // _WASTED or self._taken_back >= _GAMBLES:
+            return before
+        self._taken_back += 1
+        return near if either and near < before else min(before, max(self._first, (took + before) // 2))
 
     def _grown(self, taken: int, limit: int) -> int:
         """What a plan for all of the limit leaves, where one for less took so much beyond what it planned."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from hf_ckpt.planner.budget import NOTHING_SPARE, DeviceMemory, PeakBudget, limits_of
@@ -9,6 +11,9 @@ from hf_ckpt.planner.memory.fragmentation import UNKNOWN, Fragmentation, Look, S
 
 from ..planner_models import build, conduct
 from ..test_budget import PROBLEM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GIB = 1 << 30
 
@@ -110,15 +115,60 @@ def test_later_plans_take_what_was_left_for_too_much_and_half_of_it_where_one_le
     assert look(seen, 57, 54, -3) is Look.EMPTY
     assert look(seen, 55, 54, -5) is Look.PLAN
     assert seen.spare == Spare((too_little + enough) // 2)
-    assert look(seen, 57, 54, -3) is Look.EMPTY
-    assert look(seen, 55, 54, -5) is Look.NOTHING, "half of it was taken once"
+    assert look(seen, 58, 55, -2) is Look.EMPTY
+    assert look(seen, 57, 55, -1) is Look.NOTHING, "half of it was taken once"
     short = settled(2 * GIB)
     assert short.refused(60 * GIB) is Look.PLAN
-    assert look(short, 53, 50, -7) is Look.EMPTY
-    assert look(short, 53, 50, -7) is Look.NOTHING, "the device had nothing left when plans left what this looks like"
+    assert look(short, 57, 54, -3) is Look.EMPTY
+    assert look(short, 58, 54, -1) is Look.NOTHING, "the device had nothing left when plans left what this looks like"
     small = Fragmentation(int(4.5 * GIB))
     assert look(small, 53, 50, -7) is Look.EMPTY
     assert look(small, 54, 50, -6) is Look.NOTHING, "too little for plans to be made anew"
+
+
+def settles(seen: Fragmentation, took: Sequence[float], limit: int = 100) -> list[float]:
+    """What plans leave, in GiB, where plan by plan the allocator takes so much; the last one stays.
+
+    Every plan takes all that the limit leaves.
+    """
+    left = []
+    for takes in took:
+        assert seen.nbytes is not None
+        left.append(round(seen.nbytes / GIB, 1))
+        planned, limit_bytes = limit * GIB - seen.nbytes, limit * GIB
+        given = planned + int(takes * GIB)
+        assert seen.look(given, planned, given - limit_bytes, 20 * GIB) is Look.EMPTY
+        latest = seen.look(given, planned, given - limit_bytes, 20 * GIB)
+    assert latest is Look.NOTHING
+    return left
+
+
+def test_plans_leave_what_another_one_much_alike_took_where_little_is_unused_by_that():
+    seen = Fragmentation(5 * GIB)
+    seen._most = int(3.8 * GIB)  # by the first plan
+    assert settles(seen, [1.2, 1.0]) == [5.0, 3.9], "not the 1.3 that the allocator may exceed by 2.5"
+
+
+def test_a_plan_that_takes_less_than_it_may_is_not_made_anew():
+    seen = settled(14 * GIB)
+    assert look(seen, 42, 40, -58) is Look.NOTHING
+
+
+def test_half_of_what_is_far_too_much_is_taken_although_some_plan_left_too_little():
+    assert settles(Fragmentation(7 * GIB), [8.0, 5.0, 5.0]) == [7.0, 8.5, 6.8]
+
+
+def test_plans_go_back_to_what_was_enough_where_less_was_too_little_and_stay():
+    assert settles(Fragmentation(7 * GIB), [8.0, 5.0, 8.3, 5.0]) == [7.0, 8.5, 6.8, 8.5]
+
+
+def test_no_more_plans_are_made_where_none_has_less_alive_and_the_allocator_takes_no_less():
+    seen, planned = settled(2 * GIB), 60
+    assert look(seen, 63, planned, 2) is Look.PLAN
+    assert look(seen, 63, planned, 2) is Look.EMPTY
+    assert look(seen, 62, planned, 1) is Look.PLAN, "it takes less than before"
+    assert look(seen, 62, planned, 1) is Look.EMPTY
+    assert [look(seen, 62, planned, 1) for _ in range(9)] == [Look.NOTHING] * 9
 
 
 def test_only_where_an_allocator_caches_something_is_left_to_it():
@@ -255,7 +305,8 @@ def test_the_device_is_looked_at_once_a_step_where_that_says_something():
 
 def test_a_budget_that_the_allocator_exceeds_whatever_is_planned_is_told_once(caplog):
     conducted = build()
-    conduct(conducted, "64MiB", memory=Counted(given=80 << 20))
+    planner = conduct(conducted, "64MiB", memory=Counted(given=80 << 20))
     for _ in range(30):
         step(conducted)
     assert caplog.text.count("16.8 MB more of the device than the budget allows") == 1
+    assert planner.exceeded
