@@ -39,6 +39,7 @@ class Cell:
         out_of_memory: Steps that ran out.
         retries: Times that the allocator gave its cache back because the card had nothing left.
         launches: Of the last step's forward and backward, likewise the rest.
+        told: Whether the product said that the card gives more than the budget whatever is planned.
         modes: How layers ran.
         error: The first error.
     """
@@ -56,6 +57,7 @@ class Cell:
     launches: int = 0
     synchronisations: int = 0
     device_allocations: int = 0
+    told: bool = False
     modes: list[str] = field(default_factory=list)
     error: str = ""
 
@@ -134,6 +136,7 @@ def _read_plan(cell: Cell, handle: Handle | None) -> None:
     planner = handle.planner
     if planner is None or planner.current is None:
         return
+    cell.told = planner.exceeded
     plan, predicted = planner.current, planner.current.solution.predicted
     cell.planned, cell.spare = plan.alive, _left_to_allocator(planner, plan)
     # At the peak is what the model takes, and the activations; when the layers end those that they hold.

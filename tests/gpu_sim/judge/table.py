@@ -29,6 +29,8 @@ step: **ever**). **off** is reserved against planned, of shares, which bound wha
 allocated against planned. A cell misses when a step ran out of memory, when it is more than {tolerance:.0%} off, when the
 card gave more than the budget, or when the last step waited for the card more often than under `HF's own` or asked it
 for memory. A model that waits by itself (experts one by one, by tokens counted on the host) waits under all of them.
+Where the card gives more than the budget under `full` too, no plan can help, and the product has to say so: then the
+cell is **told**, which counts as neither planned nor missed; where it does not say so, it misses.
 
 {summary}
 """
@@ -70,7 +72,7 @@ def page(cells: Sequence[Mapping[str, Any]], command: str, missing: int, roomles
         parts.append(f"Tables that are not here yet, of other cards, models and allocators: {missing}.\n")
     if roomless:
         parts.append(_without_room(roomless))
-    parts.append(_by_cause(groups))
+    parts += [_told(groups), _by_cause(groups)]
     title = None
     for (card, allocator, subject, setup), group in groups.items():
         if title != (card, allocator):
@@ -90,13 +92,14 @@ def _without_room(roomless: Sequence[Sequence[str]]) -> str:
 
 
 def _summary(groups: Iterable[_Group]) -> str:
-    judged = [(cell, misses(cell, group)) for group in groups for cell in group.values() if is_planned(cell)]
-    planned, missed = [cell for cell, _ in judged], [wrong for _, wrong in judged if wrong]
+    judged = [(cell, group) for group in groups for cell in group.values() if is_planned(cell)]
+    planned, missed = [cell for cell, _ in judged], sum(bool(misses(*pair)) for pair in judged)
+    told = sum(is_told(*pair) and not misses(*pair) for pair in judged)
     ran_out = sum(bool(cell.get("out_of_memory")) for cell in planned)
     fitting = [cell for cell in planned if not cell.get("out_of_memory") and not cell.get("failed")]
     off = max((abs(cell_off(cell) or 0.0) for cell in fitting), default=0.0)
     return (
-        f"{len(planned)} cells with a budget, {len(planned) - len(missed)} as planned, {len(missed)} miss; "
+        f"{len(planned)} cells with a budget, {len(planned) - missed - told} as planned, {told} told, {missed} miss; "
         f"{ran_out} ran out of memory; the rest is at most {off:.1%} off."
     )
 
@@ -118,6 +121,18 @@ def cell_off(cell: Mapping[str, Any]) -> float | None:
     return (cell["reserved"] if bounds_card else cell["allocated"]) / (planned + cell["spare"]) - 1
 
 
+def is_told(cell: Mapping[str, Any], others: _Group) -> bool:
+    """Whether no plan keeps the card within the budget, which ``full`` shows, and the product said so."""
+    return bool(cell.get("told")) and _is_hopeless(cell, others)
+
+
+def _is_hopeless(cell: Mapping[str, Any], others: _Group) -> bool:
+    full = others.get("full")
+    if full is None or full.get("failed"):
+        return False
+    return bool(full["rows"] <= cell["rows"] and full["reserved"] > _given_at_most(cell))
+
+
 def misses(cell: Mapping[str, Any], others: _Group) -> list[str]:
     """What is wrong with a cell that has a budget, beside those of the same training under other labels, by these."""
     if cell.get("failed"):
@@ -132,7 +147,7 @@ def misses(cell: Mapping[str, Any], others: _Group) -> list[str]:
         found.append("no plan")
     elif abs(off) > TOLERANCE:
         found.append(f"{off:+.1%} from planned")
-    if cell["label"] == "0.9 of the card" and cell["reserved"] > 0.9 * cell["total"]:
+    if cell["label"] == "0.9 of the card" and cell["reserved"] > _given_at_most(cell) and not is_told(cell, others):
         found.append("over the budget")
     own_waits = others.get("HF's own", {}).get("synchronisations", 0)
     if cell["synchronisations"] > own_waits:
@@ -149,7 +164,7 @@ def cause(cell: Mapping[str, Any], others: _Group) -> str:
         full = None
     if full is not None and (full["device_allocations"] or full["out_of_memory"]):
         return "the card is full under `full` too, which asks it for memory in its last step: no plan takes less"
-    if full is not None and full["rows"] <= cell["rows"] and full["reserved"] > _given_at_most(cell):
+    if _is_hopeless(cell, others):
         return "the card gives more than the budget under `full` too: no plan takes less"
     if cell["out_of_memory"]:
         return "a step ran out of memory"
@@ -183,6 +198,16 @@ def _by_cause(groups: Mapping[tuple[str, str, str, str], _Group]) -> str:
     return "What misses, by cause:\n\n" + "".join(lines)
 
 
+def _told(groups: Mapping[tuple[str, str, str, str], _Group]) -> str:
+    found = [
+        ", ".join(filter(None, (*names, cell["label"])))
+        for names, group in groups.items()
+        for cell in group.values()
+        if is_planned(cell) and is_told(cell, group) and not misses(cell, group)
+    ]
+    return "Told that no plan takes less:\n\n" + "".join(f"- {cell}\n" for cell in found) if found else ""
+
+
 def _table(group: _Group) -> str:
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(_row(cell, group)) + " |" for cell in group.values()]
@@ -195,6 +220,8 @@ def _row(cell: Mapping[str, Any], group: _Group) -> list[str]:
     off, wrong = cell_off(cell), misses(cell, group) if is_planned(cell) else []
     if (cell["planned"] or 0) > cell["total"]:
         wrong = ["the plan says that it does not fit the card"]
+    if not wrong and is_planned(cell) and is_told(cell, group):
+        wrong = ["told: no plan takes less"]
     if not is_planned(cell) and cell["out_of_memory"]:
         wrong = [f"{cell['out_of_memory']} of {cell['steps']} steps ran out of memory"]
     planned = cell["planned"]
