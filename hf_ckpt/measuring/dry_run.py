@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..compat.checkpointing import set_checkpointing, supports_checkpointing
 from ..compat.masks import no_packed_sequences
 from ..engine import UntraceableError, ledger_of
+from ..engine.tracing.fake_mode import static_mode
 from ..errors import ModelStructureError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _catch(model: nn.Module, anatomy: Anatomy, ids: torch.Tensor) -> list[_Caugh
     training = model.training
     try:
         # transformers asks fake tensors no questions about their values, and meta tensors it does.
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode, no_packed_sequences():
+        with static_mode(allow_non_fake_inputs=True) as mode, no_packed_sequences():
             model.train()(**_inputs(model, mode.from_tensor(ids)), use_cache=False)
     except Exception as error:
         if all(note.call is not None for note in caught):

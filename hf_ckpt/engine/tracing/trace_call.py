@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-import torch._dynamo.config
-import torch._functorch.config
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..attributes import AttributesBefore
 from ..layer.calls import flatten, numbers_in, unflatten, with_numbers
@@ -28,6 +25,7 @@ from .cached_results import caches_of_its_own
 from .checks import RefusedError, recorded_with_every_answer
 from .choices import with_single_choices
 from .composites import python_composites
+from .fake_mode import static_mode, symbolic_mode
 from .ir import Trace
 from .opaque import as_one_op, functions_behind
 from .recorder import Recorder
@@ -36,7 +34,9 @@ from .undisturbed import collections_after, interrupts_after
 from .written_state import check_not_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     from ..layer.calls import LayerCall
     from ..layer.slots import Slot
@@ -128,7 +128,7 @@ def _record(
     leaves: list[torch.Tensor] = []
     structure = flatten((call.args, call.kwargs), leaves)
     slots = slots_of(call.layer)
-    mode = _symbolic_mode() if symbolic else FakeTensorMode()
+    mode = symbolic_mode() if symbolic else static_mode()
     inputs = SymbolicInputs(mode, device)
     fakes = [inputs.fake(leaf) for leaf in leaves]
     values = tuple(numbers_in(structure))
@@ -172,8 +172,6 @@ def _run(
     try:
         torch.set_autocast_cache_enabled(False)  # a cache of fake weights would outlive the trace
         with (
-            # A kernel launched by address must fail here, not read address 0 (torch/_subclasses/fake_tensor.py).
-            torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False),
             caches_of_its_own(call.layer, recorder.ops),
             mode,
             recorder,
@@ -221,30 +219,6 @@ def _without_torchs_log() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-class _ShapeEnv(ShapeEnv):
-    """Answers at once that there is no FX node for a computation on sizes, of which a trace makes very many.
-
-    Torch says so itself unless it validates guards, but logs each question and each answer
-    (``_create_fx_call_function`` in torch/fx/experimental/symbolic_shapes.py).
-    """
-
-    def _create_fx_call_function(
-        self, op: Callable[..., Any], args: tuple[Any, ...]
-    ) -> tuple[torch.fx.Node | None, bool]:
-        if self._translation_validation_enabled:
-            return super()._create_fx_call_function(op, args)
-        return None, False
-
-
-def _symbolic_mode() -> FakeTensorMode:
-    """Every dimension its own symbol; a size or number that depends on data is an error."""
-    env = _ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    # An answer from the dispatch cache sets every symbolic size, stride and storage again, which costs more than the
-    # fake kernel itself: 2.5 times as long a trace (FakeTensorMode._cached_dispatch_impl, fake_tensor.py).
-    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
-        return FakeTensorMode(shape_env=env)
 
 
 def _obstacle(error: Exception, *, is_final: bool = False) -> UntraceableError:
