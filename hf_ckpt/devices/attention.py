@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The efficient kernel reads a mask whose rows start at multiples of so many numbers.
+MASK_ALIGNMENT = 8
 
 
 class Kernel(StrEnum):
@@ -65,3 +72,13 @@ def _efficient_can(capability: tuple[int, int], call: AttentionCall) -> bool:
     dtypes = _HALF | {"float32"} if capability >= (8, 0) else {"float16", "float32"}
     aligned = call.width % (4 if call.dtype == "float32" else 8) == 0
     return call.dtype in dtypes and aligned and not call.grouped
+
+
+def is_aligned(strides: Sequence[int]) -> bool:
+    """Whether the efficient kernel takes a mask with these strides as it is; torch pads the rows of any other.
+
+    ``aligned_tensor`` in torch/aten/src/ATen/native/transformers/attention.cpp.
+    """
+    *outer, last = strides
+    # The rows first: where their length is open, one answer about it settles what they are stacked to.
+    return all(stride % MASK_ALIGNMENT == 0 for stride in reversed(outer)) and bool(last == 1)

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 (the name every torch user reads)
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from .attention import AttentionCall, Kernel, kernel_for
+from .attention import MASK_ALIGNMENT, AttentionCall, Kernel, is_aligned, kernel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,12 +132,12 @@ def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _expanded(mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor | None:
-    """The mask as the efficient kernel takes it: rows aligned to 16 numbers (pad_bias), a view for every head."""
+    """The mask as the efficient kernel takes it: rows aligned (pad_bias in attention.cpp), a view for every head."""
     if mask is None:
         return None
-    rest = key.shape[-2] % 16
-    if rest and mask.shape[-1] == key.shape[-2]:
-        mask = F.pad(mask, (0, 16 - rest))[..., : key.shape[-2]]
+    if not is_aligned(mask.stride()):
+        length = mask.shape[-1]
+        mask = F.pad(mask, (0, MASK_ALIGNMENT - length % MASK_ALIGNMENT))[..., :length]
     return mask.expand(query.shape[0], query.shape[1], query.shape[-2], key.shape[-2])
 
 

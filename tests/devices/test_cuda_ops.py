@@ -30,13 +30,14 @@ def ledger(
     *,
     lora: float | None = None,
     window: int | None = None,
+    length: int = LENGTH,
 ) -> LayerLedger:
     config = LlamaConfig(**SIZES) if window is None else MistralConfig(**SIZES, sliding_window=window)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
         if lora is not None:
             model = get_peft_model(model, LoraConfig(r=4, lora_dropout=lora, target_modules="all-linear"))
-    ids = torch.zeros(BATCH, LENGTH, dtype=torch.long, device="meta")
+    ids = torch.zeros(BATCH, length, dtype=torch.long, device="meta")
     (found,) = dry_ledgers(model.train(), read_anatomy(model), ids, torch.device("cpu"), card=CudaOps(capability))
     assert found is not None
     return found
@@ -87,6 +88,13 @@ def test_a_mask_becomes_numbers_that_the_backward_reads() -> None:
     found = ledger((8, 0), window=16)
     square = [b for b in found.buffers if b.shape[-2:] == (LENGTH, LENGTH) and b.dtype == "bfloat16" and b.saved]
     assert [b.nbytes for b in square] == [BATCH * LENGTH * LENGTH * 2]
+
+
+@pytest.mark.parametrize(("length", "row"), [(32, 32), (33, 40), (40, 40), (41, 48), (44, 48)])
+def test_the_rows_of_a_mask_are_as_long_as_the_efficient_kernel_reads_them(length: int, row: int) -> None:
+    found = ledger((8, 0), window=16, length=length)
+    masks = {b.nbytes for b in found.buffers if b.shape[-2:] == (length, row) and b.dtype == "bfloat16" and b.saved}
+    assert masks == {BATCH * length * row * 2}
 
 
 @pytest.mark.parametrize(

@@ -32,3 +32,15 @@ def test_budgets_never_wait_where_weights_are_packed_or_gathered(stands: str, si
         assert set(found["modes"]) <= {"keep", "traced symbolic"}, policy
         assert found["synchronisations"] == 0, policy
         assert found["device_allocations"] == 0, policy
+
+
+@pytest.mark.parametrize(
+    ("card", "dtype"), [("a100", "bfloat16"), ("a100", "float32"), ("h100", "bfloat16"), ("t4", "float16")]
+)
+def test_padded_batches_share_a_trace_by_the_alignment_of_their_masks(
+    card: str, dtype: str, simulate: Callable[..., Any]
+) -> None:
+    found = simulate(card, "padded", dtype)
+    assert found["modes"] == ["traced symbolic"]
+    assert found["per shape"] == 0
+    assert found["symbolic"] <= 2

@@ -152,12 +152,4 @@ class Lookup:
 def _kind(leaf: torch.Tensor) -> tuple[Any, ...]:
     """What of a tensor argument no trace leaves open."""
     sizes = tuple(n if n < 2 else -1 for n in leaf.shape)
-    return leaf.dtype, leaf.device, leaf.requires_grad, sizes, _is_aligned_mask(leaf)
-
-
-def _is_aligned_mask(leaf: torch.Tensor) -> bool:
-    """CUDA's memory-efficient attention pads a mask whose rows start at no multiple of 8 elements.
-
-    aten/src/ATen/native/transformers/attention.cpp, ``pad_bias``.
-    """
-    return leaf.is_cuda and leaf.dim() == 4 and all(stride % 8 == 0 for stride in leaf.stride()[:-1])
+    return leaf.dtype, leaf.device, leaf.requires_grad, sizes

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..random_state import can_redraw
 from ..untraceable import UntraceableError
+from .composites import pads_an_aligned_mask
 from .fake_kernels import run_fake
 from .flops import flops_of
 from .ir import ENTRY, Buffer, Draw, Origin, Pack, Ref, SizeRef, TracedOp, Value
@@ -126,6 +127,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise UntraceableError(f"{func} is a higher-order operator")
         if func.namespace == "prim":
             return func(*args, **kwargs)
+        if pads_an_aligned_mask(func, args):
+            func, args, kwargs = torch.ops.aten.alias.default, args[:1], {}
         if func.namespace in COLLECTIVE_NAMESPACES:
             raise UntraceableError(f"{func} is a collective")
         if func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]:
