@@ -10,7 +10,8 @@ checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` 
 they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their
 parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
 (`checkpoint(block, x, use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(),
-True)`, `self.conv = checkpoint(self.conv)`), or are calls of the module
+True)`), calls without an input whose result takes the place of what they checkpoint, which run that instead of wrapping
+it (`self.conv = checkpoint(self.conv)`, `layer.forward = checkpoint(layer.forward)`), or calls of the module
 (`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
 program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
 of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
@@ -116,6 +117,18 @@ class UNet(nn.Module):
         self.down = cp.checkpoint(self.down, use_reentrant=False)  # error
 ```
 ```python
+from torch.utils.checkpoint import checkpoint
+
+def enable(model, head):
+    for layer in model.layers:
+        layer.forward = checkpoint(layer.forward, use_reentrant=False)  # error
+    for name, module in model.named_children():
+        try:
+            setattr(model, name, checkpoint(module, use_reentrant=False))  # error
+        except Exception as error:
+            print(f"{name} is not checkpointed: {error}")
+```
+```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
@@ -172,6 +185,15 @@ def train(name):
 ```
 
 ## Good
+```python
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+def enable(model):
+    for layer in model.layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    model.scale = checkpoint(lambda: model.log_scale.exp(), use_reentrant=False)
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -433,7 +455,8 @@ from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, OneOf, given, together
-from ..model.regions.block_arguments import is_called_instead_of_wrapped, misfit_of_block
+from ..model.regions.block_arguments import misfit_of_block
+from ..model.regions.without_input import has_fallback, lacks_input, swallowed_by, written_block
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 
@@ -673,18 +696,28 @@ def _unbound(run: Run) -> Iterator[Report]:
         problem = misfit_of_block(run, event)
         if problem is not None:
             yield Report(event.node, f"this call raises a TypeError: {_block(event)} {problem}")
-        elif is_called_instead_of_wrapped(run, event):
-            block = source_text(event.node.args[0])
-            yield Report(
-                event.node,
-                f"this runs `{block}` at once, without its input, which raises a TypeError; where the forward pass "
-                f"runs it, write `checkpoint({block}, x, use_reentrant=False)`",
-            )
+        elif lacks_input(run, event) and (report := _run_at_once(event)) is not None:
+            yield report
     for partial in run.calls_to("functools.partial"):
         given = is_absent(partial.keyword("use_reentrant")) is False
         torchs = is_absent(partial.keyword("checkpoint_fn")) is True
         if given and torchs and partial.args and names_wrapper(partial.args[0]):
             yield _misfit(partial, "checkpoint_wrapper", "sets `use_reentrant` itself")
+
+
+def _run_at_once(event: Checkpoint) -> Report | None:
+    """For a block that was to be wrapped; None where a handler may checkpoint it in another way."""
+    block, handler = written_block(event), swallowed_by(event.place)
+    if block is None or (handler is not None and has_fallback(handler)):
+        return None
+    raises = "a TypeError" if handler is None else "a TypeError that a handler catches, so nothing is checkpointed"
+    module = source_text(block).removesuffix(".forward")
+    return Report(
+        event.node,
+        f"this runs `{source_text(block)}` at once, without its input, which raises {raises}; where the forward pass "
+        f"runs it, write `checkpoint({module}, x, use_reentrant=False)`",
+        notes=() if handler is None else (Remark(handler, "this catches the TypeError"),),
+    )
 
 
 def _block(event: Checkpoint) -> str:

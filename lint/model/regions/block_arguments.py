@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import all_nodes, is_inside
+from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..branches.parting import are_switches
@@ -24,8 +24,6 @@ _HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "_for
 _EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
 #: What a class may give a say in how its objects are made, looked into or called.
 _SPECIAL = frozenset(("__call__", "_call_impl", "__new__", "__init_subclass__", "__getattr__", "__getattribute__"))
-#: How the names end of what in `torch.nn` is no layer, or hands on whatever it gets.
-_WITHOUT_INPUT = ("Module", "Parallel", "Parameter", "Buffer", "List", "Dict")
 #: In the name of a class that others derive from, which may be in other files.
 _TO_DERIVE = ("Base", "Abstract", "Mixin", "_Base")
 
@@ -37,11 +35,9 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
         The end of a sentence; None when it can be bound, when something may change what is run or what it gets, and
         when something decides first whether to come there.
     """
-    if _gives_layer_nothing(run, event):
-        return "needs its input"
     own = _own_method(run, event)
     target = own or _certain_target(run, event)
-    if target is None or event.place.tries or _may_expect_error(run, event.place):
+    if target is None or event.place.tries or may_expect_error(run, event.place):
         return None
     if event.place.guards and own is None:
         return None
@@ -66,51 +62,6 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
     return f"needs `{missing[0]}`" if missing else None
 
 
-def _gives_layer_nothing(run: Run, event: Checkpoint) -> bool:
-    """Whether a layer of torch certainly gets no input: `self.conv = checkpoint(self.conv)`."""
-    call, layer = event.call, event.function
-    if (
-        len(call.args) != 1
-        or call.via
-        or call.open_args
-        or call.open_kwargs
-        or not call.kwargs.keys() <= {*Checkpoint.OWN}
-    ):
-        return False
-    if event.place.guards or event.place.tries or _may_expect_error(run, event.place):
-        return False
-    if _may_be_replaced(run, "forward"):
-        return False
-    name = canonical(layer.call.name) if isinstance(layer, Result) else ""
-    return name.rpartition(".")[0] == "torch.nn" and name[9:10].isupper() and not name.endswith(_WITHOUT_INPUT)
-
-
-def is_called_instead_of_wrapped(run: Run, event: Checkpoint) -> bool:
-    """Whether ``event`` is `self.block = checkpoint(self.block)`, for a block that its class calls with an input.
-
-    The block then runs at once, without its input, and a module refuses a tensor in the place of another module.
-    """
-    call, node = event.call, event.node
-    if call.via or call.open_args or call.open_kwargs or event.inputs or event.function_kwargs or event.place.tries:
-        return False
-    match node.args:
-        case [ast.Attribute(value=ast.Name(id="self")) as block]:
-            writes = (write for write in run.program.writes if write.target and write.target.attr == block.attr)
-            is_put_back = any(isinstance(write.node, ast.Assign) and write.node.value is node for write in writes)
-            return is_put_back and not _may_expect_error(run, event.place) and _is_given_input(run, event, block.attr)
-    return False
-
-
-def _is_given_input(run: Run, event: Checkpoint, name: str) -> bool:
-    """Whether the class around ``event`` calls `self.name` with an input."""
-    around = [cls.node for cls in run.program.classes if is_inside(event.node, cls.node)]
-    for node in (part for cls in around for part in all_nodes(cls)):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=attr), args=[_, *_]) if attr == name:
-                return True
-    return False
-
-
 def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
     """The function that the checkpoint runs, where nothing in the program may put another in its place."""
     targets, written = list(call_targets(event.function)), event.node.args[0] if event.node.args else None
@@ -121,7 +72,7 @@ def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
             return targets[0] if isinstance(written, ast.Name | ast.Lambda) else None
         case Instance() | Method(receiver=Instance()):
             module = event.function if isinstance(event.function, Instance) else event.function.receiver
-            is_kept = not _may_be_replaced(run, targets[0].function.name) and not _is_derived_from(run, event)
+            is_kept = not may_be_replaced(run, targets[0].function.name) and not _is_derived_from(run, event)
             return targets[0] if is_kept and _is_plain_module(module) else None
     return None
 
@@ -135,7 +86,7 @@ def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
         case Method(receiver=Instance(cls=cls, call=None), function=function):
             own = cls.body.get(function.name) is function and is_inside(event.node, cls.node)
             plain = not (cls.node.decorator_list or cls.node.keywords or function.decorators or _is_stub(function))
-            kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not _may_be_replaced(run, function.name)
+            kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not may_be_replaced(run, function.name)
             plain = plain and not cls.name.startswith(_TO_DERIVE) and not cls.name.endswith(_TO_DERIVE)
             is_certain = own and plain and kept and are_switches(event.place) and not _is_derived_from(run, event)
             return CallTarget(function, 1) if is_certain else None
@@ -176,7 +127,7 @@ def _is_stub(function: Function) -> bool:
     return _only_raises(function) or all(isinstance(statement, ast.Expr | ast.Pass) for statement in body)
 
 
-def _may_be_replaced(run: Run, method: str) -> bool:
+def may_be_replaced(run: Run, method: str) -> bool:
     """Whether the program may set the attribute ``method`` of a module, or change what its `forward` gets."""
     attributes = attributes_in(run.program)
     return attributes.may_set(method) or not attributes.read.isdisjoint(_HOOKS)
@@ -188,7 +139,7 @@ def _is_derived_from(run: Run, event: Checkpoint) -> bool:
     return any(cls in around for other in run.program.classes for cls in ancestors(other))
 
 
-def _may_expect_error(run: Run, place: Place) -> bool:
+def may_expect_error(run: Run, place: Place) -> bool:
     """Whether a context around ``place``, or one that the program has somewhere, may be there for the error."""
     torchs = (
         isinstance(context, Result) and canonical(context.call.name).startswith("torch.") for context in place.contexts
