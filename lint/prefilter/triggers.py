@@ -444,7 +444,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("utils.checkpoint", "functional", "hvp"),
         ("utils.checkpoint", "functional", "vhp"),
     ),
-    (("utils.checkpoint", ".forward"),),
+    (("utils.checkpoint", ".forward"), ("utils.checkpoint", "(self,")),
     ("utils.checkpoint",),
     (
         "checkpointing_enable",

@@ -3,11 +3,13 @@
 ## What it does
 Flags a checkpoint whose function is the `forward` of a module. `super().forward` and `self.forward` are left alone:
 there the caller has gone through the module already. So is a `forward` that a new `forward` of the same module wraps.
+A `forward` that checkpoints itself is reported where nothing on the way to the call changes what decides to make it.
 
 ## Why is this bad?
 Hooks belong to calling the module: forward hooks, `weight_norm` and `spectral_norm` (which then compute with a stale
 weight), FSDP's gathering of parameters. None of them runs, in the forward pass or in the recomputation. With
-`fully_shard` it is an error, `got mixed torch.Tensor and DTensor`, in the first step.
+`fully_shard` it is an error, `got mixed torch.Tensor and DTensor`, in the first step. A `forward` that checkpoints
+itself comes to the same call again and ends in a `RecursionError`.
 
 ## Bad
 ```python
@@ -48,6 +50,21 @@ class Net(nn.Module):
         for run in [block.forward for block in self.blocks]:
             x = checkpoint(run, x, use_reentrant=False)  # error
         return x
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self, use_checkpoint=False):
+        super().__init__()
+        self.use_checkpoint = use_checkpoint
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if self.use_checkpoint:
+            return checkpoint(self.forward, x, use_reentrant=False)  # error
+        return self.linear(x).tanh()
 ```
 
 ## Good
@@ -149,6 +166,7 @@ from ..facts.values import Attr, Method
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
 from ..model.needs import together
+from ..model.regions.endless import checkpoints_itself
 from ..model.report import Replace, Report, Rewrite
 
 if TYPE_CHECKING:
@@ -158,13 +176,20 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
-NEEDS = together(".forward", TorchCheckpoint)
+NEEDS = together((".forward", "(self,"), TorchCheckpoint)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report checkpoints that go past the hooks of a module."""
     sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
+        if checkpoints_itself(run, event):
+            yield Report(
+                event.node,
+                "this function checkpoints itself, and so on without an end, which raises a RecursionError; move what "
+                "it computes into another method, and checkpoint that",
+            )
+            continue
         method = _method(event)
         if method is not None and not is_own_object(method.value) and not _is_replaced(run, event, method):
             module = source_text(method.value)

@@ -72,7 +72,7 @@ def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
             return targets[0] if isinstance(written, ast.Name | ast.Lambda) else None
         case Instance() | Method(receiver=Instance()):
             module = event.function if isinstance(event.function, Instance) else event.function.receiver
-            is_kept = not may_be_replaced(run, targets[0].function.name) and not _is_derived_from(run, event)
+            is_kept = not may_be_replaced(run, targets[0].function.name) and not is_derived_from(run, event)
             return targets[0] if is_kept and _is_plain_module(module) else None
     return None
 
@@ -88,7 +88,7 @@ def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
             plain = not (cls.node.decorator_list or cls.node.keywords or function.decorators or _is_stub(function))
             kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not may_be_replaced(run, function.name)
             plain = plain and not cls.name.startswith(_TO_DERIVE) and not cls.name.endswith(_TO_DERIVE)
-            is_certain = own and plain and kept and are_switches(event.place) and not _is_derived_from(run, event)
+            is_certain = own and plain and kept and are_switches(event.place) and not is_derived_from(run, event)
             return CallTarget(function, 1) if is_certain else None
     return None
 
@@ -133,7 +133,7 @@ def may_be_replaced(run: Run, method: str) -> bool:
     return attributes.may_set(method) or not attributes.read.isdisjoint(_HOOKS)
 
 
-def _is_derived_from(run: Run, event: Checkpoint) -> bool:
+def is_derived_from(run: Run, event: Checkpoint) -> bool:
     """Whether a class of the program derives from the one around ``event``: it may put another module in the place."""
     around = [cls for cls in run.program.classes if is_inside(event.node, cls.node)]
     return any(cls in around for other in run.program.classes for cls in ancestors(other))
