@@ -5,7 +5,8 @@ Flags a test on the names of `named_parameters()` or `named_modules()`, or a loo
 model's layers were wrapped with `apply_activation_checkpointing`, when the text reaches across a layer's index
 (`"layers.0.mlp"`, `f"layers.{i}.mlp"`),
 and a regular expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. The
-names below a module, or a list of modules, that the file wraps with `checkpoint_wrapper` are treated in the same way.
+names below a module, or a list of modules, that the file wraps with `checkpoint_wrapper` are treated in the same way,
+and so are tests on parts of a name (`name.split(".")[2] == "mlp"`) that some name passed before and none passes now.
 Names that went through a call first (`name.replace(...)`), and loops that mention the wrapper's name, are fine.
 
 ## Why is this bad?
@@ -96,6 +97,29 @@ def rates(model, decay=0.8):
 
 def main():
     return list(rates(Encoder()))
+```
+
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(8), nn.Linear(8, 8)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for _ in range(4))
+
+def freeze():
+    model = Encoder()
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        if int(parts[1]) < 2 and parts[2] == "fc":  # error
+            parameter.requires_grad = False
+    return model
 ```
 
 ## Good
@@ -201,6 +225,7 @@ torch 2.13 `torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py` (`na
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
@@ -208,18 +233,22 @@ from ..facts.objects.containers import held_by
 from ..facts.values import Const, Instance, Param, Result, options, same
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
-from ..model.flow.name_tests import names_tested
+from ..model.flow.lifetimes import surely_done
+from ..model.flow.name_tests import names_tested, tests_that_fail
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
+from ..model.regions.renamed import names_below, names_wrapped_in
 from ..model.regions.wrapped import list_filled_with, lists_of_wrapped, wrapped_classes
 from ..model.report import Remark, Report
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..facts.values import Class, Value
     from ..model.flow.written_texts import WrittenText
+    from ..model.regions.renamed import Renamed
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
@@ -246,10 +275,12 @@ def check(run: Run) -> Iterator[Report]:
         if _may_be_copy(run, wrap, model):
             continue
         for names in run.of(NamedParts):
-            if _is_later(names, wrap) and root(names.module) is model:
+            if _is_later(run, names, wrap) and root(names.module) is model:
                 for text in names_tested(run, names, _REACHES_INSIDE):
                     if _is_in_wrapped_part(wrap, names, text.text) and not _misses(run, wrap, model, text.text):
                         yield _report(text.node, wrap, _called(text))
+                if unwrapped(names.module) is unwrapped(wrap.model):
+                    yield from _failing(run, wrap, names, partial(names_wrapped_in, run, wrap, model))
         for attach in run.of(AdapterAttach):
             pattern = _pattern(attach)
             if pattern is not None and attach.order > wrap.order and root(attach.model) is model:
@@ -271,23 +302,21 @@ def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
     for write in run.writes:
         if not (isinstance(write.value, Result) and write.value.call is wrap.call) or write.is_item:
             continue
-        below = re.compile(rf"^{re.escape(write.field)}\.[a-z_]\w*")
+        below = re.escape(write.field)
         for names in run.of(NamedParts):
             apart = names.place.excludes(wrap.place)
-            if _is_later(names, wrap) and same(names.module, write.obj) and not apart:
-                for text in names_tested(run, names, below):
-                    yield _report(text.node, wrap, _called(text))
+            if _is_later(run, names, wrap) and same(names.module, write.obj) and not apart:
+                yield from _below(run, wrap, names, below)
 
 
 def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
     """Names below ``self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for ...)``."""
     for write in lists_of_wrapped(run, wrap):
-        below = re.compile(rf"^{re.escape(write.field)}\.\d+\.[a-z_]\w*")
+        below = rf"{re.escape(write.field)}\.\d+"
         for names in run.of(NamedParts):
-            is_certain = _is_later(names, wrap) and not wrap.place.deeper_than(names.place)
+            is_certain = _is_later(run, names, wrap) and not wrap.place.deeper_than(names.place)
             if is_certain and same(names.module, write.obj):
-                for text in names_tested(run, names, below):
-                    yield _report(text.node, wrap, _called(text))
+                yield from _below(run, wrap, names, below)
 
 
 def _below_filled_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
@@ -295,15 +324,27 @@ def _below_filled_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
     field, classes = list_filled_with(run, wrap), wrapped_classes(run, wrap)
     if field is None or not classes:
         return
-    below = re.compile(rf"^{re.escape(field)}\.\d+\.[a-z_]\w*")
+    below = rf"{re.escape(field)}\.\d+"
     for names in run.of(NamedParts):
         held = [
             option for value in _children(names.module, field) for inner in options(value) for option in _held(inner)
         ]
         are_wrapped = bool(held) and all(_is_or_wraps(it, wrap, classes) for it in held)
-        if are_wrapped and _is_later(names, wrap):
-            for text in names_tested(run, names, below):
-                yield _report(text.node, wrap, _called(text))
+        if are_wrapped and _is_later(run, names, wrap):
+            yield from _below(run, wrap, names, below)
+
+
+def _below(run: Run, wrap: CheckpointWrap, names: NamedParts, path: str) -> Iterator[Report]:
+    """The tests of names below ``path``, a regular expression, where each wrapped module stands."""
+    for text in names_tested(run, names, re.compile(rf"^{path}\.[a-z_]\w*")):
+        yield _report(text.node, wrap, _called(text))
+    yield from _failing(run, wrap, names, partial(names_below, names.module, path))
+
+
+def _failing(
+    run: Run, wrap: WrapperCheckpointing, names: NamedParts, renaming: Callable[[], Iterable[Renamed]]
+) -> Iterator[Report]:
+    return (_report(test, wrap, "this test of a part of the name") for test in tests_that_fail(run, names, renaming))
 
 
 def _is_or_wraps(module: Value, wrap: CheckpointWrap, classes: list[Class]) -> bool:
@@ -361,8 +402,11 @@ def _called(text: WrittenText) -> str:
     return f"the name `{text.text}` in this" if text.is_held else "this name"
 
 
-def _is_later(names: NamedParts, wrap: WrapperCheckpointing) -> bool:
-    return names.order > wrap.order and names.place.walk == wrap.place.walk
+def _is_later(run: Run, names: NamedParts, wrap: WrapperCheckpointing) -> bool:
+    """Whether the names are asked for behind the wrapping, or in another method of the object that does it first."""
+    if names.place.walk == wrap.place.walk:
+        return names.order > wrap.order
+    return surely_done(run, wrap.call, names.call)
 
 
 def _pattern(attach: AdapterAttach) -> ast.AST | None:

@@ -185,8 +185,9 @@ from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
-from ..model.regions.check_functions import asks_by_isinstance, compared_with, exact_names, names_asked
+from ..model.regions.check_functions import asks_by_isinstance, compared_with
 from ..model.regions.module_tree import module_tree
+from ..model.regions.named_checks import names_asked
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
@@ -195,8 +196,8 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..model.regions.check_functions import NamesAsked
     from ..model.regions.module_tree import ModuleTree
+    from ..model.regions.named_checks import NamedCheck
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
@@ -245,7 +246,7 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
     """A single question, by class or by its name, to which no module of the model answers yes."""
     names = names_asked(event.check)
     if names is not None:
-        if not _shows_no_name(unwrapped(event.model), names, event.check):
+        if not _shows_no_name(unwrapped(event.model), names):
             return None
         return Reason("the model has no module of the class whose name this check asks for", names.node)
     test = asks_by_isinstance(event.check)
@@ -258,12 +259,11 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
     return None
 
 
-def _shows_no_name(model: Value, names: NamesAsked, check: Value) -> bool:
+def _shows_no_name(model: Value, names: NamedCheck) -> bool:
     """Whether every module of the model is shown and none has such a name, or each asked for is of another family."""
     held = _names_held(model)
     if held is None:
-        asked = exact_names(check)
-        return bool(asked) and all(has_no_layer_named(model, f"transformers.{name}") for name in asked)
+        return bool(names.exact) and all(has_no_layer_named(model, f"transformers.{name}") for name in names.exact)
     return not any(map(names.accepts, held | {late for name in held for late in _names_later(name)}))
 
 

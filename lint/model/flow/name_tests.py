@@ -7,15 +7,18 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.identifiers import names_in
 from ...facts.surroundings import parents_in
 from .name_patterns import name_for
 from .statements import body_around, holder_of
+from .text_values import TextValues, bound_in, comes_out, is_test
 from .written_texts import WrittenText, WrittenTexts, counted_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..events import NamedParts
+    from ..regions.renamed import Renamed
     from ..run import Run
 
 #: Parts of what a checkpoint wrapper puts into the names below it.
@@ -41,16 +44,10 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         Of a tuple, a list or the keys of a dict the first one. A loop that changes the name, or that knows of
         checkpoint wrappers, has none.
     """
-    loop = holder_of(run, names.call)
-    if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not names.node:
+    loop = _loop_over(run, names)
+    if loop is None:
         return
-    body = body_around(run, names.call)
-    parts = [node for part in _parts(loop, parents_in(body).get(loop)) for node in ast.walk(part)]
-    name = _untouched_name(loop, parts)
-    if not name:
-        return
-    written = WrittenTexts(run.program.tree_with(body), body)
-    counted = counted_in((*names.place.loops, *parts))
+    parts, name, written, counted = loop
     tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
     searched = [asks for node in parts if (asks := _searched_with(node, name, written)) is not None]
     asked = (*tested, *(asks.text for asks in searched))
@@ -68,6 +65,74 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         found = (text for text in written.texts(texts, counted) if pattern.search(text.text))
         for text in islice(found, 1):
             yield WrittenText(texts, text.text, True) if isinstance(texts, ast.Name) else text
+
+
+class _Loop(NamedTuple):
+    """A loop over names: what runs in it, the variable with the name, and the texts that variables hold."""
+
+    parts: list[ast.AST]
+    name: str
+    written: WrittenTexts
+    counted: dict[str, tuple[str, ...]]
+
+
+def _loop_over(run: Run, names: NamedParts) -> _Loop | None:
+    """The loop over ``names`` that leaves them as they are; None where there is none."""
+    loop = holder_of(run, names.call)
+    if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not names.node:
+        return None
+    body = body_around(run, names.call)
+    parts = [node for part in _parts(loop, parents_in(body).get(loop)) for node in ast.walk(part)]
+    name = _untouched_name(loop, parts)
+    if not name:
+        return None
+    written = WrittenTexts(run.program.tree_with(body), body)
+    return _Loop(parts, name, written, counted_in((*names.place.loops, *parts)))
+
+
+def tests_that_fail(run: Run, names: NamedParts, renaming: Callable[[], Iterable[Renamed]]) -> Iterator[ast.expr]:
+    """The tests in a loop on parts of names, `name.split(".")[2]`, that some names passed, and no new name passes.
+
+    Args:
+        run: The run that ``names`` are of.
+        names: Where the program asks for the names.
+        renaming: Gives the names before and after; asked where the loop tests parts of names.
+    """
+    loop = _loop_over(run, names)
+    if loop is None:
+        return
+    bound = bound_in(loop.parts)
+    derived = _derived(loop, bound)
+    known = {counter: texts[0] for counter, texts in loop.counted.items() if texts}
+
+    def meant(node: ast.expr) -> ast.expr | None:
+        return (bound.get(node.id) or loop.written.value_of(node.id)) if isinstance(node, ast.Name) else None
+
+    def passes(test: ast.expr, name: str) -> bool:
+        return comes_out(test, TextValues({**known, loop.name: name}, meant))
+
+    asked = [test for test in loop.parts if is_test(test) and not names_in(test).isdisjoint(derived)]
+    asked = [test for test in asked if not _is_on_whole_name(test, loop)]
+    renamed = [*renaming()] if asked else []
+    for test in asked:
+        was_passed = any(passes(test, it.plain) for it in renamed)
+        if was_passed and not any(passes(test, it.wrapped) for it in renamed):
+            yield test
+
+
+def _is_on_whole_name(test: ast.expr, loop: _Loop) -> bool:
+    """Whether ``test`` is one of those that are compared with what they ask for."""
+    searched = _searched_with(test, loop.name, loop.written)
+    return searched is not None or _tested_with(test, loop.name) is not None
+
+
+def _derived(loop: _Loop, bound: Mapping[str, ast.expr]) -> frozenset[str]:
+    """The variable with the name, and those that are computed from it."""
+    computed = {name: value for name, value in bound.items() if not _is_on_whole_name(value, loop)}
+    found = {loop.name}
+    for _ in computed:
+        found |= {other for other, value in computed.items() if not names_in(value).isdisjoint(found)}
+    return frozenset(found)
 
 
 def _parts(loop: ast.For | ast.comprehension, around: ast.AST | None) -> list[ast.AST]:

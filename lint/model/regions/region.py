@@ -30,8 +30,9 @@ from ..conditions.guards import own_guards
 from ..known_models.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
-from .check_functions import classes_asked, classes_compared, exact_names
+from .check_functions import classes_asked, classes_compared
 from .given import asked_of_self, of_object
+from .named_checks import names_asked
 
 if TYPE_CHECKING:
     import ast
@@ -316,6 +317,9 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
     """The classes a ``check_fn`` accepts by ``isinstance``, or by what it compares the class of a module with."""
     found: list[Value] = []
     for function in options(check):
+        named = names_asked(function)
+        names = named.exact if named is not None else ()
+        found += (cls for cls in regions.classes if cls.name in names)
         if isinstance(function, Partial):
             function = function.func
         if isinstance(function, Function):
@@ -325,6 +329,4 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
             # The body of a function of another module is walked only where the run calls it.
             found += [] if asked else classes_asked(function)
             found += classes_compared(function)
-            names = exact_names(function)
-            found += (cls for cls in regions.classes if cls.name in names) if names else ()
     return found
