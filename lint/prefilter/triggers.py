@@ -368,7 +368,11 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("apply_activation_checkpointing",),
     ("utils.checkpoint", "checkpoint_wrapper"),
     ("checkpoint_sequential",),
-    (("checkpointing_enable", ".eval("),),
+    (
+        ("checkpointing_enable", ".eval("),
+        ("checkpointing_enable", "no_grad"),
+        ("checkpointing_enable", "inference_mode"),
+    ),
     ("offload_wrapper", ("checkpoint", "save_on_cpu")),
     ("create_selective_checkpoint_contexts",),
     ("checkpointing_enable",),

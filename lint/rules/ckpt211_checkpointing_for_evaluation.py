@@ -1,9 +1,9 @@
 """Turning checkpointing on for a model that is only evaluated.
 
 ## What it does
-Flags `gradient_checkpointing_enable()` on a transformers model that the same script puts into evaluation mode and uses,
-when nothing in the file trains: no backward pass, no Trainer, no `train()`, and the model is not handed to code that
-could.
+Flags `gradient_checkpointing_enable()` on a transformers model that the same program uses in evaluation mode alone,
+after `eval()` or as it was loaded, when nothing in the file trains: no backward pass, no Trainer, no `train()`, and the
+model is not handed to code that could. An object may keep the model where its methods use it, always without gradients.
 
 ## Why is this bad?
 transformers checkpoints only in training mode, and there is no backward pass to save memory for. The line has no
@@ -33,6 +33,21 @@ def main(name, batches):
     model.gradient_checkpointing_enable()  # error
     model.eval()
     print(perplexity(model, batches))
+```
+
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+class Evaluator:
+    def __init__(self, path):
+        self.model = AutoModelForCausalLM.from_pretrained(path)
+        self.model.gradient_checkpointing_enable()  # error
+        self.model.eval()
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        return [self.model(**batch).loss.item() for batch in batches]
 ```
 
 ## Good
@@ -125,24 +140,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.classes import is_run_as_written
-from ..facts.values import Call, Dict, Function, Instance, Method, Seq, options, same
+from ..facts.objects.classes import is_plain, is_run_as_written
+from ..facts.values import Call, Dict, Function, Instance, Method, Result, Seq, options, same
 from ..finding import Applicability, Severity
-from ..model.events import AutogradGrad, Backward, EvalSwitch, HfEnable, TrainerBuild, TrainSwitch
+from ..model.events import AutogradGrad, Backward, EvalSwitch, Generate, HfEnable, TrainerBuild, TrainSwitch
 from ..model.flow.statements import own_statement
+from ..model.names import canonical
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
+from ..model.tensors.gradient_free import is_always_gradient_free
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
+    from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT211", "checkpointing-for-evaluation", Severity.WARNING
-NEEDS = ((HfEnable, EvalSwitch),)
+NEEDS = ((HfEnable, EvalSwitch), (HfEnable, "no_grad"), (HfEnable, "inference_mode"))
 _TRAINS = ("training_step", "fit", "step")
 _HARMLESS = ("builtins.", "torch.compile", "transformers.")
+#: Methods that give what an optimizer takes.
+_PARTS = ("parameters", "named_parameters", "modules", "named_modules", "children", "get_submodule")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -150,14 +170,33 @@ def check(run: Run) -> Iterator[Report]:
     if any(run.of(Backward, AutogradGrad, TrainSwitch, TrainerBuild)) or any(run.method_calls(*_TRAINS)):
         return
     for enable in run.of(HfEnable):
-        evaluated = next((event for event in run.of(EvalSwitch) if _follows(event, enable)), None)
-        if evaluated is not None and not _is_handed_on(run, enable.model):
+        uses = list(_uses(run, unwrapped(enable.model)))
+        evaluated = next((event.node for event in run.of(EvalSwitch) if _follows(event, enable)), None)
+        if evaluated is None and _is_loaded(enable) and _are_gradient_free(uses):
+            evaluated = uses[0].node
+        if evaluated is not None and not _is_handed_on(run, enable.model, uses):
             yield Report(
                 enable.node,
                 "checkpointing works in training mode only and nothing here trains; remove it",
-                notes=(Remark(evaluated.node, "the model is evaluated"),),
+                notes=(Remark(evaluated, "the model is evaluated"),),
                 fix=_removal(run, enable),
             )
+
+
+def _uses(run: Run, model: Value) -> Iterator[Call]:
+    """The forward passes of the model, and what it generates."""
+    yield from (call for call in run.uses.calls.of(model) if same(unwrapped(call.func), model))
+    yield from (event.call for event in run.of(Generate) if same(unwrapped(event.model), model))
+
+
+def _are_gradient_free(uses: list[Call]) -> bool:
+    return bool(uses) and all(call.method == "generate" or is_always_gradient_free(call) for call in uses)
+
+
+def _is_loaded(enable: HfEnable) -> bool:
+    """Whether the model is in eval mode from the start: transformers loads it so."""
+    model = unwrapped(enable.model)
+    return isinstance(model, Result) and canonical(model.call.name).endswith(".from_pretrained")
 
 
 def _follows(switch: EvalSwitch, enable: HfEnable) -> bool:
@@ -165,7 +204,7 @@ def _follows(switch: EvalSwitch, enable: HfEnable) -> bool:
     return same_model and switch.order > enable.order and not switch.place.excludes(enable.place)
 
 
-def _is_handed_on(run: Run, model: Value) -> bool:
+def _is_handed_on(run: Run, model: Value, uses: list[Call]) -> bool:
     """Whether code that is not shown gets the model, or a function of the file returns it to nobody."""
     for call in run.program.calls:
         given = [*call.args, *call.kwargs.values()]
@@ -173,8 +212,21 @@ def _is_handed_on(run: Run, model: Value) -> bool:
             return True
     left = [found.value for returned in run.program.returns.values() for found in returned if not found.place.stack]
     # What an object keeps, others may train.
-    left += [write.value for write in run.writes]
+    left += [write.value for write in run.writes if not _only_evaluates(write, uses)]
     return any(_is(value, model) for value in left)
+
+
+def _only_evaluates(write: Write, uses: list[Call]) -> bool:
+    """Whether a plain object keeps what is written, whose methods use the model, always without gradients."""
+    if (
+        not isinstance(write.obj, Instance)
+        or write.is_item
+        or not is_plain(write.obj.cls)
+        or not _are_gradient_free(uses)
+    ):
+        return False
+    around = [call.place.function for call in uses]
+    return any(function is not None and function.owner is write.obj.cls for function in around)
 
 
 def _is_shown(run: Run, call: Call) -> bool:
@@ -197,6 +249,8 @@ def _is(value: Value, model: Value) -> bool:
             return any(_is(item, model) for item in items.values())
         case Instance(_, Call() as made):
             return any(_is(item, model) for item in (*made.args, *made.kwargs.values()))
+        case Result(call) if call.method in _PARTS:
+            return _is(call.receiver, model)
     return any(same(unwrapped(option), unwrapped(model)) for option in options(value))
 
 

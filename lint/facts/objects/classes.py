@@ -16,6 +16,9 @@ _MODULES = (
     *("mmengine.model.Base", "mmcv.runner.Base"),
 )
 
+#: Bases that add no behaviour.
+_PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
+
 #: Decorators that leave the arguments and the result of a function as they are.
 _TRANSPARENT = (
     "staticmethod",
@@ -80,6 +83,12 @@ def is_torch_module(cls: Class) -> bool:
     # A Trainer has `train`, too, which gives figures.
     modules = [name for name in names if name.startswith(_MODULES) and not name.endswith("Trainer")]
     return bool(modules) or any(name.endswith("LightningModule") for name in names)
+
+
+def is_plain(cls: Class) -> bool:
+    """Whether objects of the class are of no library: nobody calls their methods but who has the object."""
+    bases = [base for owner in (cls, *ancestors(cls)) for base in owner.bases]
+    return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name.startswith(_PLAIN)) for base in bases)
 
 
 def ancestors(cls: Class) -> Iterator[Class]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.objects.classes import ancestors, is_torch_module
-from ...facts.values import Class, Instance, Ref, options
+from ...facts.objects.classes import ancestors, is_plain, is_torch_module
+from ...facts.values import Instance, options
 from ..events import TrainSwitch
 from ..flow.iterations import is_last_iteration
 from ..flow.lifetimes import is_built_before, outermost, surely_done
@@ -15,12 +15,10 @@ from ..flow.uses import objects_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...facts.values import Call, Value
+    from ...facts.values import Call, Class, Value
     from ..events import ModeChange
     from ..history import History
 
-#: Bases of classes whose methods nobody calls but who has the object.
-_PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
 #: Modules of modules are looked into this deep.
 _DEPTH = 3
 
@@ -74,7 +72,7 @@ def _of_constructor(run: History, switches: Sequence[ModeChange], used: Call) ->
     function = outermost(run, used)
     if not isinstance(last, TrainSwitch) or not _is_on(last) or not surely_done(run, last.call, used):
         return None
-    if function is None or function.owner is None or not _is_plain(function.owner):
+    if function is None or function.owner is None or not is_plain(function.owner):
         return None  # Who has a module switches it from outside.
     # Each way through the program ends in a mode: that of its last switch.
     left = {it.place.walk: it for it in switches if it not in built}
@@ -83,8 +81,3 @@ def _of_constructor(run: History, switches: Sequence[ModeChange], used: Call) ->
 
 def _is_on(switch: ModeChange) -> bool:
     return isinstance(switch, TrainSwitch) and switch.on is True
-
-
-def _is_plain(cls: Class) -> bool:
-    bases = [base for owner in (cls, *ancestors(cls)) for base in owner.bases]
-    return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name.startswith(_PLAIN)) for base in bases)
