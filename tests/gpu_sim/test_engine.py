@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,3 +45,12 @@ def test_padded_batches_share_a_trace_by_the_alignment_of_their_masks(
     assert found["modes"] == ["traced symbolic"]
     assert found["per shape"] == 0
     assert found["symbolic"] <= 2
+
+
+@pytest.mark.parametrize("card", ["h100", "rtx4090", "t4"])
+def test_masks_of_all_lengths_share_a_trace_or_two(card: str, simulate: Callable[..., Any]) -> None:
+    """Attention pads a mask where its rows are not aligned, so those have a trace of their own."""
+    lengths = [128, 200, 131, 256, 77, 264, 1001, 512, 100, 96]
+    for kind, found in simulate(card, "masks", json.dumps(lengths), "llama", "qwen2", "mistral").items():
+        assert found["modes"] == ["traced symbolic"], kind
+        assert found["traces"] <= 2, kind

@@ -192,21 +192,20 @@ class TraceCache:
 def _symbolic_trace(call: LayerCall, free: frozenset[int]) -> Trace:
     """The trace that fixes the fewest sizes: composite ops as the run takes them apart, or else as Python does."""
     attempts: list[Trace] = []
-    obstacle: UntraceableError | None = None
+    obstacles: list[str] = []  # their reasons: an error and this frame would hold each other, and the model's forward
     for in_python in (False, True):
         try:
             trace = trace_call(call, free=free, in_python=in_python)
         except UntraceableError as error:
             if error.is_final:
                 raise
-            obstacle = obstacle or error
+            obstacles.append(error.reason)
             continue
         if not trace.guards.fixed:
             return trace
         attempts.append(trace)
     if not attempts:
-        assert obstacle is not None
-        raise obstacle
+        raise UntraceableError(obstacles[0])
     return min(attempts, key=lambda trace: trace.guards.fixed)
 
 

@@ -38,7 +38,9 @@ _MOST_CHECKS = 4
 _MOST_PATHS = 8
 _RAISE = dis.opmap["RAISE_VARARGS"]
 #: The modules of the functions between a layer that asks and here (torch keeps Dynamo out of dispatch modes).
-_BETWEEN = (f"{__package__}.recorder", "torch._compile", "torch._dynamo.eval_frame")
+_BETWEEN = (f"{__package__}.recorder", "torch._compile", "torch._dynamo.eval_frame", "torch.overrides")
+#: The functions of modes, whose modules are anybody's.
+_OF_MODES = ("__torch_function__", "__torch_dispatch__")
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 
 _R = TypeVar("_R", bound="Record")
@@ -127,7 +129,7 @@ class Answers:
         before = (len(made) for made in (recorder.packs, recorder.ops, recorder.buffers, recorder.written_slots))
         self.checks.append(_Check(place, answer, *before))
         self._ops_since = 0
-        asker = next(frame for frame in _frames_from(sys._getframe(1)) if _module_of(frame) not in _BETWEEN)
+        asker = next(frame for frame in _frames_from(sys._getframe(1)) if not _is_between(frame))
         self._asker = asker, asker.f_lasti
         return answer
 
@@ -270,8 +272,8 @@ def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__"))
+def _is_between(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _BETWEEN or frame.f_code.co_name in _OF_MODES
 
 
 def _brings_nothing(error: BaseException) -> bool:

@@ -110,8 +110,8 @@ def _recorded(
             return _record(call, symbolic, device, free, in_python, opaque)
         except Exception as error:
             # Symbols cannot run for real, and another device than the layer's may be none of this machine's.
-            told = error.error if isinstance(error, RefusedError) else error
-            found = () if symbolic or device is not None else functions_behind(told)
+            # An error with a name in this frame would hold it, the frame the error, and both what the forward holds.
+            found = () if symbolic or device is not None else functions_behind(getattr(error, "error", error))
             if not found or found[0] in opaque:
                 raise
             opaque += found

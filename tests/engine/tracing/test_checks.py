@@ -337,6 +337,16 @@ def test_gradients_are_right_whatever_the_answer(kind: type[PlainLayer], scales:
     assert engines[0].report().replays == len(scales)
 
 
+@pytest.mark.parametrize("kind", TRACED)
+def test_a_mode_over_all_functions_is_no_obstacle(kind: type[PlainLayer]) -> None:
+    """As ``torch.set_default_device`` has one."""
+    stack, reference = Stack(kind), Stack(kind)
+    engines = stack.checkpoint()
+    with torch.device("cpu"):
+        assert equal(gradients(stack, (ORDINARY, 5)), gradients(reference, (ORDINARY, 5)))
+    assert [engine.report().mode for engine in engines] == [Mode.SYMBOLIC] * 2
+
+
 @pytest.mark.parametrize("scales", ORDERS)
 @pytest.mark.parametrize("kind", REPLAYED_WHOLE)
 def test_a_check_that_changes_more_is_replayed_whole(kind: type[PlainLayer], scales: tuple[float, ...]) -> None:

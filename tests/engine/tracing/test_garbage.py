@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hf_ckpt
-from hf_ckpt.engine import clear_traces
+from hf_ckpt.engine import Mode, clear_traces
 from hf_ckpt.engine.tracing import cache
 from hf_ckpt.engine.tracing.undisturbed import collections_after
 
 from ...models import build, step
+from ..stacks import PlainLayer, Stack, hidden_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import torch
 
 
 def test_nothing_is_collected_until_the_trace_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +61,33 @@ def test_a_trace_keeps_no_model_alive() -> None:
     left = weights()
     gc.collect()
     assert [reference for reference in left if reference() is not None] == []
+
+
+class NeedsNumbers(PlainLayer):
+    """It can be traced for one shape alone."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        if not isinstance(hidden.shape[1], int):
+            raise TypeError("a length is a number")
+        return super().forward(hidden)
+
+
+def test_a_trace_that_fails_keeps_nothing_of_the_forward_alive() -> None:
+    def forward(stack: Stack) -> weakref.ref[Any]:
+        held_by_the_forward = hidden_states()
+        stack(held_by_the_forward).sum().backward()
+        return weakref.ref(held_by_the_forward)
+
+    clear_traces()
+    stack = Stack(NeedsNumbers)
+    engines = stack.checkpoint()
+    gc.disable()
+    try:
+        left = forward(stack)
+        assert left() is None
+    finally:
+        gc.enable()
+    assert {engine.report().mode for engine in engines} == {Mode.PER_SHAPE}
 
 
 @pytest.mark.parametrize("is_on", [True, False])
