@@ -88,6 +88,8 @@ class Fragmentation:
     _most: int = 0
     #: How often plans took back what was left for too much, although some plan left too little or might.
     _taken_back: int = 0
+    #: What plans left at the latest where they tried half: less is not tried again.
+    _tried: int = 0
     #: What the device gave at the latest under a plan of least peak that exceeded the budget.
     _least_given: int = 0
 
@@ -164,17 +166,11 @@ class Fragmentation:
         return Look.PLAN
 
     def _more(self, before: int, missing: int) -> int:
-        """What plans leave where one that left so much left so many bytes too little.
-
-        It is no more than was enough: then they stay with that.
-        """
+        """What plans leave where one that left so much left so many bytes too little: no more than was enough."""
         self._short = max(self._short, before)
         if self._enough <= before:
             self._enough = 0
-        if not self._enough or before + missing < self._enough:
-            return before + missing
-        self._taken_back = _GAMBLES
-        return self._enough
+        return min(before + missing, self._enough or before + missing)
 
     def _left_after(self, before: int | None, given: int, limit: int) -> int:
         """What plans leave after a plan's second step: as much as before where less is not worth new plans."""
@@ -202,7 +198,10 @@ class Fragmentation:
         if roomy or unused <= limit // _WASTED or self._taken_back >= _GAMBLES:
             return before
         self._taken_back += 1
-        return near if either and near < before else min(before, max(self._first, (took + before) // 2))
+        if either and near < before:
+            return near
+        self._tried = max(self._first, (max(took, self._tried) + before) // 2)
+        return min(before, self._tried)
 
     def _grown(self, taken: int, limit: int) -> int:
         """What a plan for all of the limit leaves, where one for less took so much beyond what it planned."""

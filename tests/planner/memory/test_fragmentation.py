@@ -158,8 +158,10 @@ def test_half_of_what_is_far_too_much_is_taken_although_some_plan_left_too_littl
     assert settles(Fragmentation(7 * GIB), [8.0, 5.0, 5.0]) == [7.0, 8.5, 6.8]
 
 
-def test_plans_go_back_to_what_was_enough_where_less_was_too_little_and_stay():
-    assert settles(Fragmentation(7 * GIB), [8.0, 5.0, 8.3, 5.0]) == [7.0, 8.5, 6.8, 8.5]
+def test_plans_go_back_to_what_was_enough_where_less_was_too_little_and_stay_after_some_tries():
+    assert settles(Fragmentation(7 * GIB), [8.0, 5.0, 8.3, 5.0, 5.0]) == [7.0, 8.5, 6.8, 8.5, 7.6]
+    took = [8.0, 5.0, 8.3, 5.0, 8.3, 5.0, 8.3, 5.0]
+    assert settles(Fragmentation(7 * GIB), took) == [7.0, 8.5, 6.8, 8.5, 7.6, 8.5, 8.1, 8.5]
 
 
 def test_no_more_plans_are_made_where_none_has_less_alive_and_the_allocator_takes_no_less():
