@@ -33,6 +33,10 @@ PASS_THROUGH = frozenset(
 _SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "train", "eval", "requires_grad_", "double")
 )
+#: The methods of classes of models that build one.
+_LOADERS = frozenset(
+    ("from_pretrained", "from_config", "_from_config", "from_encoder_decoder_pretrained", "from_vision_text_pretrained")
+)
 #: The attributes under which models of transformers keep all their layers, and adapters the model.
 _LAYERS = ("base_model", "model", "transformer")
 
@@ -74,6 +78,8 @@ def unwrapped(value: Value) -> Value:
                 inner = same_object(value)
             case Attr(base=base, name="module"):
                 inner = base
+            case Attr(base=Result(call), name="model") if _is_trainer(call):
+                inner = found if (found := call.argument(0, "model")).node else value
             case Result(call) if call.method == "unwrap_model" and is_accelerator(call.receiver) and call.args:
                 inner = call.args[0]
             case Result(call) | Element(of=Result(call)) if call.method == "prepare" and is_accelerator(call.receiver):
@@ -117,6 +123,11 @@ def is_accelerator(value: Value) -> bool:
     return "accelerate.Accelerator" in class_names(value)
 
 
+def _is_trainer(call: Call) -> bool:
+    name = canonical(call.name)
+    return name.startswith(("transformers.", "trl.")) and name.endswith("Trainer") and name.count(".") == 1
+
+
 def _prepared(value: Value, call: Call) -> Value:
     """What ``accelerator.prepare`` was given for this one of its results; ``value`` itself when that is not known."""
     position = value.index if isinstance(value, Element) else 0
@@ -155,7 +166,7 @@ def _names_model(name: str) -> bool:
     if parts[0] not in ("transformers", "peft", "trl") or len(parts) < 2:
         return False
     kind = parts[1]
-    built = len(parts) == 2 or parts[2] in ("from_pretrained", "from_config", "_from_config")
+    built = len(parts) == 2 or parts[2] in _LOADERS
     if kind.endswith(("Tokenizer", "Processor", "Config", "TokenizerFast", "Trainer", "Arguments")):
         return False
     return built and (

@@ -4,13 +4,15 @@
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
 that nothing in this file enables checkpointing for, the same on its encoder or decoder
 (`model.encoder.gradient_checkpointing = True`) or in a loop over its layers or modules, on a module of torch such as
-`nn.TransformerEncoder` in a file that never reads the flag, and the statement `model.gradient_checkpointing_enable`
-without parentheses.
+`nn.TransformerEncoder` in a file that never reads the flag, the statement `model.gradient_checkpointing_enable` without
+parentheses, and `model.gradient_checkpointing_enable = True`, which replaces the method.
 
 ## Why is this bad?
 The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
 function that `gradient_checkpointing_enable()` puts beside it. Nothing is checkpointed; `is_gradient_checkpointing` can
-say True all the same. A layer that has the flag without this function raises an AttributeError in train mode.
+say True all the same. A layer that has the flag without this function raises an AttributeError in train mode. A method
+that is replaced by a value raises where something calls it later, as a Trainer or `prepare_model_for_kbit_training` do:
+`'bool' object is not callable`.
 
 ## Bad
 ```python
@@ -42,6 +44,14 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("base")
 model.gradient_checkpointing_enable  # error
 model.train()
+```
+```python
+from transformers import AutoModelForCausalLM
+
+class Chat:
+    def load(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model.gradient_checkpointing_enable = True  # error
 ```
 
 ```python
@@ -247,6 +257,7 @@ assert runs(lambda model: setattr(model.config, "gradient_checkpointing", True))
 assert runs(lambda model: setattr(model.model, "gradient_checkpointing", True)) == 1
 assert runs(lambda model: setattr(model, "gradient_checkpointing", True)) == 1
 assert runs(lambda model: model.gradient_checkpointing_enable) == 1
+assert runs(lambda model: setattr(model, "gradient_checkpointing_enable", True)) == 1
 try:
     runs(lambda model: setattr(model.model.layers[0], "gradient_checkpointing", True))
 except AttributeError as error:
@@ -283,28 +294,29 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import names_in
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Class, Element, Function, Instance, Method, Result, Value, equals, options, same
+from ..facts.values import Attr, Class, Element, Function, Method, Result, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import own_guards
-from ..model.events import FlagWrite, TorchCheckpoint, TrainerBuild, UncalledEnable
-from ..model.events.extract import args_of
+from ..model.events import FlagWrite, OverwrittenEnable, TorchCheckpoint, UncalledEnable
 from ..model.flow.iterations import bound_each_iteration
 from ..model.known_models.model_families import family_of
 from ..model.known_models.transformers_layers import model_of_layer
+from ..model.libraries.finished_models import finished_model, trainer_may_enable
 from ..model.libraries.sharding import root
-from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import bases, is_accelerator, is_hf_model, unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call
+    from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT205", "checkpointing-flag-assignment", Severity.WARNING
-NEEDS = (UncalledEnable, FlagWrite)
+NEEDS = (UncalledEnable, OverwrittenEnable, FlagWrite)
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 #: Where models of the families that are known keep their stacks, which read the flag for a warning at most.
@@ -328,13 +340,13 @@ def check(run: Run) -> Iterator[Report]:
     """Report flags that come too late or to the wrong object, and methods that are not called."""
     yield from _not_called(run)
     yield from _on_torch(run)
-    if any(run.method_calls(*_METHODS)) or _trainer_enables(run):
+    if any(run.method_calls(*_METHODS)) or trainer_may_enable(run):
         return
     by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
     by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
     for flag in run.of(FlagWrite):
         targets = options(flag.target)
-        is_late = all(_model(it) is not None or (not by_hand and _is_stack(it)) for it in targets)
+        is_late = all(_is_late(it, flag, by_hand) for it in targets)
         in_layers = not by_hand and all(map(_is_in_layers, targets)) and not _is_picked(flag)
         if not (is_late or in_layers) or equals(flag.value, True) is False:
             continue
@@ -342,11 +354,31 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(run, flag, in_layers)
 
 
+def _is_late(obj: Value, flag: FlagWrite, by_hand: bool) -> bool:
+    return finished_model(obj, options(flag.target)) is not None or (not by_hand and _is_stack(obj))
+
+
 def _not_called(run: Run) -> Iterator[Report]:
     for named in run.of(UncalledEnable):
         name = named.node.attr
         fix = Rewrite(Applicability.UNSAFE, "Call it", (Replace(named.node, f"{source_text(named.node)}()"),))
         yield Report(named.node, f"`{name}` is not called, so this does nothing; write `{name}()`", fix=fix)
+    for made in run.of(OverwrittenEnable):
+        method, target = made.write.field, made.write.target
+        yield Report(
+            made.node,
+            f"this replaces the method and checkpoints nothing, and what calls it later raises; write `{method}()`",
+            fix=_call_in_place(made.write, None if target is None else target.value, method),
+        )
+
+
+def _call_in_place(write: Write, model: ast.expr | None, method: str) -> Rewrite | None:
+    """Call the method in place of the statement that sets something."""
+    statement = write.statement
+    if statement is None or model is None:
+        return None
+    changes = (InsertBefore(statement, f"{source_text(model)}.{method}()"), DeleteStatement(statement))
+    return Rewrite(Applicability.UNSAFE, f"Call `{method}()`", changes)
 
 
 def _on_torch(run: Run) -> Iterator[Report]:
@@ -386,21 +418,6 @@ def _is_of_torch(value: Value) -> bool:
     return isinstance(value, Result) and canonical(value.call.name) in _OF_TORCH
 
 
-def _trainer_enables(run: Run) -> bool:
-    """Whether some Trainer turns checkpointing on, or may."""
-    for trainer in run.of(TrainerBuild):
-        args = args_of(trainer.args)
-        if args is None or is_enabled(run, args, trainer.args) is not False:
-            return True
-    return False
-
-
-def _model(obj: Value) -> Value | None:
-    """The finished model of transformers whose flag, or whose configuration's flag, ``obj`` holds."""
-    model = obj.base if isinstance(obj, Attr) and obj.name == "config" else obj
-    return model if is_hf_model(model) and not isinstance(model, Instance) else None
-
-
 def _is_stack(obj: Value) -> bool:
     """Whether ``obj`` is the encoder, decoder or backbone of a finished model, of a family that is known."""
     depth = 0
@@ -418,7 +435,7 @@ def _is_in_layers(value: Value) -> bool:
     while isinstance(passed, Element):
         passed = passed.of
     goes_through = isinstance(passed, Result) and passed.call.method in ("modules", "named_modules")
-    return isinstance(value, Element) and goes_through and _model(root(value)) is not None
+    return isinstance(value, Element) and goes_through and finished_model(root(value)) is not None
 
 
 def _is_picked(flag: FlagWrite) -> bool:
@@ -482,13 +499,12 @@ def _condition(flag: FlagWrite) -> str | None:
 
 
 def _fix(flag: FlagWrite, enable: str) -> Rewrite | None:
-    """Call the method in place of the statement that sets the flag."""
-    target, statement = flag.write.target, flag.write.statement
-    if target is None or statement is None or not equals(flag.value, True):
+    target = flag.write.target
+    if target is None or not equals(flag.value, True):
         return None
-    if any(_model(option) is None for option in options(flag.target)):
+    if any(finished_model(option) is None for option in options(flag.target)):
         return None  # One call stands for the flags of several stacks.
     owner = attribute(target.value)
-    model = owner.value if owner is not None and owner.attr == "config" else target.value
-    changes = (InsertBefore(statement, f"{source_text(model)}.{enable}()"), DeleteStatement(statement))
-    return Rewrite(Applicability.UNSAFE, f"Call `{enable}()`", changes)
+    return _call_in_place(
+        flag.write, owner.value if owner is not None and owner.attr == "config" else target.value, enable
+    )

@@ -6,7 +6,21 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import UNKNOWN, Attr, Call, Class, Const, Guard, Instance, Param, Ref, Result, Value, options
+from ...facts.values import (
+    UNKNOWN,
+    Attr,
+    Call,
+    Class,
+    Const,
+    Guard,
+    Instance,
+    Param,
+    Ref,
+    Result,
+    Value,
+    equals,
+    options,
+)
 from ..flow.passing_names import is_named_in
 from ..names import canonical
 from ..types import bases, is_hf_model
@@ -179,10 +193,19 @@ def _events_of_write(write: Write) -> Iterator[Event]:
     elif write.is_item:
         if isinstance(write.obj, Ref) and write.obj.name == "os.environ":
             yield env.EnvironmentWrite(write)
+    elif write.field in ENABLES:
+        if isinstance(write.value, Const) and write.value.value and _is_set_on_model(write.obj):
+            yield hf.OverwrittenEnable(write)
     elif write.field in ATTRIBUTES:
         yield ATTRIBUTES[write.field](write)
     elif write.field in ARGS_ATTRIBUTES and is_args(write.obj):
         yield ARGS_ATTRIBUTES[write.field](write)
+
+
+def _is_set_on_model(value: Value) -> bool:
+    """Whether an attribute of ``value`` is certainly one of a model of transformers: None takes no attribute."""
+    models = [option for option in options(value) if equals(option, None) is not True]
+    return bool(models) and all(map(is_hf_model, models))
 
 
 def _switched_by_test(call: Call) -> Iterator[CallEvent]:

@@ -199,6 +199,13 @@ class FlagWrite(WriteEvent):
         return self.write.value
 
 
+class OverwrittenEnable(WriteEvent):
+    """``model.gradient_checkpointing_enable = True``: the method of a model is replaced, not called."""
+
+    __slots__ = ()
+    words = HfEnable.words
+
+
 class UncalledEnable(NamingEvent):
     """``model.gradient_checkpointing_enable`` as a statement: the method is named, not called."""
 
