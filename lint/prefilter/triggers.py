@@ -380,6 +380,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("TrainingArguments", "checkpointing_kwargs"),
         ("Config", "import trl", "checkpointing_kwargs"),
         ("Arguments", "swift", "checkpointing_kwargs"),
+        ("checkpointing_kwargs", "prepare_model_for_kbit_training"),
     ),
     ("ac_mode",),
     ("utils.checkpoint",),

@@ -3,8 +3,9 @@
 ## What it does
 Flags a dict given to `gradient_checkpointing_enable` (or `activation_checkpointing_enable`) of a transformers model, or
 to `gradient_checkpointing_kwargs` (or `activation_checkpointing_kwargs`) of `TrainingArguments` and trl's configs, that
-certainly has no key `use_reentrant`. The Trainer's own keys (`every_n_layers`, `offload`, `selective`) do not count,
-and an empty dict given to the Trainer is no dict. What is written to the dict later counts.
+certainly has no key `use_reentrant`. A model that is not known is taken for one of transformers where the argument is
+given by its name and no class of the program has the method. The Trainer's own keys (`every_n_layers`, `offload`,
+`selective`) do not count, and an empty dict given to the Trainer is no dict. What is written to the dict later counts.
 
 ## Why is this bad?
 transformers picks the non-reentrant variant only when no dict is given. A dict without the key goes to torch as it is,
@@ -21,6 +22,9 @@ def enable(name):
     model.gradient_checkpointing_enable({"early_stop": False})  # error
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={})  # error
     return model.train()
+
+def of_what_holds_it(runner):
+    runner.model.llama.gradient_checkpointing_enable(gradient_checkpointing_kwargs={})  # error
 
 def train(model):
     args = TrainingArguments(
@@ -58,10 +62,19 @@ def train(name, extra):
     )
 
 class Other:
-    def gradient_checkpointing_enable(self, options):
-        self.options = options
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs):
+        self.options = gradient_checkpointing_kwargs
 
 Other().gradient_checkpointing_enable({})
+
+def other(model):
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={})
+```
+```python
+def not_known(model, options):
+    model.gradient_checkpointing_enable({"early_stop": False})
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 ```
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -131,12 +144,13 @@ huggingface/transformers#33208, #43203.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, Value, equals, is_absent, options
+from ..facts.values import Dict, Instance, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
-from ..model.events.extract import args_of
+from ..model.events.extract import ENABLES, args_of
 from ..model.libraries.trainer import (
     KWARGS,
     SWITCHES,
@@ -159,6 +173,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT102", "checkpointing-kwargs-without-use-reentrant", Severity.WARNING
 NEEDS = (HfEnable, *together("checkpointing_kwargs", TrainerArgs))
 VERSIONS = {"transformers": ">=4.35"}
+#: A class of the program that has the method itself.
+_DEFINED = re.compile(rf"\bdef ({'|'.join(sorted(ENABLES))})\b")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -166,6 +182,7 @@ def check(run: Run) -> Iterator[Report]:
     for enable in run.of(HfEnable):
         if _lacks_key(enable.kwargs) and overriding_trainer(run, enable) is None:
             yield _report(enable.kwargs, enable.node)
+    yield from _by_the_name_of_the_argument(run)
     for args in run.of(TrainerArgs):
         if isinstance(args, SwiftArgs):
             continue  # ms-swift chooses the variant itself when the dict does not.
@@ -180,6 +197,18 @@ def check(run: Run) -> Iterator[Report]:
         may_be_on = equals(args.declared(*SWITCHES), False, None) is not True
         if _lacks_key(trainer_kwargs(kwargs)) and may_be_on and not kwargs_may_change(run, args):
             yield _report(kwargs, args.node)
+
+
+def _by_the_name_of_the_argument(run: Run) -> Iterator[Report]:
+    """Calls on models that are not known: the argument is transformers' own, and what else takes it hands it on."""
+    known = {enable.node for enable in run.of(HfEnable)}
+    if any(map(_DEFINED.search, (run.program.text, *run.program.texts.values()))):
+        return
+    for call in run.method_calls(*ENABLES):
+        given = next((call.kwargs[name] for name in KWARGS if name in call.kwargs), None)
+        made = any(isinstance(option, Instance) for option in options(call.receiver))
+        if given is not None and call.node not in known and not made and _lacks_key(given):
+            yield _report(given, call.node)
 
 
 def _parsed(run: Run) -> Iterator[TrainerArgs]:

@@ -3,7 +3,8 @@
 ## What it does
 Flags `TrainingArguments(deepspeed={"activation_checkpointing": {...}})` when this file shows the dict, or names the
 DeepSpeed file that it is checked with (`ckpt-lint train.py --config ds.json`), the arguments do not turn checkpointing
-on, and nothing else in the file does. `deepspeed.initialize` with such a dict and a model of transformers is the same.
+on, and nothing else in the file does. `deepspeed.initialize` with such a dict and a model of
+transformers, sentence-transformers, diffusers, timm or torchvision is the same.
 
 ## Why is this bad?
 The section configures `deepspeed.checkpointing.checkpoint`, which models of transformers never call. Every activation
@@ -33,6 +34,15 @@ from transformers import AutoModelForCausalLM
 config = {"train_batch_size": 8, "activation_checkpointing": {"partition_activations": True}}
 model = AutoModelForCausalLM.from_pretrained("base")
 engine, *_ = deepspeed.initialize(model=model, config=config)  # error
+```
+```python
+import deepspeed
+from sentence_transformers import SentenceTransformer, models
+
+words = models.Transformer("microsoft/MiniLM-L12-H384-uncased")
+model = SentenceTransformer(modules=[words, models.Pooling(384)])
+settings = {"train_batch_size": 8, "activation_checkpointing": {"cpu_checkpointing": True}}
+engine, *_ = deepspeed.initialize(model=model, config=settings)  # error
 ```
 
 ```python
@@ -69,6 +79,16 @@ args = TrainingArguments("out", deepspeed={"activation_checkpointing": {"partiti
 
 def forward(block, x):
     return deepspeed.checkpointing.checkpoint(block, x)
+```
+
+```python
+import deepspeed
+from sentence_transformers import SentenceTransformer
+from own_package import OwnModel
+
+settings = {"train_batch_size": 8, "activation_checkpointing": {"cpu_checkpointing": True}}
+own, *_ = deepspeed.initialize(model=OwnModel(), config=settings)
+plain, *_ = deepspeed.initialize(model=SentenceTransformer("base"), config={"train_batch_size": 8})
 ```
 
 ```python
@@ -125,20 +145,30 @@ from ..facts.values import Absent, Dict, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpointing, SwiftArgs, TrainerArgs
 from ..model.events.extract import args_of
+from ..model.libraries.makers import library_of
 from ..model.libraries.trainer import SWITCHES, default_switch, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.types import is_hf_model
+from ..model.types import class_names, is_hf_model, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..facts.walk import Write
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT207", "deepspeed-checkpointing-section", Severity.WARNING
 NEEDS = together("deepspeed", "activation_checkpointing", (TrainerArgs, "deepspeed.initialize"))
 _SECTION = "activation_checkpointing"
+#: Libraries whose models never call DeepSpeed's own checkpoint, and how a program turns checkpointing on in them.
+_SWITCHES_ON = {
+    "transformers": "call `model.gradient_checkpointing_enable()`",
+    "sentence_transformers": "call `model.gradient_checkpointing_enable()`",
+    "diffusers": "call `model.enable_gradient_checkpointing()`",
+    "timm": "call `model.set_grad_checkpointing()`",
+    "torchvision": "call `torch.utils.checkpoint.checkpoint` for its blocks",
+}
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -168,16 +198,24 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _initialized(run: Run) -> Iterator[Report]:
-    """Engines of DeepSpeed around a model of transformers: nothing in them reads the section either."""
+    """Engines of DeepSpeed around a model of a library: nothing in them reads the section either."""
     for call in run.calls_to("deepspeed.initialize"):
         config = call.keyword("config") if call.written("config") else call.keyword("config_params")
         has_section = isinstance(config, Dict) and is_absent(config.get(_SECTION)) is False
-        if has_section and is_hf_model(call.argument(1, "model")):
+        library = _library(call.argument(1, "model")) if has_section else ""
+        if library:
             yield Report(
                 call.node,
-                "models of transformers never use this section of the DeepSpeed configuration, so nothing is "
-                "checkpointed; call `model.gradient_checkpointing_enable()` first",
+                f"models of {library} never use this section of the DeepSpeed configuration, so nothing is "
+                f"checkpointed; {_SWITCHES_ON[library]} first",
             )
+
+
+def _library(model: Value) -> str:
+    """The library of ``model``, where no model of that library calls DeepSpeed's own checkpoint; empty for others."""
+    if "sentence_transformers.SentenceTransformer" in class_names(unwrapped(model)):
+        return "sentence_transformers"
+    return "transformers" if is_hf_model(model) else library_of(model)
 
 
 def _is_off(args: TrainerArgs) -> bool:

@@ -3,7 +3,8 @@
 ## What it does
 Flags `TrainingArguments` that get `gradient_checkpointing_kwargs` (or the new name) although `gradient_checkpointing`
 is off, when nothing else in the file turns checkpointing on: writes, `set_*` methods and copies with other values may.
-trl's configs are on by default.
+trl's configs are on by default. `prepare_model_for_kbit_training(model, use_gradient_checkpointing=False,
+gradient_checkpointing_kwargs=...)` is the same where no Trainer turns it on.
 
 ## Why is this bad?
 The Trainer looks at the arguments only when the switch is on. Every activation is kept and the run may be out of
@@ -17,6 +18,18 @@ def train(model):
     args = TrainingArguments("out", gradient_checkpointing_kwargs={"use_reentrant": False})  # error
     Trainer(model, args).train()
 ```
+```python
+from peft import prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+def train(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model = prepare_model_for_kbit_training(  # error
+        model, use_gradient_checkpointing=False, gradient_checkpointing_kwargs={"use_reentrant": False}
+    )
+    SFTTrainer(model, args=SFTConfig("out", gradient_checkpointing=False)).train()
+```
 ```yaml
 base_model: NousResearch/Llama-3.2-1B
 datasets:
@@ -29,6 +42,20 @@ gradient_checkpointing_kwargs:  # error
 ```
 
 ## Good
+```python
+from peft import prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+def by_the_trainer(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model = prepare_model_for_kbit_training(model, False, {"use_reentrant": False})
+    SFTTrainer(model, args=SFTConfig("out")).train()
+
+def by_itself(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    return prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+```
 ```python
 from transformers import Trainer, TrainingArguments
 from trl import SFTConfig
@@ -94,6 +121,11 @@ args = TrainingArguments(
 rows = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}] * 8
 Trainer(model, args, train_dataset=rows).train()
 assert not model.is_gradient_checkpointing
+
+from peft import prepare_model_for_kbit_training
+
+prepare_model_for_kbit_training(model, False, {"use_reentrant": False})
+assert not model.is_gradient_checkpointing
 ```
 
 ## References
@@ -107,6 +139,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, KbitPrepare, SwiftArgs, TrainerArgs
+from ..model.libraries.finished_models import trainer_may_enable
 from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch
 from ..model.needs import together
 from ..model.report import Report, Rewrite, SetKeyword
@@ -119,15 +152,18 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
-NEEDS = together("checkpointing_kwargs", TrainerArgs)
+NEEDS = together("checkpointing_kwargs", (TrainerArgs, KbitPrepare))
 VERSIONS = {"transformers": ">=4.35"}
 _COPIES = ("dataclasses.replace", "copy.replace")
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report arguments that no switch makes effective."""
-    if any(run.of(HfEnable)) or any(run.of(KbitPrepare)):
+    prepared = list(run.of(KbitPrepare))
+    if any(run.of(HfEnable)) or any(equals(it.enables, False, None) is not True for it in prepared):
         return
+    if not trainer_may_enable(run):
+        yield from _prepared(prepared)
     for args in run.of(TrainerArgs):
         given = from_json(args.kwargs)
         if isinstance(given, Dict) and given.items and _is_off(args) and not _may_be_turned_on(run, args):
@@ -139,6 +175,15 @@ def check(run: Run) -> Iterator[Report]:
                 fix=Rewrite(Applicability.UNSAFE, f"Add `{switch}=True`", (SetKeyword(args.node, switch, "True"),))
                 if switch
                 else None,
+            )
+
+
+def _prepared(prepared: list[KbitPrepare]) -> Iterator[Report]:
+    """Preparations for quantized training that leave checkpointing off, in programs where no Trainer turns it on."""
+    for prepare in prepared:
+        if isinstance(prepare.kwargs, Dict) and prepare.kwargs.items:
+            yield Report(
+                prepare.node, "checkpointing is off here, so these arguments have no effect; turn it on or remove them"
             )
 
 
