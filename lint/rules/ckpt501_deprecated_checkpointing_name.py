@@ -17,6 +17,12 @@ args = TrainingArguments("out", gradient_checkpointing=True)  # error
 model = AutoModelForCausalLM.from_pretrained("base")
 model.gradient_checkpointing_enable()  # error
 ```
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # error
+```
 
 ## Good
 ```python
@@ -60,6 +66,7 @@ from ..model.names import canonical
 from ..model.report import RenameAttribute, RenameKeyword, Report, Rewrite
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..model.run import Run
@@ -82,10 +89,20 @@ def check(run: Run) -> Iterator[Report]:
                 yield Report(keyword, _message(keyword.arg, new), fix=fix)
     for event in (*run.of(HfEnable), *run.of(HfDisable)):
         name = event.call.method
-        if name.startswith("gradient_") and event.call.attribute is not None and not event.node.keywords:
+        if name.startswith("gradient_") and event.call.attribute is not None:
             new = name.replace("gradient", "activation")
-            fix = Rewrite(level, f"Write `{new}`", (RenameAttribute(event.call.attribute, new),))
-            yield Report(event.node, _message(name, new), fix=fix)
+            changes: list[RenameAttribute | RenameKeyword] = [RenameAttribute(event.call.attribute, new)]
+            changes += _renamed_arguments(event.node)
+            rename = Rewrite(level, f"Write `{new}`", tuple(changes))
+            # What `**options` holds cannot be renamed.
+            is_whole = all(keyword.arg for keyword in event.node.keywords)
+            yield Report(event.node, _message(name, new), fix=rename if is_whole else None)
+
+
+def _renamed_arguments(call: ast.Call) -> Iterator[RenameKeyword]:
+    for keyword in call.keywords:
+        if keyword.arg in _OLD:
+            yield RenameKeyword(call, keyword.arg, keyword.arg.replace("gradient", "activation"))
 
 
 def _message(name: str, new: str) -> str:
