@@ -4,11 +4,12 @@
 Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)` and
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, the name of another library on one
 (diffusers' `enable_gradient_checkpointing`, timm's `set_grad_checkpointing`, the old `set_gradient_checkpointing`), or
-on a model of diffusers, timm or torchvision, any of them on a `DistributedDataParallel` object, and a Trainer that is
-to checkpoint a module of this file that is no transformers model. Models of transformers whose class supports no
-checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where
-they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their
-parameters (`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed
+on a model of diffusers, timm or torchvision, `_set_gradient_checkpointing` with the arguments that it took before
+transformers 4.35, any of them on a `DistributedDataParallel` object, and a Trainer that is to checkpoint a module of
+this file that is no transformers model. Models of transformers whose class supports no checkpointing (`MPNetModel`,
+`ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where they or their Trainer are to
+checkpoint. Also calls of torch's functions that do not fit their parameters (`checkpoint_wrapper(block,
+use_reentrant=...)`) or those of the function that is checkpointed
 (`checkpoint(block, x, use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(),
 True)`), calls without an input whose result takes the place of what they checkpoint, which run that instead of wrapping
 it (`self.conv = checkpoint(self.conv)`, `layer.forward = checkpoint(layer.forward)`), or calls of the module
@@ -163,6 +164,16 @@ class Reentrant(nn.Module):
     def inner(self, x, mask):
         return x * mask
 ```
+```python
+from functools import partial
+from transformers import AutoModel
+
+def enable(name):
+    model = AutoModel.from_pretrained(name)
+    model._set_gradient_checkpointing(model.encoder, True)  # error
+    model._set_gradient_checkpointing(model.encoder, value=True)  # error
+    model.apply(partial(model._set_gradient_checkpointing, value=True))  # error
+```
 
 ```yaml
 # megatron sft this.yaml
@@ -251,6 +262,7 @@ from transformers import AutoModel, ConvNextV2Model, Trainer, TrainingArguments
 
 AutoModel.from_pretrained("bert-base-uncased").gradient_checkpointing_enable()
 AutoModel.from_pretrained("microsoft/mpnet-base", trust_remote_code=True).gradient_checkpointing_enable()
+AutoModel.from_pretrained("bert-base-uncased")._set_gradient_checkpointing(True)
 
 def train(name, flag):
     AutoModel.from_pretrained(name).gradient_checkpointing_enable()
@@ -356,6 +368,7 @@ Unsafe: the call does what it says instead of raising.
 ```python
 import os
 import tempfile
+from functools import partial
 
 os.environ["ACCELERATE_USE_CPU"] = "true"
 import torch
@@ -414,6 +427,18 @@ class UNet(torch.nn.Module):
 assert raises(UNet().use_checkpointing) is TypeError
 assert raises(UNet().without_input) is TypeError
 
+for old in (
+    lambda: model._set_gradient_checkpointing(model.model, value=True),
+    lambda: model.apply(partial(model._set_gradient_checkpointing, value=True)),
+):
+    assert raises(old) is TypeError
+ids = torch.ones(1, 3, dtype=torch.long)
+model._set_gradient_checkpointing(True, True)
+assert raises(lambda: model.train()(ids)) is TypeError
+model._set_gradient_checkpointing(True)
+assert raises(lambda: model.train()(ids)) is None
+model._set_gradient_checkpointing(False)
+
 small = MPNetConfig(
     vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
 )
@@ -451,6 +476,7 @@ from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.known_models.checkpointing_support import names_not_checkpointed, not_checkpointed
 from ..model.libraries.makers import library_of
+from ..model.libraries.old_switch import old_switches
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
@@ -476,6 +502,7 @@ NEEDS = (
     ".set_grad_checkpointing",
     *together(TrainerBuild, ("Module", ("transformers", OneOf(names_not_checkpointed))), SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
+    *together("transformers", "_set_gradient_checkpointing"),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
     *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )
@@ -524,6 +551,7 @@ def check(run: Run) -> Iterator[Report]:
     yield from _as_model_argument(run)
     yield from _from_elsewhere(run)
     yield from _of_megatron(run)
+    yield from _of_old_kind(run)
     for call in run.calls_to(_MODULE):
         if not call.place.tries:
             yield Report(
@@ -684,6 +712,22 @@ def _of_megatron(run: Run) -> Iterator[Report]:
                 f"`{given[0]}` is for `{_GRANULARITY}` of `full` and raises a ValueError beside `selective`, which is "
                 "Megatron-SWIFT's default; ask for `full` or remove it",
             )
+
+
+def _of_old_kind(run: Run) -> Iterator[Report]:
+    """Arguments of `_set_gradient_checkpointing` of which transformers knows nothing any more."""
+    for switch in old_switches(run):
+        effect = (
+            "takes no `value`, which raises a TypeError"
+            if switch.raises
+            else "takes its second argument for the function that checkpoints, so training raises: `'bool' object is "
+            "not callable`, or a RecursionError"
+        )
+        yield Report(
+            switch.node,
+            f"since transformers 4.35 `_set_gradient_checkpointing` {effect}; call `model.{_ENABLERS[0]}()`",
+            versions="transformers>=4.35",
+        )
 
 
 def _unbound(run: Run) -> Iterator[Report]:
