@@ -475,6 +475,7 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEna
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.known_models.checkpointing_support import names_not_checkpointed, not_checkpointed
+from ..model.libraries.handed_on_keywords import refused_keyword
 from ..model.libraries.makers import library_of
 from ..model.libraries.old_switch import old_switches
 from ..model.libraries.signatures import SIGNATURES, misfit
@@ -736,6 +737,14 @@ def _unbound(run: Run) -> Iterator[Report]:
         problem = misfit(call, SIGNATURES[canonical(call.name)])
         if problem is not None and not call.place.tries:
             yield _misfit(call, call.name.rpartition(".")[2], problem)
+    for wrap in run.written(CheckpointWrap):
+        if (refused := refused_keyword(run, wrap)) is not None:
+            name, error = refused
+            yield Report(
+                wrap.node,
+                f"neither `checkpoint_wrapper` nor `checkpoint` has a parameter `{name}`, and the checkpointed call "
+                f"gets it: {error} when the module first runs; drop it",
+            )
     for event in run.written(Checkpoint):
         problem = misfit_of_block(run, event)
         if problem is not None:

@@ -8,7 +8,8 @@ Flags `checkpoint_wrapper(module, offload_to_cpu=...)` of `torch.distributed.alg
 fairscale's function of the same name has the keyword, and so had torch's up to 2.0 (2.0 drops it without a word). Since
 2.1 torch's takes it for an argument of
 the wrapped module: wrapping succeeds, and the first step ends in
-`TypeError: forward() got an unexpected keyword argument 'offload_to_cpu'`.
+`TypeError: forward() got an unexpected keyword argument 'offload_to_cpu'`. A layer whose `forward` takes `**kwargs`, as
+those of transformers do, drops it without a word: nothing is offloaded.
 
 ## Bad
 ```python
@@ -61,6 +62,12 @@ for offload in (True, False):
         assert "offload_to_cpu" in str(error)
     else:
         raise AssertionError("no error")
+
+class Layer(torch.nn.Linear):
+    def forward(self, x, **kwargs):
+        return super().forward(x)
+
+checkpoint_wrapper(Layer(4, 4), offload_to_cpu=True)(x).sum().backward()
 offload_wrapper(checkpoint_wrapper(torch.nn.Linear(4, 4)))(x).sum().backward()
 ```
 
@@ -114,7 +121,8 @@ def _report(call: Call, offload: Value) -> Report:
     change = DropKeyword(call.node, _KEYWORD)
     return Report(
         call.node,
-        "torch's `checkpoint_wrapper` passes `offload_to_cpu` on to the module, whose forward raises a TypeError; "
-        "write `offload_wrapper(checkpoint_wrapper(module))`, or drop it",
+        "torch's `checkpoint_wrapper` passes `offload_to_cpu` on to the module, whose forward raises a TypeError, or "
+        "drops it if it takes `**kwargs`: nothing is offloaded; write `offload_wrapper(checkpoint_wrapper(module))`, "
+        "or drop it",
         fix=Rewrite(Applicability.SAFE, "Drop `offload_to_cpu=False`", (change,)) if droppable else None,
     )
