@@ -12,12 +12,13 @@ from .events import (
     Checkpoint,
     Checkpointing,
     CheckpointPartial,
+    Detach,
     Event,
     HfSetting,
     KwargsWrite,
     TorchCheckpoint,
 )
-from .flow.loss import Losses
+from .flow.loss import Losses, UpTo
 from .frozen.frozen_statistics import KeptStatistics
 from .history import History
 from .regions.inputs import Inputs
@@ -41,6 +42,7 @@ class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
     __slots__ = (
+        "_detached_losses",
         "_enabling",
         "_idle",
         "_in_eval",
@@ -65,6 +67,7 @@ class Run(History):
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}
         self._losses: Losses | None = None
+        self._detached_losses: Losses | None = None
 
     @property
     def losses(self) -> Losses:
@@ -72,6 +75,14 @@ class Run(History):
         if self._losses is None:
             self._losses = Losses(self, [event.call for event in self.of(Backward)])
         return self._losses
+
+    @property
+    def detached_losses(self) -> Losses:
+        """What they would be fed with where nothing were detached: each `detach()` counts as a source."""
+        if self._detached_losses is None:
+            cuts = UpTo(event.node for event in self.of(Detach))
+            self._detached_losses = Losses(self, [event.call for event in self.of(Backward)], cuts)
+        return self._detached_losses
 
     def written(self, kind: type[C]) -> Iterator[C]:
         """Those of ``kind`` that can run at all: for a mistake in the call itself, whatever comes to it."""

@@ -2,12 +2,14 @@
 
 ## What it does
 Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of
-saved boundaries. A recurrent cell whose state is detached between steps, and detached results that go elsewhere (a
-target, a log), are not flagged.
+saved boundaries, and a detached result that is all the loss gets (`return x.detach()` at the end of a `forward`). A
+recurrent cell whose state is detached between steps, and detached results that go elsewhere (a target, a log), are not
+flagged.
 
 ## Why is this bad?
 The checkpoint keeps the boundary and recomputes the inside by itself; nothing has to be detached for that. Detaching
-ends the graph: every segment before it gets no gradients, and the loss looks as it should.
+ends the graph: every segment before it gets no gradients, and the loss looks as it should. Where nothing behind it
+trains either, `backward()` raises.
 
 ## Bad
 ```python
@@ -77,6 +79,29 @@ def forward(layers, x):
         x = checkpoint(layer, x, use_reentrant=False)
         x = x.detach().requires_grad_(True)  # error
     return x
+```
+
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(4)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x.detach()  # error
+
+def train(loader, optimizer):
+    net = Net()
+    for x, y in loader:
+        loss = F.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
 ```
 
 ## Good
@@ -164,6 +189,15 @@ def trained(detach):
 
 assert trained(detach=True) == [False, False, False, True]
 assert trained(detach=False) == [True] * 4
+
+out = checkpoint(layers[0], torch.ones(2, 4), use_reentrant=False)
+layers.zero_grad()
+layers[1](out.detach()).sum().backward()
+assert layers[0].weight.grad is None
+try:
+    out.detach().sum().backward()
+except RuntimeError as error:
+    assert "does not require grad" in str(error)
 ```
 
 ## References
@@ -182,6 +216,7 @@ from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, r
 from ..model.flow.statements import base_name, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.results.detached import cut_off_from_loss
 from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
@@ -201,10 +236,17 @@ def check(run: Run) -> Iterator[Report]:
         source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
         again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
         source = source or again
-        if source is None or is_gradient_free(cut.call) or _is_recurrent(source) or _ends_in_backward(run, cut):
+        if source is None or is_gradient_free(cut.call):
             continue
-        stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
-        following = again or next((event for event in events.values() if _feeds(cut, stored, event)), None)
+        following = _next_segment(run, cut, source, again, events.values())
+        loss = cut_off_from_loss(run, cut.call, source) if following is None else None
+        if loss is not None:
+            yield Report(
+                cut.node,
+                "this detached result is all that the loss gets, so no segment before it gets a gradient; pass the "
+                "result on as it is",
+                notes=(Remark(source.node, "this segment is cut off"), Remark(loss.node, "the loss comes from it")),
+            )
         if following is not None:
             yield Report(
                 cut.node,
@@ -212,6 +254,16 @@ def check(run: Run) -> Iterator[Report]:
                 "the result on as it is, since a checkpoint keeps only its input anyway",
                 notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
             )
+
+
+def _next_segment(
+    run: Run, cut: Detach, source: Checkpoint, again: Checkpoint | None, events: Iterable[Checkpoint]
+) -> Checkpoint | None:
+    """The checkpoint that gets what is cut off, in the next iteration ``again``; None where that may be meant."""
+    if _is_recurrent(source) or _ends_in_backward(run, cut):
+        return None
+    stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
+    return again or next((event for event in events if _feeds(cut, stored, event)), None)
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:

@@ -12,7 +12,7 @@ from ...facts.nodes import inner_nodes
 from .recorded import recorded_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.grad_modes import GradModes
@@ -33,6 +33,21 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 Position: TypeAlias = tuple[int, int]
 #: Behind everything.
 _END = (sys.maxsize, 0)
+
+
+class Cuts:
+    """What gradients do not pass on the way back through an expression: by the name of a method or a function."""
+
+    def stops(self, node: ast.AST) -> bool:
+        """Whether no gradient goes to ``node``."""
+        return _is_cut(node)
+
+    def is_end(self, node: ast.AST) -> bool:
+        """Whether ``node`` is one of those that are looked for, whatever they are made of."""
+        return False
+
+
+_CUTS_BY_NAME = Cuts()
 
 
 class Step(NamedTuple):
@@ -63,7 +78,7 @@ class Steps:
             for name in step.filled:
                 self._filling.setdefault(name, []).append(index)
 
-    def traced(self, wanted: set[str], last: Position, cuts: Container[ast.AST]) -> Iterator[ast.expr]:
+    def traced(self, wanted: set[str], last: Position, cuts: Cuts = _CUTS_BY_NAME) -> Iterator[ast.expr]:
         """The expressions that fill ``wanted`` at ``last``, the last first.
 
         In the end ``wanted`` holds the names that were filled before the first step.
@@ -111,17 +126,19 @@ def end_of(node: ast.AST) -> Position:
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
-def reads(*values: ast.expr, cuts: Container[ast.AST] = frozenset()) -> frozenset[str]:
+def reads(*values: ast.expr, cuts: Cuts = _CUTS_BY_NAME) -> frozenset[str]:
     """The names, dotted ones too, that gradients of ``values`` go to."""
     return frozenset(name for value in values for node in carried(value, cuts) if (name := _dotted(node)))
 
 
-def carried(value: ast.AST, cuts: Container[ast.AST] = frozenset()) -> Iterator[ast.AST]:
-    """The parts of ``value`` that its gradient may go to; ``cuts`` are calls that are known to let none through."""
+def carried(value: ast.AST, cuts: Cuts = _CUTS_BY_NAME) -> Iterator[ast.AST]:
+    """The parts of ``value`` that its gradient may go to, past none of the ``cuts``."""
     stack = [value]
     while stack:
         node = stack.pop()
-        if node not in cuts and not _is_cut(node):
+        if cuts.is_end(node):
+            yield node
+        elif not cuts.stops(node):
             yield node
             stack += inner_nodes(node)
 

@@ -10,11 +10,11 @@ from ...facts.objects.classes import is_run_as_written
 from ...facts.parameters import positional_names
 from ...facts.values import Function, Method
 from .frames import ways_from_shared_function
-from .gradient_steps import Position, Steps, carried, end_of, own_nodes, position, reads
+from .gradient_steps import Cuts, Position, Steps, carried, end_of, own_nodes, position, reads
 from .statements import body_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ...facts.values import Call, FunctionNode, Value
     from ..history import History
@@ -26,12 +26,13 @@ class Losses:
     Args:
         run: The history that all these calls are of.
         sinks: The calls that may get something; functions around them may have it as an argument.
+        cuts: What gradients do not pass; None for what detaches, functions of the program that do so too.
     """
 
-    def __init__(self, run: History, sinks: list[Call]) -> None:
+    def __init__(self, run: History, sinks: list[Call], cuts: Cuts | None = None) -> None:
         self._run = run
         self._steps: dict[ast.AST, Steps] = {}
-        self._cuts = _Detaching(run, self._steps_of)
+        self._cuts = cuts or _Detaching(run, self._steps_of)
         self._sources: dict[tuple[Call, ...], frozenset[ast.AST]] = {}
         self._calls: dict[tuple[ast.AST, tuple[ast.expr, ...], Position], frozenset[ast.AST]] = {}
         #: By the call that gives something, in any function on the way to a sink: the sinks.
@@ -46,6 +47,18 @@ class Losses:
         """Those that get what ``source`` gives, in program order; functions around it may return it."""
         found = {sink for call in self._way_to(source) for sink in self._sinks.get(call.node, ())}
         return (sink for sink in sorted(found, key=lambda call: call.order) if self._feeds(source, sink))
+
+    def beside(self, source: Call, sink: Call) -> list[ast.Call]:
+        """What else ``sink`` gets something of: calls of the function that leads to both, that ``source`` is not in.
+
+        Nothing where no function is seen to lead to both.
+        """
+        ways = ways_from_shared_function(self._run, source, sink)
+        if ways is None:
+            return []
+        given, body = ways.left[0].node, body_around(self._run, ways.left[0])
+        calls = [node for node in self._sources_of(ways.right) if isinstance(node, ast.Call) and node is not given]
+        return [node for node in calls if given not in self._calls_in(body, [node], position(node))]
 
     def kept_for_next_iteration(self, sink: Call) -> frozenset[str]:
         """The names that ``sink`` reads and that the loop around it fills behind it, and not before it."""
@@ -62,7 +75,7 @@ class Losses:
         ways = ways_from_shared_function(self._run, source, sink)
         if ways is None or len(ways.right) > 1 or ways.left[0].place.loops != sink.place.loops:
             return False
-        if not all(map(self._is_returned, ways.left[1:])):
+        if not all(map(self.is_returned, ways.left[1:])):
             return False
         body = body_around(self._run, sink)
         return ways.left[0].node in self._calls_in(body, [sink.node], end_of(sink.place.loops[-1]))
@@ -72,7 +85,7 @@ class Losses:
 
     def _feeds(self, source: Call, sink: Call) -> bool:
         ways = ways_from_shared_function(self._run, source, sink)
-        if ways is None or not all(map(self._is_returned, ways.left[1:])):
+        if ways is None or not all(map(self.is_returned, ways.left[1:])):
             return False
         return ways.left[0].node in self._sources_of(ways.right)
 
@@ -107,7 +120,7 @@ class Losses:
             self._steps[body] = Steps(body, self._run.program.grad)
         return self._steps[body]
 
-    def _is_returned(self, call: Call) -> bool:
+    def is_returned(self, call: Call) -> bool:
         """Whether the function that makes ``call`` gives what that gives to its caller, gradients included."""
         function, place = call.place.function, call.place
         if function is None or not is_run_as_written(function):
@@ -135,7 +148,18 @@ class Losses:
         return [value for name, value in caller.written_arguments(names_in_order).items() if name in roots]
 
 
-class _Detaching:
+class UpTo(Cuts):
+    """Gradients go up to some calls, `x.detach()`, and to no other one that lets none through by its name."""
+
+    def __init__(self, ends: Iterable[ast.AST]) -> None:
+        self._ends = frozenset(ends)
+
+    def is_end(self, node: ast.AST) -> bool:
+        """Whether ``node`` is one of the calls."""
+        return node in self._ends
+
+
+class _Detaching(Cuts):
     """The calls of the program's own functions whose results have no gradient, as `x.detach()` has none.
 
     Few of a program's calls are asked for, so a function is looked at with the first of its calls.
@@ -149,9 +173,10 @@ class _Detaching:
             self._called.setdefault(call.node, []).append(call.func)
         self._known: dict[ast.AST, bool] = {}
 
-    def __contains__(self, node: object) -> bool:
+    def stops(self, node: ast.AST) -> bool:
+        """Whether no gradient goes to ``node``, by its name or by what the program's function does."""
         called = self._called.get(node) if isinstance(node, ast.Call) else None
-        return called is not None and all(map(self._detaches, called))
+        return (called is not None and all(map(self._detaches, called))) or super().stops(node)
 
     def _detaches(self, called: Value) -> bool:
         match called:
@@ -170,7 +195,7 @@ class _Detaching:
     def _outer_names(self, function: FunctionNode, value: ast.expr) -> set[str]:
         """The names outside of ``function``'s own steps that gradients of ``value`` go to."""
         names = set(reads(value))
-        for _ in self._steps_of(function).traced(names, position(value), frozenset()):
+        for _ in self._steps_of(function).traced(names, position(value)):
             pass
         return names
 

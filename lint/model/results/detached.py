@@ -1,0 +1,82 @@
+"""Results of checkpoints that a loss gets detached, and nothing else of it has a gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Class, Element, Instance, Param, Result, options
+from ..frozen.freezing import may_be_frozen
+from ..names import canonical
+from ..tensors.gradient_free import is_gradient_free, may_lack_graph
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from ...facts.values import Call
+    from ..events import Checkpoint
+    from ..run import Run
+
+#: What trains nothing by itself.
+_FUNCTIONS = ("torch.", "builtins.", "math.", "numpy.")
+_TENSOR_METHODS = frozenset(
+    (
+        *("mean", "sum", "pow", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "float"),
+        *(
+            "to",
+            "cuda",
+            "cpu",
+            "half",
+            "double",
+            "contiguous",
+            "clone",
+            "detach",
+            "norm",
+            "abs",
+            "square",
+            "log",
+            "exp",
+        ),
+    )
+)
+
+
+def cut_off_from_loss(run: Run, cut: Call, source: Checkpoint) -> Call | None:
+    """The backward pass whose loss gets what ``source`` gave only as ``cut`` detached it, and nothing else that trains.
+
+    A target that is detached stands beside something that trains.
+    """
+    if is_gradient_free(cut) or run.losses.is_returned(source.call) or any(run.losses.fed_by(source.call)):
+        return None
+    if not _may_train(run, source):
+        return None
+    for given in _given_by(run, cut):
+        for sink in run.detached_losses.fed_by(given):
+            beside = run.detached_losses.beside(given, sink)
+            if not may_lack_graph(given, sink) and not any(_trains(run, node) for node in beside):
+                return sink
+    return None
+
+
+def _given_by(run: Run, cut: Call) -> Iterator[Call]:
+    """The call, and those of the module whose `forward` returns what it gives."""
+    yield cut
+    function = cut.place.function
+    if function is not None and function.name == "forward" and run.detached_losses.is_returned(cut):
+        yield from run.forwards.get(function.node, ())
+
+
+def _may_train(run: Run, source: Checkpoint) -> bool:
+    """Whether what the checkpoint runs is not frozen, as far as the program shows it."""
+    modules = [option for option in options(source.function) if isinstance(option, Instance | Result | Element | Param)]
+    return not may_be_frozen(run, *modules)
+
+
+def _trains(run: Run, node: ast.Call) -> bool:
+    """Whether what is called may have parameters that a gradient goes to; building a module gives it none."""
+    return any(
+        not isinstance(call.func, Class)
+        and not canonical(call.name).startswith(_FUNCTIONS)
+        and call.method not in _TENSOR_METHODS
+        for call in run.calls_at(node)
+    )
