@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
 from .conditions.older_versions import is_for_other_versions
-from .events import ApplyCheckpointing, Checkpoint, CheckpointSequential, CheckpointWrap, Event
+from .events import ApplyCheckpointing, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint
 from .events.extract import events_in
 from .flow.uses import Uses
 from .names import canonical
@@ -98,7 +98,7 @@ class History:
     def region(self, event: Event) -> Region:
         """What runs again because of a checkpoint event."""
         match event:
-            case Checkpoint():
+            case FunctionCheckpoint():
                 return self.bodies.of(event.function)
             case CheckpointSequential():
                 return self.bodies.of(event.functions)

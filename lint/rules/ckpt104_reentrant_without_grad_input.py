@@ -368,6 +368,7 @@ from ..model.events import (
     Checkpointing,
     CheckpointSequential,
     Compile,
+    DeepSpeedCheckpoint,
     HfDisable,
     HfEnable,
     KbitPrepare,
@@ -437,6 +438,12 @@ def _is_packed(event: Checkpointing) -> bool:
 
 
 def _report(event: Checkpointing) -> Report:
+    if isinstance(event, DeepSpeedCheckpoint):
+        return Report(
+            event.node,
+            "DeepSpeed's checkpoint is reentrant, and no input of this one needs a gradient, so no parameter inside "
+            "gets one; checkpoint behind the first layer that trains, or call `x.requires_grad_()` before",
+        )
     if not isinstance(event, TorchCheckpoint):
         return Report(
             event.node,
@@ -478,13 +485,16 @@ def _trains(run: Run, event: Checkpointing) -> bool:
     methods = [function for function in around if function is not None and function.owner is not None]
     if methods:
         return any(it.name in ("forward", "training_step") for it in methods) or any(run.of(Backward))
-    return is_trained(run, event) if isinstance(event, TorchCheckpoint) else any(run.of(Backward))
+    shows = isinstance(event, TorchCheckpoint | DeepSpeedCheckpoint)
+    return is_trained(run, event) if shows else any(run.of(Backward))
 
 
 def _entered(event: Checkpointing) -> Value:
     """What the region consists of, or what holds it."""
     match event:
         case CheckpointSequential(functions=entered) | Checkpoint(function=entered):
+            return entered
+        case DeepSpeedCheckpoint(function=entered):
             return entered
         case WrapperCheckpointing(module=entered):
             return entered

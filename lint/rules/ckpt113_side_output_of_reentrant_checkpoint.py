@@ -4,7 +4,7 @@
 Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in
 whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`), or appends it to a list from
 outside of the region, that other code then adds up, or stacks for a `backward()`.
-What is detached, computed under `no_grad` or only looked at is fine.
+What is detached, computed under `no_grad` or only looked at is fine. `deepspeed.checkpointing.checkpoint` is reentrant.
 
 ## Why is this bad?
 The reentrant forward pass runs under `no_grad`; only what the region returns is connected to the graph again. The
@@ -270,7 +270,8 @@ assert (lost - wanted).norm() > 0.5 * wanted.norm()
 ```
 
 ## References
-torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under `no_grad`).
+torch 2.13 `torch/utils/checkpoint.py` (`CheckpointFunction.forward` runs under `no_grad`), and DeepSpeed 0.19.8
+`runtime/activation_checkpointing/checkpointing.py` (likewise).
 """
 
 from __future__ import annotations
@@ -279,7 +280,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Result, Value, equals, same
 from ..finding import Applicability, Severity
-from ..model.events import TorchCheckpoint
+from ..model.events import DeepSpeedCheckpoint, TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
 from ..model.needs import CHECKPOINTS, together
@@ -295,25 +296,23 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT113", "side-output-of-reentrant-checkpoint", Severity.ERROR
-NEEDS = (TorchCheckpoint, *together("output_router_logits", CHECKPOINTS))
+NEEDS = (TorchCheckpoint, DeepSpeedCheckpoint, *together("output_router_logits", CHECKPOINTS))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report what a reentrant region hands out beside its result."""
     yield from _router_logits(run)
-    for event in run.replayed(TorchCheckpoint):
+    for event in (*run.replayed(TorchCheckpoint), *run.replayed(DeepSpeedCheckpoint)):
         side = next(side_outputs(run, run.region(event)), None) if event.reentrant else None
         if side is not None:
+            of_torch = isinstance(event, TorchCheckpoint)
+            keyword = (SetKeyword(event.node, "use_reentrant", "False"),)
             yield Report(
                 event.node,
                 f"`{side.name}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
-                "write `use_reentrant=False` or return it",
+                f"{'write `use_reentrant=False` or ' if of_torch else ''}return it",
                 notes=(Remark(side.node, f"`{side.name}` is stored under `no_grad`"),),
-                fix=Rewrite(
-                    Applicability.UNSAFE,
-                    "Use the non-reentrant variant",
-                    (SetKeyword(event.node, "use_reentrant", "False"),),
-                ),
+                fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", keyword) if of_torch else None,
             )
 
 

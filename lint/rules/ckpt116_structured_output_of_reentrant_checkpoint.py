@@ -148,7 +148,7 @@ from ..facts.identifiers import operands
 from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Param, Result, Seq, Value, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Checkpointing, WrapperCheckpointing
+from ..model.events import Checkpoint, Checkpointing, DeepSpeedCheckpoint, WrapperCheckpointing
 from ..model.known_models.timm_models import feature_model
 from ..model.names import canonical
 from ..model.regions.call_targets import call_targets
@@ -174,6 +174,10 @@ def check(run: Run) -> Iterator[Report]:
             rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
             fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite)
             yield _report(event, "use_reentrant=False", shown)._replace(fix=fix)
+    for foreign in run.replayed(DeepSpeedCheckpoint):
+        shown = _result_of(run, foreign.function)
+        if shown is not None:
+            yield _report(foreign, "return (a, b)", shown)
     for wrap in run.replayed(WrapperCheckpointing):
         found = [_structured(run, cls.instance) for cls in wrapped_classes(run, wrap)] if wrap.reentrant else []
         for returned in filter(None, found[:1]):

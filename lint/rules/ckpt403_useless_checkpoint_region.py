@@ -3,8 +3,8 @@
 ## What it does
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a
 checkpoint of the whole model, or of a function that runs it alone, in a training step, or in a function that one step
-calls. A layer inside a block that is
-checkpointed already is left alone.
+calls. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
+`deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -75,6 +75,19 @@ def main(name, batches):
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
+```
+
+```python
+import deepspeed
+import torch.nn as nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(deepspeed.checkpointing.checkpoint(self.up, x).relu())  # error
 ```
 
 ## Good
@@ -179,7 +192,8 @@ for layer in (torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.
 
 ## References
 Measured on torch 2.13: 24 blocks hold 6.31 MB without, 6.29 to 6.31 MB with such regions; the whole model peaks at
-19.33 MB checkpointed and 19.25 MB not.
+19.33 MB checkpointed and 19.25 MB not. DeepSpeed 0.19.8 `runtime/activation_checkpointing/checkpointing.py`
+(`CheckpointFunction` saves its arguments).
 """
 
 from __future__ import annotations
@@ -191,7 +205,7 @@ from ..facts.nodes import source_text
 from ..facts.values import Absent, Class, Function, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
-from ..model.events import Backward, Checkpoint, Checkpointing, TorchCheckpoint
+from ..model.events import Backward, Checkpointing, DeepSpeedCheckpoint, FunctionCheckpoint
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
@@ -205,7 +219,9 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
-NEEDS = (TorchCheckpoint,)
+NEEDS = (FunctionCheckpoint,)
+#: They say where DeepSpeed keeps the inputs of its checkpoints.
+_CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 #: How what only compares is called: no model.
 _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
@@ -220,7 +236,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _useless(run: Run) -> Iterator[Report]:
-    for event in run.of(Checkpoint):
+    for event in run.of(FunctionCheckpoint):
         module = event.function
         if not isinstance(event.call.keyword("context_fn"), Absent):
             continue
@@ -231,6 +247,7 @@ def _useless(run: Run) -> Iterator[Report]:
                 f"a checkpoint around one `{kind}` keeps the input that the layer would keep: nothing is freed and the "
                 "layer runs twice; checkpoint the block it belongs to",
                 notes=(Remark(module.call.node, f"the `{kind}`"),),
+                assumes=_assumed(run, event),
             )
         elif _is_whole_model(run, event):
             yield Report(
@@ -240,7 +257,14 @@ def _useless(run: Run) -> Iterator[Report]:
             )
 
 
-def _is_whole_model(run: Run, event: Checkpoint) -> bool:
+def _assumed(run: Run, event: FunctionCheckpoint) -> str | None:
+    """What the configuration of DeepSpeed must say for the checkpoint to keep its input as it is."""
+    if not isinstance(event, DeepSpeedCheckpoint) or not any(run.calls_to(*_CONFIGURING)):
+        return None
+    return "DeepSpeed is configured to leave inputs on the GPU, whole"
+
+
+def _is_whole_model(run: Run, event: FunctionCheckpoint) -> bool:
     """Whether a training step runs the complete model in this one region."""
     here = event.place
     function = here.function
@@ -249,7 +273,9 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     if not _is_model(_only_module(run, event)):
         return False
     others = (
-        other for other in run.of(Checkpoint) if other.place.function is function and other.node is not event.node
+        other
+        for other in run.of(FunctionCheckpoint)
+        if other.place.function is function and other.node is not event.node
     )
     if any(others) or any(_runs_another(run, event, call) for call in run.calls_beside(event.call)):
         return False
@@ -259,7 +285,7 @@ def _is_whole_model(run: Run, event: Checkpoint) -> bool:
     return caller is not None and _is_trained_at(run, caller.place) and _runs_nothing_else(run, event, caller)
 
 
-def _only_module(run: Run, event: Checkpoint) -> Value:
+def _only_module(run: Run, event: FunctionCheckpoint) -> Value:
     """What is checkpointed: the one module that it runs, for a function that runs one alone."""
     function = event.function
     if not isinstance(function, Function):
@@ -284,7 +310,7 @@ def _is_trained_at(run: Run, here: Place) -> bool:
     )
 
 
-def _only_caller(run: Run, event: Checkpoint) -> Call | None:
+def _only_caller(run: Run, event: Checkpointing) -> Call | None:
     """The one call of the function around ``event``, which runs it once: `training_step(model, batch)`."""
     function = event.place.function
     if function is None or event.place.loops or any(own_guards(event.place)):
@@ -293,11 +319,11 @@ def _only_caller(run: Run, event: Checkpoint) -> Call | None:
     return calls[0] if len(calls) == 1 else None
 
 
-def _runs_nothing_else(run: Run, event: Checkpoint, caller: Call) -> bool:
+def _runs_nothing_else(run: Run, event: Checkpointing, caller: Call) -> bool:
     """Whether the functions around ``event`` and ``caller`` checkpoint and run no other model."""
     around = event.place.function, caller.place.function
     beside = [call for call in run.program.calls if call.place.function in around and call.node is not event.node]
-    checkpoints = {other.node for other in run.of(Checkpoint)}
+    checkpoints = {other.node for other in run.of(FunctionCheckpoint)}
     return not any(call.node in checkpoints or _is_layer(call.func) for call in beside)
 
 
@@ -307,7 +333,7 @@ def _is_layer(value: Value) -> bool:
     return _is_model(value) or (isinstance(cls, str) and cls.startswith("torch.nn.") and not cls.endswith("Loss"))
 
 
-def _runs_another(run: Run, event: Checkpoint, call: Call) -> bool:
+def _runs_another(run: Run, event: Checkpointing, call: Call) -> bool:
     """Whether ``call`` runs something in the same step that trains too: an encoder before, a decoder behind."""
     if call.place.loops != event.place.loops or is_gradient_free(call):
         return False

@@ -23,7 +23,6 @@ SILENT = {
     "configs__ta_yaml_kwargs_no_switch": "which class reads the file is open, and trl's is on by default",
     "counter_wraps_one_layer": "how many layers are meant to be wrapped is the author's choice",
     "offload__plugin_attr": "the environment of the launcher may switch checkpointing on",
-    "outputs__deepspeed_ckpt_side": "DeepSpeed's own function, which its configuration changes, is not modelled",
     "renames__removed_api": "an import that fails says so itself, and nothing is checkpointed wrongly",
     "strategy_callback_rng": "who calls the function that the strategy gets, and with which model, is the library's",
 }

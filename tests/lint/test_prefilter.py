@@ -228,5 +228,6 @@ def test_an_event_without_words_of_its_own_has_those_of_its_kinds():
         "utils.checkpoint",
         "checkpoint_wrapper",
         "apply_activation_checkpointing",
+        ("deepspeed", "checkpointing"),
     }
     assert triggers(together("offload", Checkpointing))[0] == ("offload", "utils.checkpoint")

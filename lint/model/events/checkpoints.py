@@ -20,6 +20,22 @@ class Checkpointing(CallEvent):
         raise NotImplementedError
 
 
+class FunctionCheckpoint(Checkpointing):
+    """A call that runs a function on its inputs now, and again in the backward pass, whichever library it is of."""
+
+    __slots__ = ()
+
+    @property
+    def function(self) -> Value:
+        """What is checkpointed."""
+        return self.call.argument(0, "function")
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The positional inputs of the function."""
+        return self.call.args[1:]
+
+
 class TorchCheckpoint(Checkpointing):
     """A call of torch's own checkpoint functions."""
 
@@ -42,7 +58,7 @@ class TorchCheckpoint(Checkpointing):
         return torch_reentrant(self.use_reentrant)
 
 
-class Checkpoint(TorchCheckpoint):
+class Checkpoint(TorchCheckpoint, FunctionCheckpoint):
     """``torch.utils.checkpoint.checkpoint(fn, *args)``, directly, through a partial or a rebound name."""
 
     __slots__ = ()
@@ -59,19 +75,28 @@ class Checkpoint(TorchCheckpoint):
     )
 
     @property
-    def function(self) -> Value:
-        """What is checkpointed."""
-        return self.call.argument(0, "function")
-
-    @property
-    def inputs(self) -> list[Value]:
-        """The positional inputs of the function."""
-        return self.call.args[1:]
-
-    @property
     def function_kwargs(self) -> dict[str, Value]:
         """The keyword arguments meant for the function."""
         return {name: value for name, value in self.call.kwargs.items() if name not in self.OWN}
+
+
+class DeepSpeedCheckpoint(FunctionCheckpoint):
+    """``deepspeed.checkpointing.checkpoint(fn, *args)``: torch's reentrant variant, made anew (DeepSpeed 0.19).
+
+    What its configuration changes is where the inputs wait for the backward pass: whole, in parts, or on the CPU.
+    """
+
+    __slots__ = ()
+    words = (("deepspeed", "checkpointing"),)
+    NAMES = (
+        "deepspeed.checkpointing.checkpoint",
+        "deepspeed.runtime.activation_checkpointing.checkpointing.checkpoint",
+    )
+
+    @property
+    def reentrant(self) -> bool | None:
+        """Always."""
+        return True
 
 
 class LayerCheckpoint(CallEvent):

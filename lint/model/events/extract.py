@@ -49,6 +49,7 @@ MEGATRON_SWIFT = tuple(f"swift.Megatron{name}Arguments" for name in ("Train", "S
 FUNCTIONS: dict[str, type[CallEvent]] = {
     "torch.utils.checkpoint.checkpoint": c.Checkpoint,
     "torch.utils.checkpoint.checkpoint_sequential": c.CheckpointSequential,
+    **dict.fromkeys(c.DeepSpeedCheckpoint.NAMES, c.DeepSpeedCheckpoint),
     f"{_WRAPPER}checkpoint_wrapper": c.CheckpointWrap,
     f"{_WRAPPER}apply_activation_checkpointing": c.ApplyCheckpointing,
     "peft.prepare_model_for_kbit_training": hf.KbitPrepare,

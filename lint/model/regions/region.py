@@ -27,6 +27,7 @@ from ...facts.values import (
     options,
 )
 from ..conditions.guards import own_guards
+from ..events.checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     _Key: TypeAlias = tuple[ast.AST | None, str]
 
 _SEQUENTIAL = "torch.nn.Sequential"
+#: Functions whose first argument runs again, with the others.
+_CHECKPOINTS = frozenset(("torch.utils.checkpoint.checkpoint", *DeepSpeedCheckpoint.NAMES))
 
 
 class Region(NamedTuple):
@@ -108,7 +111,7 @@ class Regions:
                 self._calls.setdefault(function.node, []).append(call)
 
     def _note_checkpoint(self, call: Call) -> None:
-        if canonical(call.name) != "torch.utils.checkpoint.checkpoint":
+        if canonical(call.name) not in _CHECKPOINTS:
             return
         match call.args:
             case [Function() as function, *_]:

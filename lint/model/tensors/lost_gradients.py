@@ -8,7 +8,14 @@ from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Const, Dict, Instance, Param, Result, Seq, equals, options, same
 from ..conditions.first_iteration import depends_on_iteration, runs_in_first_iteration
 from ..conditions.guards import own_loops
-from ..events import Backward, Checkpoint, CheckpointSequential, GradientSwitch, WrapperCheckpointing
+from ..events import (
+    Backward,
+    Checkpoint,
+    CheckpointSequential,
+    DeepSpeedCheckpoint,
+    GradientSwitch,
+    WrapperCheckpointing,
+)
 from ..frozen.freezing import is_frozen
 from ..names import canonical
 from ..regions.call_targets import call_targets
@@ -32,6 +39,8 @@ def loses_gradients(run: History, event: Checkpointing) -> bool:
     match event:
         case Checkpoint(inputs=inputs, function_kwargs={}):
             return _has_no_gradient(run, event.call, inputs, looked_up=_looks_input_up(run, event))
+        case DeepSpeedCheckpoint(inputs=inputs):
+            return _has_no_gradient(run, event.call, inputs)
         case CheckpointSequential():
             return equals(event.segments, 1) is not True and _has_no_gradient(run, event.call, [event.input])
         case WrapperCheckpointing():
