@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
+from .calls.call_targets import call_targets
 from .conditions.older_versions import is_for_other_versions
 from .events import ApplyCheckpointing, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint
 from .events.extract import events_in
 from .flow.uses import Uses
 from .names import canonical
-from .regions.call_targets import call_targets
 from .regions.region import Region, Regions, classes_checked
 from .types import unwrapped
 

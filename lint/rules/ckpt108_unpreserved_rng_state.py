@@ -147,11 +147,11 @@ from ..model.events import (
 )
 from ..model.events.extract import args_of
 from ..model.libraries.trainer import overriding_trainer, settings_of
-from ..model.regions.wrapped import wrapper_argument
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
 from ..model.variant import from_json
+from ..model.wrapping.wrapped import wrapper_argument
 
 if TYPE_CHECKING:
     import ast

@@ -148,13 +148,13 @@ from ..facts.identifiers import operands
 from ..facts.objects.classes import is_dataclass
 from ..facts.values import Const, Dict, Instance, Param, Result, Seq, Value, options
 from ..finding import Applicability, Severity
+from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, Checkpointing, DeepSpeedCheckpoint, WrapperCheckpointing
 from ..model.known_models.timm_models import feature_model
 from ..model.names import canonical
-from ..model.regions.call_targets import call_targets
-from ..model.regions.wrapped import wrapped_classes
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.tensors.gradless import carries_gradient
+from ..model.wrapping.wrapped import wrapped_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

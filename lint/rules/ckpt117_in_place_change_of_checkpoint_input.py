@@ -396,8 +396,8 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Const, equals, options
 from ..finding import Severity
+from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
-from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 from ..model.state.in_place import changes, changes_of_tensors, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges

@@ -216,12 +216,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Instance, Ref, Result, one, options
 from ..finding import Applicability, Severity
+from ..model.calls.call_targets import call_targets
 from ..model.events import Backward, HfDisable, HfEnable, ModeSwitch, TrainerArgs, TrainSwitch
 from ..model.frozen.freezing import is_frozen
 from ..model.known_models.transformers_layers import model_of_layer
 from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
 from ..model.needs import together
-from ..model.regions.call_targets import call_targets
 from ..model.report import MakePositional, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.tensors.gradient_free import is_gradient_free

@@ -234,22 +234,22 @@ from ..facts.values import Const, Instance, Param, Result, options, same
 from ..finding import Severity
 from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
 from ..model.flow.lifetimes import surely_done
-from ..model.flow.name_tests import names_tested, tests_that_fail
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
-from ..model.regions.renamed import names_below, names_wrapped_in
-from ..model.regions.wrapped import list_filled_with, lists_of_wrapped, wrapped_classes
 from ..model.report import Remark, Report
+from ..model.texts.name_tests import names_tested, tests_that_fail
 from ..model.types import unwrapped
+from ..model.wrapping.renamed import names_below, names_wrapped_in
+from ..model.wrapping.wrapped import list_filled_with, lists_of_wrapped, wrapped_classes
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable, Iterable, Iterator
 
     from ..facts.values import Class, Value
-    from ..model.flow.written_texts import WrittenText
-    from ..model.regions.renamed import Renamed
     from ..model.run import Run
+    from ..model.texts.written_texts import WrittenText
+    from ..model.wrapping.renamed import Renamed
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
 NEEDS = (ApplyCheckpointing, CheckpointWrap)

@@ -90,8 +90,8 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import options
 from ..finding import Severity
+from ..model.calls.own_forward import own_forward
 from ..model.events import CheckpointSequential
-from ..model.regions.own_forward import own_forward
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:

@@ -185,20 +185,20 @@ from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
-from ..model.regions.check_functions import asks_by_isinstance, compared_with
 from ..model.regions.module_tree import module_tree
-from ..model.regions.named_checks import names_asked
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
+from ..model.wrapping.check_functions import asks_by_isinstance, compared_with
+from ..model.wrapping.named_checks import names_asked
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
     from ..model.regions.module_tree import ModuleTree
-    from ..model.regions.named_checks import NamedCheck
     from ..model.run import Run
+    from ..model.wrapping.named_checks import NamedCheck
 
 CODE, NAME, SEVERITY = "CKPT208", "checkpoint-wrapper-matches-nothing", Severity.WARNING
 NEEDS = (ApplyCheckpointing,)

@@ -112,8 +112,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from ..facts.nodes import attribute, source_text
 from ..facts.values import Ref, Seq, Value
 from ..finding import Applicability, Severity
-from ..model.regions.policies import comparisons, policies
 from ..model.report import Remark, Replace, Report, Rewrite
+from ..model.wrapping.policies import comparisons, policies
 
 if TYPE_CHECKING:
     import ast

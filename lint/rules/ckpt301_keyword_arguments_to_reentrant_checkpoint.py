@@ -124,15 +124,15 @@ from typing import TYPE_CHECKING
 from ..facts.objects.containers import GAP
 from ..facts.values import Absent, Dict, is_given, options
 from ..finding import Applicability, Severity
+from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.regions.call_targets import call_targets
 from ..model.report import Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
-    from ..model.regions.call_targets import CallTarget
+    from ..model.calls.call_targets import CallTarget
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT301", "keyword-arguments-to-reentrant-checkpoint", Severity.ERROR

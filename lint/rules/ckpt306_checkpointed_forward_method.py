@@ -164,9 +164,9 @@ from ..facts.identifiers import is_own_object
 from ..facts.nodes import attribute, source_text
 from ..facts.values import Attr, Method
 from ..finding import Applicability, Severity
+from ..model.calls.endless import checkpoints_itself
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
 from ..model.needs import together
-from ..model.regions.endless import checkpoints_itself
 from ..model.report import Replace, Report, Rewrite
 
 if TYPE_CHECKING:

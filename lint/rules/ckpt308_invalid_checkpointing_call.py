@@ -470,6 +470,8 @@ from ..facts.nodes import source_text
 from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, is_given, options, same
 from ..finding import Applicability, Severity
+from ..model.calls.block_arguments import misfit_of_block
+from ..model.calls.without_input import has_fallback, lacks_input, swallowed_by, written_block
 from ..model.conditions.guards import is_tested
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
 from ..model.events.extract import MEGATRON_SWIFT, args_of
@@ -482,8 +484,6 @@ from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.libraries.trainer import SWITCHES, is_enabled, where
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, OneOf, given, together
-from ..model.regions.block_arguments import misfit_of_block
-from ..model.regions.without_input import has_fallback, lacks_input, swallowed_by, written_block
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
 

@@ -174,8 +174,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, options, truth
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, names_wrapper
-from ..model.regions.policies import CONTEXTS, given_by_lambda
 from ..model.report import Report
+from ..model.wrapping.policies import CONTEXTS, given_by_lambda
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

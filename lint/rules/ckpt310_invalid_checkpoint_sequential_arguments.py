@@ -198,11 +198,11 @@ from ..facts.objects.torch_classes import is_known_class
 from ..facts.parameters import defaults
 from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_given, options
 from ..finding import Severity
+from ..model.calls.call_targets import call_targets
+from ..model.calls.own_calls import is_called_as_written
 from ..model.events import CheckpointSequential
 from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.names import canonical
-from ..model.regions.call_targets import call_targets
-from ..model.regions.own_calls import is_called_as_written
 from ..model.report import Report
 from ..model.tensors.tensor_values import is_tensor
 
@@ -210,7 +210,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
-    from ..model.regions.call_targets import CallTarget
+    from ..model.calls.call_targets import CallTarget
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT310", "invalid-checkpoint-sequential-arguments", Severity.ERROR

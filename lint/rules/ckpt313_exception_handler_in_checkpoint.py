@@ -232,10 +232,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const
 from ..finding import Severity
+from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpointing
 from ..model.flow.handlers import handler_of_end
 from ..model.needs import together
-from ..model.regions.call_targets import call_targets
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 from hf_ckpt.lint import check_source
-from hf_ckpt.lint.model.flow.name_patterns import name_for
+from hf_ckpt.lint.model.texts.name_patterns import name_for
 
 WRAPPED = "layers.0._checkpoint_wrapped_module."
 LEAVES = ("self_attn.q_proj.weight", "mlp.gate_proj.weight", "mlp.up.bias", "norm.weight")

@@ -12,9 +12,9 @@ from ...facts.nodes import all_nodes
 from ...facts.objects.containers import is_none
 from ...facts.parameters import positional_names
 from ...facts.values import Const, Param, is_absent, may_be_none
+from ..calls.call_targets import call_targets
 from ..conditions.guards import own_loops
 from ..conditions.loop_counters import counters
-from ..regions.call_targets import call_targets
 from ..tensors.tensor_values import is_filled, is_tensor
 from .arguments import effect_of_lack, is_none_by_default
 from .parting import sources

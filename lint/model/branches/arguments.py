@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.exclusion import conjuncts
 from ...facts.parameters import defaults
 from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
+from ..calls.call_targets import call_targets
 from ..conditions.guards import excludes_mode
-from ..regions.call_targets import call_targets
 from .branches import is_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Guard, Place
-    from ..regions.call_targets import CallTarget
+    from ..calls.call_targets import CallTarget
 
 
 class Argument(NamedTuple):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
 from ...facts.nodes import all_nodes, returned_by, source_text
 from ...facts.values import same
+from ..calls.call_targets import call_targets
 from ..conditions.guards import own_guards, own_loops
 from ..conditions.loop_counters import counters
-from ..regions.call_targets import call_targets
 from .branches import effects
 from .chosen_branches import choice_between
 from .goes_on import goes_on_from, value_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, returned_by
 from ...facts.values import Function, Method
 from ..branches.branches import branches, computes_the_same, only_acts, same_value
-from ..regions.call_targets import call_targets
+from ..calls.call_targets import call_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from ...facts.values import (
     equals,
     options,
 )
-from ..flow.passing_names import is_named_in
 from ..names import canonical
+from ..texts.passing_names import is_named_in
 from ..types import bases, is_hf_model
 from . import checkpoints as c
 from . import environment as env

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ...facts.objects.classes import ancestors
 from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
-from ..flow.passing_names import is_named_in, name_passes, prefix_asked
 from ..names import canonical
 from ..tensors.tensor_values import is_operation
+from ..texts.passing_names import is_named_in, name_passes, prefix_asked
 from ..types import same_object
 from .frozen_models import is_frozen_with_model
 from .named_switches import comes_to

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...facts.parameters import defaults, parameter_names, positional_names
 from ..conditions.guards import own_guards
-from ..flow.passing_names import is_named_in, name_passes
-from ..flow.written_texts import bound_once
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import backbone_parameters
+from ..texts.passing_names import is_named_in, name_passes
+from ..texts.written_texts import bound_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Instance, Result, Value, options, same
 from ..conditions.guards import own_guards
-from ..flow.passing_names import is_named_in, name_passes
+from ..texts.passing_names import is_named_in, name_passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

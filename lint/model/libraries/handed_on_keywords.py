@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...facts.parameters import parameter_names
 from ...facts.values import Function, Instance, is_absent, is_given, options
+from ..calls.call_targets import call_targets
 from ..events import ApplyCheckpointing, Checkpoint
-from ..regions.call_targets import call_targets
 
 if TYPE_CHECKING:
     from ..events import CheckpointWrap

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes
 from ...facts.scopes import bound_names
 from ...facts.values import Dict, Function, Param, Result, Seq, Unknown, Value, options
-from .call_targets import call_targets
+from ..calls.call_targets import call_targets
 from .free_variables import free_names
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ...facts.exclusion import conjuncts
 from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
+from ..calls.call_targets import call_targets
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..tensors.tensor_methods import MOVES, SHAPES
 from ..types import unwrapped
-from .call_targets import call_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Class, Instance, Result, options
+from ..calls.call_targets import call_targets
 from ..conditions.guards import own_guards, own_loops, tests_training
 from ..events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
-from .call_targets import call_targets
 from .free_variables import names_bound_by
 from .region import classes_checked
 

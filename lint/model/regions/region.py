@@ -26,14 +26,14 @@ from ...facts.values import (
     conditional_options,
     options,
 )
+from ..calls.given import asked_of_self, of_object
 from ..conditions.guards import own_guards
 from ..events.checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
-from .check_functions import classes_asked, classes_compared
-from .given import asked_of_self, of_object
-from .named_checks import names_asked
+from ..wrapping.check_functions import classes_asked, classes_compared
+from ..wrapping.named_checks import names_asked
 
 if TYPE_CHECKING:
     import ast

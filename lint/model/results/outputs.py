@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.parameters import positional_names
 from ...facts.values import Function, Guess, Instance, Method, Result, equals, options, same
+from ..calls.call_targets import call_targets
 from ..conditions.guards import excludes_mode, own_guards, tests_training
 from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
-from ..regions.call_targets import call_targets
 from ..tensors.gradient_free import is_always_gradient_free
 from ..types import unwrapped
 

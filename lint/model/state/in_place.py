@@ -9,8 +9,8 @@ from ...facts.nodes import all_nodes, is_behind
 from ...facts.objects.containers import container_kind, first_given, first_held
 from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
+from ..calls.call_targets import call_targets
 from ..names import canonical
-from ..regions.call_targets import call_targets
 from ..types import bases
 
 if TYPE_CHECKING:

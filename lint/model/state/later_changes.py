@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_inside, start
 from ...facts.values import Result, options
-from ..regions.call_targets import call_targets
+from ..calls.call_targets import call_targets
 from ..tensors.tensor_uses import tensors_given
 from ..tensors.tensor_values import is_tensor
 from ..types import bases

@@ -25,11 +25,11 @@ from ...facts.values import (
     options,
 )
 from ...facts.values.grad_mode import GradMode
+from ..calls.call_targets import call_targets
+from ..calls.handed_on import handed_on
 from ..flow.mentions import attributes_in
 from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from ..names import canonical
-from ..regions.call_targets import call_targets
-from ..regions.handed_on import handed_on
 from ..state.trained import is_trained
 from ..types import same_object
 from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Const, Dict, Instance, Param, Result, Seq, equals, options, same
+from ..calls.call_targets import call_targets
 from ..conditions.first_iteration import depends_on_iteration, runs_in_first_iteration
 from ..conditions.guards import own_loops
 from ..events import (
@@ -18,9 +19,8 @@ from ..events import (
 )
 from ..frozen.freezing import is_frozen
 from ..names import canonical
-from ..regions.call_targets import call_targets
-from ..regions.wrapped import wrapped_classes
 from ..types import bases
+from ..wrapping.wrapped import wrapped_classes
 from .gradient_free import is_gradient_free
 from .gradless import hands_on_gradless, is_gradless
 

@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.values import Ref, Result, options
+from ..calls.call_targets import call_targets
 from ..names import canonical
-from ..regions.call_targets import call_targets
 from ..state.in_place import rebound, straight, used_as_tensors
 from .tensor_values import MAKES_FROM_NUMBERS
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...facts.values import Function, Value
-    from ..regions.call_targets import CallTarget
+    from ..calls.call_targets import CallTarget
     from ..run import Run
 
 #: Calls are followed no further than this.

@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes
 from ...facts.objects.attributes import get_attribute
 from ...facts.parameters import defaults, positional_names
 from ...facts.values import Call, Const, Dict, Function, Instance, Method, Partial, Ref, Result, Seq
-from ..flow.text_values import OpenValueError, TextValues
+from ..texts.text_values import OpenValueError, TextValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
 from ...facts.surroundings import parents_in
+from ..flow.statements import body_around, holder_of
 from .name_patterns import name_for
-from .statements import body_around, holder_of
 from .text_values import TextValues, bound_in, comes_out, is_test
 from .written_texts import WrittenText, WrittenTexts, counted_in
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..events import NamedParts
-    from ..regions.renamed import Renamed
     from ..run import Run
+    from ..wrapping.renamed import Renamed
 
 #: Parts of what a checkpoint wrapper puts into the names below it.
 _WRAPPED = ("checkpoint_wrapped", "wrapped_module")

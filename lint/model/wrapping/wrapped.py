@@ -10,8 +10,8 @@ from ...facts.nodes import all_nodes
 from ...facts.values import ABSENT, Class, Function, Instance, Partial, Result, options, same
 from ..events import ApplyCheckpointing
 from ..names import canonical
+from ..regions.region import classes_checked
 from ..types import unwrapped
-from .region import classes_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Texts that a program computes with: names of parameters, and the tests that they pass."""
