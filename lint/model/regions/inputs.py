@@ -6,9 +6,11 @@ import ast
 from typing import TYPE_CHECKING, TypeGuard
 
 from ...facts.exclusion import conjuncts
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
 from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
 from ..calls.call_targets import call_targets
-from ..conditions.guards import own_guards
+from ..conditions.guards import own_guards, own_loops
 from ..names import canonical
 from ..tensors.tensor_methods import MOVES, SHAPES
 from ..types import unwrapped
@@ -16,7 +18,7 @@ from ..types import unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Loop
     from ...facts.walk import Program
     from ..events import Checkpoint
     from .region import Region, Regions
@@ -50,6 +52,7 @@ class Inputs:
     def _asks_data(self, event: Checkpoint) -> bool | None:
         function = event.place.function
         asked = {name for guard in own_guards(event.place) for name in _asked(guard.test, guard.taken)}
+        asked -= {name for loop in own_loops(event.place) for name in _given_back(loop, event)}
         if function is None or not asked:
             return False
         given = [value for name in asked for value in self._given(function, name)]
@@ -90,6 +93,14 @@ class Inputs:
                 case _:
                     found.add(False)
         return False if False in found else None if None in found or not found else True
+
+
+def _given_back(loop: Loop, event: Checkpoint) -> Iterator[str]:
+    """The names that the next iteration of ``loop`` finds what the checkpoint gave in: `x = checkpoint(layer, x)`."""
+    own = frozenset[str]() if isinstance(loop, ast.While) else names_in(loop.target)
+    for node in all_nodes(loop):
+        if isinstance(node, ast.Assign) and any(part is event.node for part in ast.walk(node.value)):
+            yield from {name for target in node.targets for name in names_in(target)} - own
 
 
 def _whole(value: Value) -> Value:
