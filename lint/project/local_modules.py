@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -11,7 +12,7 @@ from ..sources.error import SourceError
 from ..sources.source import read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: Larger files are data or generated.
 _LARGEST = 100_000
@@ -37,8 +38,19 @@ class LocalModules:
         parts = stripped.split(".")
         if level:
             return self._load(os.path.join(_parent(self._folder, level - 1), *parts))
+        found = (self._load(os.path.join(folder, *parts)) for folder in self._roots(parts[0]))
+        return next((module for module in found if module is not None), None)
+
+    def _roots(self, name: str) -> Iterator[str]:
+        """The folders where ``name`` may be, those that Python surely looks in first."""
         # A script finds its neighbours, a module of a package what its distribution holds.
-        return self._load(os.path.join(self._folder, *parts)) or self._load(os.path.join(self._top, *parts))
+        first = dict.fromkeys((self._folder, self._top))
+        yield from first
+        # Projects start their scripts from above (`python -m tools.train`), and leave out `__init__.py`.
+        above = [_above(self._folder, name)]
+        if len(first) == 1 and name not in sys.stdlib_module_names:
+            above.append(os.path.dirname(self._folder))
+        yield from dict.fromkeys(folder for folder in above if folder is not None and folder not in first)
 
     def _load(self, stem: str) -> LocalModule | None:
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
@@ -79,6 +91,15 @@ def _import_root(folder: str) -> str:
             break
         folder = above
     return folder
+
+
+def _above(folder: str, name: str) -> str | None:
+    """The folder that holds the one called ``name`` which ``folder`` is in or is; None where there is none."""
+    while os.path.basename(folder):
+        if os.path.basename(folder) == name:
+            return os.path.dirname(folder)
+        folder = os.path.dirname(folder)
+    return None
 
 
 def _parent(folder: str, levels: int) -> str:

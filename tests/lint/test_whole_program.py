@@ -175,6 +175,27 @@ def test_modules_are_found_next_to_the_file_and_in_its_package(tmp_path):
     assert beside("model").text == "x = 1\n"
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"), [("models", "models.parts"), ("tools", "models.parts"), (".", "models.parts")]
+)
+def test_modules_are_found_in_folders_that_are_no_packages(tmp_path, folder, name):
+    for path in ("models", "tools"):
+        (tmp_path / path).mkdir()
+    (tmp_path / "models/parts.py").write_text("value = 1\n")
+    (tmp_path / "neighbour.py").write_text("value = 2\n")
+    find = LocalModules(str(tmp_path / folder / "script.py"))
+    assert find(name).text == "value = 1\n"
+    assert find("neighbour").text == "value = 2\n"
+    assert find("models.missing") is None
+
+
+def test_what_stands_next_to_the_file_comes_before_what_stands_above(tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "parts.py").write_text("value = 1\n")
+    (tmp_path / "tools/parts.py").write_text("value = 2\n")
+    assert LocalModules(str(tmp_path / "tools/script.py"))("parts").text == "value = 2\n"
+
+
 def test_a_cached_result_depends_on_what_was_read_and_on_what_was_not_there(tmp_path):
     model = tmp_path / "model.py"
     find = LocalModules(str(tmp_path / "train.py"))
