@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedModel
 
+    from .logits import LogitBytes
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,7 @@ class HeadUse:
 
     ``asked`` is how often the model called its loss function, paused or not; ``can_defer`` whether the latest such
     forward had logits that can be put off, paused or not: float16 ones cannot, nor those of sharded weights.
+    ``per_logit`` is what the loss of a chunk saves of its logits, None until there was one.
     """
 
     forwards: int = 0
@@ -52,6 +55,7 @@ class HeadUse:
     losses: int = 0
     asked: int = 0
     can_defer: bool = True
+    per_logit: LogitBytes | None = None
 
 
 @dataclass
@@ -79,7 +83,8 @@ class HeadHandle:
         if found is None:
             return HeadUse()
         head = found.head
-        return HeadUse(found.switch.forwards, head.deferred, found.loss.uses, found.loss.asked, head.can_defer)
+        loss = found.loss
+        return HeadUse(found.switch.forwards, head.deferred, loss.uses, loss.asked, head.can_defer, loss.per_logit)
 
     @property
     def paused(self) -> bool:

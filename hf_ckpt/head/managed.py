@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_iter
 
 from ..planner.costs.problem import HeadOption
 from .install import install, obstacle
+from .logits import logit_bytes
 from .options import BYTES_PER_LOGIT, final_norm_bytes, head_option, head_options
 from .shape import head_shape
 from .tiles import tile_behind
@@ -18,6 +19,7 @@ from .tiles import tile_behind
 if TYPE_CHECKING:
     from ..planner.costs.roofline import Calibration
     from .install import HeadHandle
+    from .logits import LogitBytes
     from .options import Tile
 
 #: While no plan is known, a head that takes more than this share of the room is run in chunks.
@@ -47,6 +49,8 @@ class ManagedHead:
         #: Whether it does so by its ``loss_function`` (T5, BART and Whisper have one that they never call), from logits
         #: that can be put off.
         self.is_chunkable = True
+        #: What the model saves of each logit, its loss included where it computes one; None until that was seen.
+        self.per_logit: LogitBytes | None = None
         #: What a loss outside the model takes for each logit.
         self.outside_bytes_per_logit = BYTES_PER_LOGIT
         #: The head that was put on here, paused or not.
@@ -63,8 +67,7 @@ class ManagedHead:
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
-        if not self.computes_loss:
-            shape = replace(shape, bytes_per_logit=self.outside_bytes_per_logit)
+        shape = replace(shape, bytes_per_logit=self._bytes_per_logit())
         if self.rows_per_token < 1:
             shape = replace(shape, rows=ceil(self.rows_per_token * tokens), tile=self.tile)
             return (head_option(shape, 1, self.rates.stream),)
@@ -88,6 +91,15 @@ class ManagedHead:
         logits = (value for value in found if value is not None and value.shape[-1:] == (shape.vocabulary,))
         self.rows_per_token = min(1.0, max((value.shape[:-1].numel() for value in logits), default=0) / tokens)
         self.tile = tile_behind(output) if self.rows_per_token == 0 else None
+        whole = logit_bytes(output, ceil(self.rows_per_token * tokens), shape.vocabulary)
+        in_chunks = self.own or self.fixed
+        self.per_logit = whole or (None if in_chunks is None else in_chunks.use.per_logit)
+
+    def _bytes_per_logit(self) -> int:
+        """Bytes a logit takes at the worst moment of its loss."""
+        if not self.computes_loss:
+            return self.outside_bytes_per_logit + (0 if self.per_logit is None else self.per_logit.saved)
+        return BYTES_PER_LOGIT if self.per_logit is None else self.per_logit.peak
 
     @property
     def vocabulary(self) -> int | None:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .deferred import DeferredLogits, Recipe, autocast_state
+from .logits import logit_bytes
 from .loss import chunked_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from .logits import LogitBytes
 
 
 class Switch:
@@ -115,6 +118,8 @@ class Loss:
         self.chunks = chunks
         self.uses = 0
         self.asked = 0
+        #: What the loss of a chunk saves of its logits; None until one was computed.
+        self.per_logit: LogitBytes | None = None
 
     def __call__(self, logits: torch.Tensor, labels: torch.Tensor | None, *args: Any, **kwargs: Any) -> torch.Tensor:
         """The loss, called as models call their loss function."""
@@ -124,7 +129,13 @@ class Loss:
         if logits.computed is not None:
             return self.original(logits.computed, labels, *args, **kwargs)
         self.uses += 1
-        return chunked_loss(self.original, self.chunks, logits, labels, *args, **kwargs)
+        return chunked_loss(self._of_a_chunk, self.chunks, logits, labels, *args, **kwargs)
+
+    def _of_a_chunk(self, logits: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = self.original(logits, *args, **kwargs)
+        if self.per_logit is None:
+            self.per_logit = logit_bytes(loss, logits.shape[:-1].numel(), logits.shape[-1])
+        return loss
 
 
 def weights_of(module: torch.nn.Module) -> list[torch.Tensor]:

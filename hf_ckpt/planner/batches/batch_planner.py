@@ -313,9 +313,8 @@ class BatchPlanner:
     def _observe(self, size: BatchSize, output: object) -> None:
         """Note what a forward of this size did outside the layers."""
         self.head.observe(output, size.head_tokens)
-        if self.group is not None:  # a share is one of what the layers save
-            saved = saved_beside_layers(self.model, output, self.head.vocabulary)
-            self.surroundings.beside.note(size, max(0, saved - self.head.norm_bytes(size.head_tokens)))
+        saved = saved_beside_layers(self.model, output, self.head.vocabulary)
+        self.surroundings.beside.note(size, max(0, saved - self.head.norm_bytes(size.head_tokens)))
 
     def _held(self, size: BatchSize) -> int:
         """Bytes that the forward that just ran under the plan in force holds, inside its layers and beside them."""

@@ -55,7 +55,7 @@ def saved_beside_layers(model: torch.nn.Module, output: Any, vocabulary: int | N
 def saved_without_hooks(output: Any) -> Iterator[torch.Tensor]:
     """What the graph of ``output`` saves and no hook packed."""
     for node in nodes_behind(output):
-        yield from _saved_by(node)
+        yield from saved_by(node)
 
 
 def nodes_behind(output: Any) -> Iterator[Node]:
@@ -70,7 +70,7 @@ def nodes_behind(output: Any) -> Iterator[Node]:
         waiting += new
 
 
-def _saved_by(node: Node) -> Iterator[torch.Tensor]:
+def saved_by(node: Node) -> Iterator[torch.Tensor]:
     """What a node saves and no hook packed."""
     # torch/csrc/autograd/python_saved_variable_hooks.cpp: the raw saved tensor can be read without calling its hook.
     for saved in tree_iter([getattr(node, name) for name in _raw_names(type(node))]):

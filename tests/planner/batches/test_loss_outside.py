@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 from transformers.trainer_pt_utils import LabelSmoother
 
 from hf_ckpt.measuring.peak import PeakMeter
@@ -100,6 +100,19 @@ def test_the_planned_head_is_what_the_loss_takes(loss: Callable[[Any], torch.Ten
     assert solution.head.chunks == 1
     counted = meter.peak_bytes - solution.predicted.held - planner.surroundings.beside.nbytes
     assert abs(solution.head.nbytes - counted) <= 0.05 * counted
+
+
+@pytest.mark.parametrize("budget", ["0.5", "1GiB"])
+def test_what_embeddings_save_is_alive_under_a_share_too(budget: str) -> None:
+    config = GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=VOCABULARY, use_cache=False)
+    model = AutoModelForCausalLM.from_config(config).train()
+    planner = conduct(model, budget, memory=nothing_used())
+    for _ in range(3):
+        own_loss(model).backward()
+    (learnt,) = planner.learning.measured.values()
+    assert 0 < learnt.problem.outside <= 8 * IDS.numel() * config.n_embd
+    assert planner.current is not None
+    assert planner.current.solution.predicted.peak >= planner.current.solution.head.nbytes + learnt.problem.outside
 
 
 def test_a_fused_loss_leaves_its_room_to_the_layers() -> None:

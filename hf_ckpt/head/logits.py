@@ -1,0 +1,64 @@
+"""What a loss takes for each logit, read from the graph of a forward's output.
+
+Models differ between their output embeddings and their loss: some cap logits (Gemma saves a tanh of each), some compute
+the loss in the dtype of the logits (T5, BART), some in float32, which autocast decides for others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..planner.batches.beside_layers import nodes_behind, saved_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch.autograd.graph import Node
+
+
+@dataclass(frozen=True, slots=True)
+class LogitBytes:
+    """Bytes a logit: what the forward saves, and what is alive at the worst moment of the backward."""
+
+    saved: int
+    peak: int
+
+
+def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
+    """What the graph of ``output`` takes for logits of ``rows`` tokens; None where it saves none of them.
+
+    A loss may be computed for fewer tokens: the last one of a sequence has no label.
+    """
+
+    def count(shape: Iterable[int]) -> int:
+        *tokens, width = (1, *shape)
+        number = torch.Size(tokens).numel()
+        return number * width if width == vocabulary and rows < 2 * number else 0
+
+    def bytes_of_gradients(node: Node | None) -> int:
+        # What torch keeps of each result of a forward: its gradient is an input of the node.
+        return 0 if node is None else sum(count(each.shape) * each.dtype.itemsize for each in node._input_metadata)
+
+    if not rows:
+        return None
+    # Autograd runs what was recorded last first (torch/csrc/autograd/engine.cpp).
+    nodes = sorted(nodes_behind(output), key=lambda node: node._sequence_nr())
+    first_reader: dict[int, int] = {}
+    saved = [0] * len(nodes)
+    for place, node in enumerate(nodes):
+        for tensor in saved_by(node):
+            storage = tensor.untyped_storage()
+            if count(tensor.shape) and tensor.is_contiguous() and storage._cdata not in first_reader:
+                first_reader[storage._cdata] = place
+                saved[place] += storage.nbytes()
+    if not first_reader:
+        return None
+    alive = (
+        still_saved + bytes_of_gradients(node) + sum(bytes_of_gradients(before) for before, _ in node.next_functions)
+        for node, still_saved in zip(nodes, accumulate(saved), strict=True)
+    )
+    return LogitBytes(*(round(nbytes / (rows * vocabulary)) for nbytes in (sum(saved), max(alive))))
