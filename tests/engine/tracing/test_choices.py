@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 EXPERTS = 6  # no other size in these models
+_SCORES = 32
 _WIDTH = {
     "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 16,
     "max_position_embeddings": 128, "num_key_value_heads": 2, "pad_token_id": 0,
@@ -105,14 +106,17 @@ def noise(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noise]:
 
 
 def undecided(family: str) -> nn.Module:
-    """A model whose routers score all experts alike, so that the last bit decides."""
+    """A model whose routers score all experts alike, so that the last bit decides.
+
+    Scores are large: of small ones, the last bit is lost in a softmax, or is not, as the CPU's `exp` rounds.
+    """
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**{**_WIDTH, **FAMILIES[family]})).train()
     model.config.use_cache = False
     for name, parameter in model.named_parameters():
         routes = any(word in name for word in ("gate", "router"))
         if routes and parameter.dim() == 2 and parameter.shape[0] == EXPERTS:
-            parameter.data.copy_(parameter.data[:1].expand_as(parameter))
+            parameter.data.copy_(_SCORES * parameter.data[:1].expand_as(parameter))
     return model
 
 
