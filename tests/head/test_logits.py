@@ -85,7 +85,7 @@ def test_a_loss_for_all_tokens_but_the_last() -> None:
     assert logit_bytes(loss, ROWS * LENGTH, VOCABULARY) == LogitBytes(4, 12)
 
 
-@pytest.mark.parametrize(("policy", "chunks"), [("budget=0.9", 1), ("budget=1GiB", 1), ("budget=1GiB+head(4)", 4)])
+@pytest.mark.parametrize(("policy", "chunks"), [("budget=0.9", 1), ("budget=100GiB", 1), ("budget=100GiB+head(4)", 4)])
 def test_plans_count_capped_logits(policy: str, chunks: int) -> None:
     model = built("gemma2", torch.bfloat16)
     handle = hf_ckpt.apply(model, policy)
