@@ -75,10 +75,9 @@ class _Owner:
         self.outer = tuple(n for n, v in state if not _is_plain(v) and _is_outer(n, v))
 
     def items(self) -> tuple[tuple[str, Hashable], ...]:
-        """Its attributes, to compare; a module's own name in the model is no difference."""
+        """Its attributes, to compare."""
         plain = ((name, _hashable(self.table[name])) for name in self.names)
-        items = (*plain, *((name, plain_data_in(self.table[name])) for name in self.outer))
-        return _unnamed(items, f".{self.path}") if self.path else items
+        return (*plain, *((name, plain_data_in(self.table[name])) for name in self.outer))
 
 
 class Binding:
@@ -262,13 +261,6 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, tuple | list | deque):
         return tuple(_hashable(item) for item in value)
     return frozenset(value) if isinstance(value, set | frozenset) else value
-
-
-def _unnamed(value: Any, path: str) -> Any:
-    """``value`` without the names that end in ``path``: PEFT's adapters know where in the model they stand."""
-    if type(value) is tuple:
-        return tuple(_unnamed(item, path) for item in value)
-    return path if isinstance(value, str) and value.endswith(path) else value
 
 
 def _objects(modules: list[tuple[str, nn.Module]], slots: tuple[Slot, ...]) -> Iterator[tuple[str, Any]]:
