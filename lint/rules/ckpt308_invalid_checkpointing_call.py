@@ -477,7 +477,6 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEna
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.known_models.checkpointing_support import names_not_checkpointed, not_checkpointed
-from ..model.libraries.handed_on_keywords import refused_keyword
 from ..model.libraries.makers import library_of
 from ..model.libraries.old_switch import old_switches
 from ..model.libraries.signatures import SIGNATURES, misfit
@@ -486,6 +485,7 @@ from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, OneOf, given, together
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
 from ..model.types import is_hf_model
+from ..model.wrapping.keywords import refused_keyword
 
 if TYPE_CHECKING:
     import ast

@@ -171,10 +171,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, options, truth
+from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, names_wrapper
+from ..model.events import Checkpoint, CheckpointWrap
 from ..model.report import Report
+from ..model.wrapping.keywords import partials_with
 from ..model.wrapping.policies import CONTEXTS, given_by_lambda
 
 if TYPE_CHECKING:
@@ -208,10 +209,8 @@ def _given(run: Run) -> Iterator[tuple[Call, Checkpointing, Value]]:
     """The functions that are given to checkpoints and to torch's wrappers of modules, and the calls that give them."""
     for event in run.of(Checkpoint, CheckpointWrap):
         yield event.call, event, event.call.keyword(_KEYWORD)
-    for apply in run.of(ApplyCheckpointing):
-        for wrapper in options(apply.wrapper):
-            if isinstance(wrapper, Partial) and names_wrapper(wrapper.func) and _KEYWORD in wrapper.kwargs:
-                yield wrapper.call, apply, wrapper.kwargs[_KEYWORD]
+    for apply, wrapper in partials_with(run, _KEYWORD):
+        yield wrapper.call, apply, wrapper.kwargs[_KEYWORD]
 
 
 def _combination(event: Checkpointing, context_fn: Value) -> str:

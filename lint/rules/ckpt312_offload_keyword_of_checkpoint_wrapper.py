@@ -79,10 +79,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Partial, equals, is_given, options
+from ..facts.values import equals, is_given
 from ..finding import Applicability, Severity
-from ..model.events import ApplyCheckpointing, CheckpointWrap, names_wrapper
+from ..model.events import CheckpointWrap
 from ..model.report import DropKeyword, Report, Rewrite
+from ..model.wrapping.keywords import partials_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,10 +111,8 @@ def _given(run: Run) -> Iterator[tuple[Call, Value]]:
         if is_given(wrap.call, _KEYWORD):
             origin = next((partial.call for partial in wrap.call.via if _KEYWORD in partial.kwargs), wrap.call)
             yield origin, wrap.call.keyword(_KEYWORD)
-    for apply in run.of(ApplyCheckpointing):
-        for wrapper in options(apply.wrapper):
-            if isinstance(wrapper, Partial) and names_wrapper(wrapper.func) and _KEYWORD in wrapper.kwargs:
-                yield wrapper.call, wrapper.kwargs[_KEYWORD]
+    for _, wrapper in partials_with(run, _KEYWORD):
+        yield wrapper.call, wrapper.kwargs[_KEYWORD]
 
 
 def _report(call: Call, offload: Value) -> Report:

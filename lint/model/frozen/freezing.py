@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..history import History
 
 EMBEDDING = "torch.nn.Embedding"
-_PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _PARAMETERS = ("weight", "bias")
 #: Modules that have a weight only, and those that have a bias too unless they are told otherwise.
 _WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
@@ -136,7 +136,7 @@ def _parameter_writes(run: History) -> list[Write]:
 
 def is_frozen_parameter(value: Value) -> bool:
     """Whether it is `nn.Parameter(tensor, requires_grad=False)`."""
-    if not isinstance(value, Result) or canonical(value.call.name) not in _PARAMETER:
+    if not isinstance(value, Result) or canonical(value.call.name) not in PARAMETER:
         return False
     return equals(value.call.argument(1, "requires_grad"), False) is True
 
@@ -172,7 +172,7 @@ def _leaves_out_by_name(switch: GradientSwitch, modules: tuple[Value, ...]) -> b
     named = [value for field, value in fields if field.startswith(prefix) or prefix.startswith(f"{field}.")]
     return bool(named) and all(
         isinstance(value, Result)
-        and canonical(value.call.name) in _WEIGHT_ONLY | _WITH_BIAS | {*_PARAMETER}
+        and canonical(value.call.name) in _WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}
         and not any(same(value, module) for module in modules)
         for value in named
     )
@@ -203,7 +203,7 @@ def _constructions(run: History) -> Mapping[Class, int]:
 
 
 def _is_built_behind(run: History, switch: GradientSwitch, part: Value) -> bool:
-    if not isinstance(part, Result) or canonical(part.call.name) not in _WEIGHT_ONLY | _WITH_BIAS | {*_PARAMETER}:
+    if not isinstance(part, Result) or canonical(part.call.name) not in _WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}:
         return False
     # In program order, so that all come behind the switch where the first one does; of the same object, if any.
     made, stack = run.calls_at(part.call.node), switch.place.stack

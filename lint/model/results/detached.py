@@ -22,21 +22,8 @@ _FUNCTIONS = ("torch.", "builtins.", "math.", "numpy.")
 _TENSOR_METHODS = frozenset(
     (
         *("mean", "sum", "pow", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "float"),
-        *(
-            "to",
-            "cuda",
-            "cpu",
-            "half",
-            "double",
-            "contiguous",
-            "clone",
-            "detach",
-            "norm",
-            "abs",
-            "square",
-            "log",
-            "exp",
-        ),
+        *("to", "cuda", "cpu", "half", "double", "contiguous", "clone", "detach", "norm", "abs", "square"),
+        *("log", "exp"),
     )
 )
 

@@ -285,9 +285,10 @@ def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -
 
 def hands_on_gradless(run: History, call: Call) -> bool:
     """Whether the `*args` that ``call`` passes on, those of the `forward` around it, certainly need no gradient."""
-    given = handed_on(run.forwards, call)
-    function = call.place.function
-    return given is not None and bool(given) and function is not None and _trains_without(run, function, given, ())
+    given, forward = handed_on(run.forwards, call), call.place.function
+    if not given or forward is None:
+        return False
+    return _trains_without(run, forward, given, ())
 
 
 def _trains_without(

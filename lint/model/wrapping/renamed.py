@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import GAP, container_kind, held_by
 from ...facts.values import Class, Instance, Ref, Result, options
+from ..frozen.freezing import PARAMETER
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import BACKBONES
 from ..known_models.transformers_layers import is_checkpointed_layer
@@ -99,10 +100,7 @@ def _inside(
     module: Value, plain: str, wrapped: str, wraps: Callable[[Value], bool], depth: int
 ) -> Iterator[tuple[str, str]]:
     module = unwrapped(module)
-    if isinstance(module, Result) and canonical(module.call.name) in (
-        "torch.nn.Parameter",
-        "torch.nn.parameter.Parameter",
-    ):
+    if isinstance(module, Result) and canonical(module.call.name) in PARAMETER:
         yield plain, wrapped
     elif isinstance(module, Instance) or container_kind(module):
         if plain:

@@ -1,20 +1,30 @@
-"""Keywords of torch's `checkpoint_wrapper` that neither it nor `checkpoint` knows: they go to the module."""
+"""Keywords that torch's `checkpoint_wrapper` is given, and those that go to the module, as no function knows them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import parameter_names
-from ...facts.values import Function, Instance, is_absent, is_given, options
+from ...facts.values import Function, Instance, Partial, is_absent, is_given, options
 from ..calls.call_targets import call_targets
-from ..events import ApplyCheckpointing, Checkpoint
+from ..events import ApplyCheckpointing, Checkpoint, names_wrapper
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..events import CheckpointWrap
     from ..run import Run
 
 #: Its own, and one that has a rule (CKPT312).
 _KNOWN = ("module", "checkpoint_impl", "checkpoint_fn", "offload_to_cpu", *Checkpoint.OWN)
+
+
+def partials_with(run: Run, keyword: str) -> Iterator[tuple[ApplyCheckpointing, Partial]]:
+    """The partials of `checkpoint_wrapper` with this keyword that torch applies to the modules of a model."""
+    for apply in run.of(ApplyCheckpointing):
+        for wrapper in options(apply.wrapper):
+            if isinstance(wrapper, Partial) and names_wrapper(wrapper.func) and keyword in wrapper.kwargs:
+                yield apply, wrapper
 
 
 def refused_keyword(run: Run, wrap: CheckpointWrap) -> tuple[str, str] | None:
