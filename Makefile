@@ -62,11 +62,11 @@ typecheck: $(STAMP) .typing ## mypy --strict
 	@find .typing -xtype l -delete
 
 .PHONY: bench
-bench: $(STAMP) ## Measure the engine and the planner on this machine, into tests/benchmarks/results/
+bench: $(STAMP) ## Measure the engine and the planner on this machine, its GPU where it has one, into tests/benchmarks/results/
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group bench
-	missed=0; for run in frontier 'frontier --dtype bf16' host_cost length_skew predict; do \
+	results=$$($(BIN)/python -m tests.benchmarks.device); missed=0; for run in frontier 'frontier --dtype bf16' host_cost length_skew predict; do \
 		OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.$$run \
-			--out tests/benchmarks/results/$${run// --dtype /_}.json || missed=1; \
+			--out $$results/$${run// --dtype /_}.json || missed=1; \
 	done; exit $$missed
 
 .PHONY: sweep

@@ -51,6 +51,12 @@ class PeakMeter:
             self._live.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
             self.peak_bytes = self._live.peak_bytes
 
+    def alive_bytes(self) -> int:
+        """Bytes alive now, inside the block, above what was alive before it."""
+        if self.device.type == "cuda":
+            return torch.cuda.memory_allocated(self.device) - self._before
+        return self._live.live_bytes
+
 
 class LiveStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the storages that operators make on one device while the mode is on, until they die."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import time
 from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from hf_ckpt.measuring.peak import LiveStorages
+from hf_ckpt.measuring.peak import PeakMeter
+
+from .device import deterministic, here, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """One model, and the engines that take turns on its layers.
-
-    Times are seconds of CPU the process used: on one thread that is the time of the step, undisturbed by whatever else
-    the machine does.
-    """
+    """One model, and the engines that take turns on its layers."""
 
     def __init__(
         self,
@@ -40,11 +37,12 @@ class Bench:
         torch.set_num_threads(1)
         torch.manual_seed(0)
         config = LlamaConfig(vocab_size=500, use_cache=False, **shape)
-        self.model: nn.Module = AutoModelForCausalLM.from_config(
-            config, attn_implementation="sdpa", dtype=weights
-        ).train()
+        self.device = here()
+        self.model: nn.Module = (
+            AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=weights).to(self.device).train()
+        )
         self.layers = list(self.model.model.layers)
-        self.ids = torch.randint(0, 500, tokens)
+        self.ids = torch.randint(0, 500, tokens).to(self.device)
         self.engines: dict[str, list[Engine]] = {
             name: [rival(i, layer) for i, layer in enumerate(self.layers)] for name, rival in rivals.items()
         }
@@ -60,37 +58,42 @@ class Bench:
 
     def loss(self) -> torch.Tensor:
         """The model's own loss."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss: torch.Tensor = self.model(input_ids=self.ids, labels=self.ids).loss
         return loss
 
     def gradients(self, name: str) -> list[torch.Tensor]:
-        """Of the second step: the first one learns the layers."""
+        """Of the second step: the first one learns the layers. In host memory, for there are many engines.
+
+        Two more are taken as all later ones are, where kernels need not be deterministic: layers are learned anew there.
+        """
         self.use(name)
+        with deterministic():
+            self.step()
+            self.step()
+        found = [p.grad.to("cpu", copy=True) for p in self.model.parameters()]
         self.step()
         self.step()
-        return [p.grad.clone() for p in self.model.parameters()]
+        return found
 
     def seconds(self, rounds: int) -> dict[str, list[float]]:
-        """CPU seconds of every step, the engines taking turns. Each engine has made a step or two before."""
+        """Seconds of every step, the engines taking turns. Each engine has made a step or two before."""
         times: dict[str, list[float]] = {name: [] for name in self.engines}
         for _ in range(rounds):
-            for name, seconds in times.items():
+            for name, found in times.items():
                 self.use(name)
-                start = time.process_time()
-                self.step()
-                seconds.append(time.process_time() - start)
+                found.append(seconds(self.step, self.device))
         return times
 
     def live_bytes(self, name: str) -> tuple[int, int]:
-        """Bytes alive after the forward, and at the peak of the step, of storages made during it."""
+        """Bytes alive after the forward, and at the peak of the step, above what was alive before it."""
         self.use(name)
         self.model.zero_grad()
-        with LiveStorages(self.ids.device) as live:
+        with PeakMeter(self.device) as meter:
             loss = self.loss()
-            held = live.live_bytes
+            held = meter.alive_bytes()
             loss.backward()
-        return held, live.peak_bytes
+        return held, meter.peak_bytes
 
 
 def ratio(times: dict[str, list[float]], name: str, base: str = "none") -> float:

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.gpu [--only PART ...] [--rounds 3] [--out FILE]
 
 Times are wall-clock seconds of a step that ends with a synchronisation, memory is that of torch's caching allocator.
-``python -m tests.gpu_sim.simulated h100 -m tests.gpu_sim.run_scenario gpu_benchmark`` rehearses it on a simulated card,
+``python -m tests.gpu_sim.simulated h100 -m tests.gpu_sim.run_scenario benchmark gpu`` rehearses it on a simulated card,
 whose times and values say nothing. Exits 1 when a part failed, 2 without a card.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -27,10 +26,11 @@ from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.calibration.calibrate import measure as measured_rates
 from hf_ckpt.policy import parse_policy
 
+from .device import deterministic, seconds
 from .record import add_out, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import nn
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result[name] = _answer(PARTS[name], chosen.rounds)
         result[name]["seconds_in_all"] = round(time.perf_counter() - start, 1)
         torch.cuda.empty_cache()
-        record(result, chosen.out, "cuda")
+        record(result, chosen.out, DEVICE)
     return 1 if any("error" in part for part in result.values()) else 0
 
 
@@ -104,7 +104,7 @@ def budgets(rounds: int) -> dict[str, Any]:
 def bitwise(rounds: int) -> dict[str, Any]:
     """Whether loss and gradients equal those of no checkpointing, under deterministic algorithms."""
     model, ids = _model(dropout=0.1), _ids(1, 1024)
-    with _deterministic():
+    with deterministic():
         plain = _gradients(model, ids)
         return {text: _equal(plain, model, ids, text) for text in ("full", "balanced", "budget=0.5", "segments(2)")}
 
@@ -163,10 +163,10 @@ def _step(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
 def _own_switch(model: Any, ids: torch.Tensor, rounds: int) -> dict[str, float]:
     times: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(rounds + 1):
-        for on, seconds in times.items():
+        for on, found in times.items():
             if on:
                 model.gradient_checkpointing_enable({"use_reentrant": False})
-            seconds.append(_seconds(model, ids))
+            found.append(_seconds(model, ids))
             model.gradient_checkpointing_disable()
     model.gradient_checkpointing_enable({"use_reentrant": False})
     peak = _peak(model, ids)
@@ -177,11 +177,7 @@ def _own_switch(model: Any, ids: torch.Tensor, rounds: int) -> dict[str, float]:
 
 def _seconds(model: nn.Module, ids: torch.Tensor) -> float:
     model.zero_grad()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    _step(model, ids)
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return seconds(lambda: _step(model, ids), DEVICE)
 
 
 def _peak(model: nn.Module, ids: torch.Tensor) -> int:
@@ -217,16 +213,6 @@ def _under(text: str, *, rows: int) -> dict[str, Any]:
     }
     handle.restore()
     return found
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 def _gradients(model: nn.Module, ids: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:

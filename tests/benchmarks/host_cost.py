@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,15 +20,18 @@ from .bench import Bench, added
 from .record import add_out, record
 from .rivals import DOTS, FULL, Rival, none, torch_full, torch_remat, torch_sac, traced
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 LAYERS = 16
 LIMITS = {"torch full": 0.35, "torch SAC": 0.15}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=25)
     add_out(parser)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     rivals: dict[str, Rival] = {
         "none": none,
         "torch full": torch_full,
@@ -52,7 +56,7 @@ def main() -> int:
         "all_rebuilt_over_torch_full": round(cost["ours, all rebuilt"] / cost["torch full"], 3),
         "bitwise_equal": equal,
     }
-    record(result, chosen.out)
+    record(result, chosen.out, bench.device)
     return 0 if all(shares[n] <= limit for n, limit in LIMITS.items()) and all(equal.values()) else 1
 
 

@@ -2,8 +2,8 @@
 
 The data are the functions of the standard library, in Python tokens: most are short, some are long. Under a cap of
 0.2 of the uncheckpointed peak, every batch runs without checkpointing, with the plan that the longest batch needs, and
-with its own plan, taking turns. Times are seconds of CPU; a batch counts with the median over rounds of what each way
-adds to the step without checkpointing beside it. Exits 1 unless planning by batch takes at most half of the static
+with its own plan, taking turns. A batch counts with the median over rounds of what each way adds to the step without
+checkpointing beside it. Exits 1 unless planning by batch takes at most half of the static
 plan's added time, its peak is at most the static plan's or the cap, and gradients are bitwise equal.
 
     python -m tests.benchmarks.length_skew [--batches 24] [--rounds 9] [--cap 0.2] [--out FILE]
@@ -16,14 +16,13 @@ import ast
 import statistics
 import sys
 import tempfile
-import time
 import tokenize
 import warnings
 import zlib
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, LlamaConfig, Trainer, TrainingArguments
@@ -35,11 +34,19 @@ from hf_ckpt.planner.budget import DeviceMemory, PeakBudget
 from hf_ckpt.planner.calibration.calibrate import calibration
 from hf_ckpt.policy.decision import RecomputeLayer
 
+from .device import deterministic, here, seconds
 from .record import add_out, record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LONGEST = 768
 MODULES = ("argparse", "ast", "datetime", "doctest", "inspect", "pathlib", "shutil", "tarfile", "typing", "zipfile")
-CPU = torch.device("cpu")
+#: Rows of a batch, and a model whose layers take long enough that the host does not decide.
+SIZES = {
+    "cpu": (2, {"hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4}),
+    "cuda": (4, {"hidden_size": 256, "intermediate_size": 704, "num_attention_heads": 8}),
+}
 
 
 class Padding:
@@ -70,21 +77,18 @@ def functions() -> list[dict[str, list[int]]]:
 class Run:
     """One model, three ways to checkpoint it, and a Trainer whose real batches all of them take."""
 
-    def __init__(self, folder: str, rows: int) -> None:
+    def __init__(self, folder: str, rows: int | None) -> None:
         torch.manual_seed(0)
-        config = LlamaConfig(
-            num_hidden_layers=12,
-            hidden_size=128,
-            intermediate_size=352,
-            num_attention_heads=4,
-            vocab_size=256,
-            use_cache=False,
-        )
+        self.device = here()
+        on_cpu = self.device.type == "cpu"
+        usual, shape = SIZES[self.device.type]
+        config = LlamaConfig(num_hidden_layers=12, vocab_size=256, use_cache=False, **shape)
         self.model = AutoModelForCausalLM.from_config(config)
         self.layers = list(self.model.model.layers)
         arguments = TrainingArguments(
-            output_dir=folder, per_device_train_batch_size=rows, use_cpu=True, report_to=[], disable_tqdm=True
-        )
+            output_dir=folder, per_device_train_batch_size=rows or usual, use_cpu=on_cpu, bf16=not on_cpu,
+            report_to=[], disable_tqdm=True,
+        )  # fmt: skip
         collator = DataCollatorForSeq2Seq(Padding(), padding=True)
         self.trainer = Trainer(model=self.model, args=arguments, train_dataset=functions(), data_collator=collator)
         self.trainer.create_optimizer()
@@ -101,7 +105,7 @@ class Run:
             self.model,
             planned,
             PeakBudget(cap),
-            calibration(CPU),
+            calibration(self.device),
             gradients_grow=True,
             memory=lambda device: DeviceMemory(None, 0),
         )
@@ -116,19 +120,17 @@ class Run:
         self.trainer.training_step(self.model, dict(batch), items)
 
     def seconds(self, name: str, batch: dict[str, torch.Tensor]) -> float:
-        """CPU seconds: on one thread the time of the step, undisturbed by what else the machine does."""
-        start = time.process_time()
-        self.step(name, batch)
-        return time.process_time() - start
+        return seconds(lambda: self.step(name, batch), self.device)
 
     def peak(self, name: str, batch: dict[str, torch.Tensor]) -> int:
         self.model.zero_grad()
-        with PeakMeter(CPU) as meter:
+        with PeakMeter(self.device) as meter:
             self.step(name, batch)
         return meter.peak_bytes
 
     def gradients(self, name: str, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        self.step(name, batch)
+        with deterministic():
+            self.step(name, batch)
         return [p.grad.clone() for p in self.model.parameters()]
 
 
@@ -146,19 +148,19 @@ def prepare(run: Run, batches: list[dict[str, torch.Tensor]], cap: int) -> None:
         run.step("per batch", batch)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--rows", type=int, default=2)
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--cap", type=float, default=0.2)
     add_out(parser)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         result = compare(Run(folder, chosen.rows), chosen)
-    record(result, chosen.out)
+    record(result, chosen.out, here())
     return 1 if result["missed"] else 0
 
 
@@ -205,7 +207,7 @@ def take_turns(run: Run, batches: list[dict[str, torch.Tensor]], rounds: int) ->
 
 
 def batch_row(batch: dict[str, torch.Tensor], found: dict[str, list[float]]) -> dict[str, float]:
-    """Tokens of a batch, and milliseconds of CPU each way."""
+    """Tokens of a batch, and milliseconds each way."""
     typical = {way: round(1e3 * statistics.median(seconds), 2) for way, seconds in found.items()}
     return {"tokens": batch["input_ids"].numel(), **typical}
 

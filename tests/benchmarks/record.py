@@ -25,14 +25,14 @@ def add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="also write the result here, e.g. tests/benchmarks/results/NAME.json")
 
 
-def record(result: dict[str, Any], out: Path | None, device: str = "cpu") -> None:
+def record(result: dict[str, Any], out: Path | None, device: torch.device) -> None:
     """Print ``result``, and write it to ``out`` together with what it depends on."""
     print(json.dumps(result, indent=2))
     if out is None:
         return
     found = {
         "command": command(),
-        "device": device_name(torch.device(device)),
+        "device": device_name(device),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version(), **versions()},

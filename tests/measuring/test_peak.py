@@ -22,7 +22,9 @@ def test_counts_each_storage_once_and_forgets_it_when_it_dies():
         del first
         second = torch.ones(2 * KIB)
         second.add_(1)
+        assert meter.alive_bytes() == 4 * (KIB + 2 * KIB)
         del view, second
+        assert meter.alive_bytes() == 0
         torch.zeros(KIB)
     assert meter.peak_bytes == 4 * (KIB + 2 * KIB)
 
