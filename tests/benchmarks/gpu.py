@@ -4,12 +4,15 @@
 
 Times are wall-clock seconds of a step that ends with a synchronisation, memory is that of torch's caching allocator.
 ``python -m tests.gpu_sim.simulated h100 -m tests.gpu_sim.run_scenario benchmark gpu`` rehearses it on a simulated card,
-whose times and values say nothing. Exits 1 when a part failed, 2 without a card.
+whose times and values say nothing. A part whose package is not installed says so. Exits 1 when a part failed, 2 without
+a card.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -17,7 +20,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, DataCollatorWithFlattening, LlamaConfig
 
 import hf_ckpt
 from hf_ckpt.devices.cards import CARDS
@@ -26,11 +29,12 @@ from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.planner.calibration.calibrate import measure as measured_rates
 from hf_ckpt.policy import parse_policy
 
+from ..gpu_sim.models import in_four_bits, with_lora
 from .device import deterministic, seconds
 from .record import add_out, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import nn
 
@@ -39,6 +43,8 @@ SHAPE = {"hidden_size": 2048, "intermediate_size": 5504, "num_attention_heads": 
 #: Decoder layers on cards of at least so many bytes.
 DEPTHS = ((40e9, 24), (20e9, 12), (0, 6))
 STEPS = 10
+#: Lengths of the sequences that are packed into one, step by step.
+PACKED = ((1900, 1200, 996), (700, 3396), (4096,), (512, 512, 2048, 1024), (3000, 500, 90, 90))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,19 +140,50 @@ def host(rounds: int) -> dict[str, Any]:
     return {row.policy: round(row.ratio, 4) for row in rows}
 
 
+def flash_attention(rounds: int) -> dict[str, Any]:
+    """Packed sequences of other lengths in every step, through flash-attn: layers' modes, bytes held, equal gradients."""
+    if not importlib.util.find_spec("flash_attn"):
+        return {"skipped": "flash-attn is not installed"}
+    os.environ["FLASH_ATTENTION_DETERMINISTIC"] = "1"  # transformers hands it on; torch's switch is not flash-attn's
+    model = _model(layers=6, attention="flash_attention_2")
+    with deterministic():
+        return _on_packed(model, [_packed(lengths) for lengths in PACKED])
+
+
+def qlora(rounds: int) -> dict[str, Any]:
+    """A model in bitsandbytes' 4 bit with adapters: step time, peak and equal gradients."""
+    if not importlib.util.find_spec("bitsandbytes"):
+        return {"skipped": "bitsandbytes is not installed"}
+    model, ids = with_lora(in_four_bits(_model(layers=6))), _ids(2, 2048)
+    texts = ("full", "budget=0.5", "budget=0.3")
+    with deterministic():
+        plain = _gradients(model, ids)
+        equal = {text: _equal(plain, model, ids, text) for text in texts}
+    none, *rows = bench(model, ids, [parse_policy(text) for text in texts], rounds=rounds)
+    return {
+        row.policy: {
+            "step": round(row.ratio, 4),
+            "peak": round(row.peak_bytes / none.peak_bytes, 4),
+            "equal": equal[text],
+        }
+        for text, row in zip(texts, rows, strict=True)
+    }
+
+
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    part.__name__: part for part in (policies, budgets, bitwise, offload, long_context, host, rates)
+    part.__name__: part
+    for part in (policies, budgets, bitwise, offload, long_context, host, rates, flash_attention, qlora)
 }
 
 
-def _model(*, layers: int | None = None, dropout: float = 0.0) -> nn.Module:
+def _model(*, layers: int | None = None, dropout: float = 0.0, attention: str = "sdpa") -> nn.Module:
     total = torch.cuda.mem_get_info()[1]
     depth = layers or next(depth for least, depth in DEPTHS if total >= least)
     torch.manual_seed(0)
     config = LlamaConfig(**SHAPE, num_hidden_layers=depth, use_cache=False, attention_dropout=dropout)
     config.max_position_embeddings = 32768
     with DEVICE:
-        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=attention)
     return model.train()
 
 
@@ -154,8 +191,17 @@ def _ids(rows: int, length: int) -> torch.Tensor:
     return torch.randint(0, SHAPE["vocab_size"], (rows, length), device=DEVICE)
 
 
-def _step(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    loss: torch.Tensor = model(input_ids=ids, labels=ids, use_cache=False).loss
+def _packed(lengths: Sequence[int]) -> dict[str, Any]:
+    """Sequences of these lengths in one row, without padding, as transformers' collator packs them."""
+    texts = [{"input_ids": _ids(1, length)[0].tolist()} for length in lengths]
+    batch = DataCollatorWithFlattening(return_flash_attn_kwargs=True)(texts)
+    return {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value for name, value in batch.items()}
+
+
+def _step(model: nn.Module, batch: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
+    """Forward and backward on token ids, which are the labels too, or on all that a collator made."""
+    inputs = {"input_ids": batch, "labels": batch} if isinstance(batch, torch.Tensor) else batch
+    loss: torch.Tensor = model(**inputs, use_cache=False).loss
     loss.backward()
     return loss.detach()
 
@@ -215,21 +261,40 @@ def _under(text: str, *, rows: int) -> dict[str, Any]:
     return found
 
 
-def _gradients(model: nn.Module, ids: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def _gradients(model: nn.Module, batch: torch.Tensor | Mapping[str, Any]) -> list[torch.Tensor]:
+    """The loss and all gradients."""
     model.zero_grad()
     torch.manual_seed(1)
-    loss = _step(model, ids)
-    return loss, [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
+    loss = _step(model, batch)
+    return [loss, *(weight.grad.clone() for weight in model.parameters() if weight.grad is not None)]
 
 
-def _equal(plain: tuple[torch.Tensor, list[torch.Tensor]], model: nn.Module, ids: torch.Tensor, text: str) -> bool:
+def _equal(plain: list[torch.Tensor], model: nn.Module, ids: torch.Tensor, text: str) -> bool:
     handle = hf_ckpt.apply(model, text)
     try:
         _gradients(model, ids)  # a first step traces, and a budget plans
-        loss, gradients = _gradients(model, ids)
+        return all(map(torch.equal, _gradients(model, ids), plain))
     finally:
         handle.restore()
-    return torch.equal(loss, plain[0]) and all(map(torch.equal, gradients, plain[1]))
+
+
+def _on_packed(model: nn.Module, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each batch under policies: whether it is as without one, how layers ran, and what they held at the last."""
+    found: dict[str, Any] = {}
+    plain = [_gradients(model, batch) for batch in batches]
+    for text in ("none", "full", "budget=0.5"):
+        handle = hf_ckpt.apply(model, text)
+        equal = [
+            all(map(torch.equal, _gradients(model, batch), expected))
+            for batch, expected in zip(batches, plain, strict=True)
+        ]
+        with handle.measure():
+            _gradients(model, batches[0])
+        layers = handle.report().layers
+        modes = sorted({f"{layer.mode} {layer.reason or ''}".strip() for layer in layers})
+        found[text] = {"equal": equal, "modes": modes, "held_bytes": sum(layer.held_bytes or 0 for layer in layers)}
+        handle.restore()
+    return found
 
 
 if __name__ == "__main__":

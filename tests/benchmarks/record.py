@@ -17,7 +17,7 @@ from hf_ckpt.planner.calibration.calibrate import device_name
 if TYPE_CHECKING:
     import argparse
 
-PACKAGES = ("torch", "transformers", "accelerate", "peft", "scipy", "torch_remat")
+PACKAGES = ("torch", "transformers", "accelerate", "peft", "scipy", "torch_remat", "bitsandbytes", "flash_attn")
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:

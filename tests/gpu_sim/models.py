@@ -57,7 +57,10 @@ def with_lora(model: Any, dropout: float = 0.05, *, autocast_adapter_dtype: bool
 
 
 def in_four_bits(model: Any) -> Any:
-    """A model of the meta device on the card, its layers' linear weights as QLoRA stores them, frozen."""
+    """A model on the card, its layers' linear weights as QLoRA stores them, frozen.
+
+    Weights of the meta device are whatever the card's memory held.
+    """
     from bitsandbytes.nn import Linear4bit, Params4bit
 
     linear = [name for name, module in model.model.named_modules() if isinstance(module, torch.nn.Linear)]
@@ -65,8 +68,8 @@ def in_four_bits(model: Any) -> Any:
         plain = model.model.get_submodule(name)
         rows, columns = plain.weight.shape
         packed = Linear4bit(columns, rows, bias=plain.bias is not None, compute_dtype=plain.weight.dtype, device="meta")
-        weight = torch.empty(rows, columns, dtype=plain.weight.dtype, device="cuda")
-        nested = Params4bit(weight, requires_grad=False, quant_type="nf4", compress_statistics=True)
+        weight = torch.empty_like(plain.weight, device="cuda") if plain.weight.is_meta else plain.weight
+        nested = Params4bit(weight.detach(), requires_grad=False, quant_type="nf4", compress_statistics=True)
         packed.weight = nested._quantize(torch.device("cuda"))
         model.model.set_submodule(name, packed)
     _materialize(model)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.gpu import PARTS
+from tests.benchmarks import gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +17,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [part for part in gpu.PARTS if part != "flash_attention"])
 def test_a_part_answers(part: str, simulate: Callable[..., Any]) -> None:
-    assert simulate("h100", "benchmark", "gpu", "--rounds", "1", "--only", part)["exit"] == 0
+    found = simulate("h100", "benchmark", "gpu", "--rounds", "1", "--only", part)
+    assert found["exit"] == 0
+    assert "skipped" not in found["result"][part]
+
+
+def test_packed_sequences_through_flash_attn_share_traces(simulate: Callable[..., Any]) -> None:
+    found = simulate("h100", "benchmark", "gpu", "--only", "flash_attention")["result"]["flash_attention"]
+    assert found["full"]["modes"] == found["budget=0.5"]["modes"] == ["traced symbolic"]
+    assert found["budget=0.5"]["held_bytes"] <= 0.5 * found["none"]["held_bytes"]
+
+
+@pytest.mark.parametrize(("part", "package"), [("flash_attention", "flash-attn"), ("qlora", "bitsandbytes")])
+def test_a_part_says_which_package_is_missing(part: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
+    assert gpu.PARTS[part](1) == {"skipped": f"{package} is not installed"}
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

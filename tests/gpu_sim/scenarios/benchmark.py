@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .. import stand_ins
+from .. import stand_ins, varlen
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
     """``arguments`` are the module's name and its own arguments."""
     stand_ins.install()
+    varlen.install()
     name, *rest = arguments
     with TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
