@@ -77,7 +77,8 @@ class _Owner:
     def items(self) -> tuple[tuple[str, Hashable], ...]:
         """Its attributes, to compare."""
         plain = ((name, _hashable(self.table[name])) for name in self.names)
-        return (*plain, *((name, plain_data_in(self.table[name])) for name in self.outer))
+        items = (*plain, *((name, plain_data_in(self.table[name])) for name in self.outer))
+        return _unnamed(items, f".{self.path}") if _is_adapter(self.kind) else items
 
 
 class Binding:
@@ -261,6 +262,18 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, tuple | list | deque):
         return tuple(_hashable(item) for item in value)
     return frozenset(value) if isinstance(value, set | frozenset) else value
+
+
+def _is_adapter(kind: type) -> bool:
+    """Whether it is PEFT's, which writes the adapted module's name into each and computes the same with any name."""
+    return kind.__module__.partition(".")[0] == "peft"
+
+
+def _unnamed(value: Any, path: str) -> Any:
+    """``value`` without the names of modules that end in ``path``."""
+    if type(value) is tuple:
+        return tuple(_unnamed(item, path) for item in value)
+    return path if isinstance(value, str) and value.endswith(path) else value
 
 
 def _objects(modules: list[tuple[str, nn.Module]], slots: tuple[Slot, ...]) -> Iterator[tuple[str, Any]]:
