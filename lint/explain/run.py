@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..configs.kinds.deepspeed import SETTINGS as DEEPSPEED_SETTINGS
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin
 from ..facts.values import ABSENT, Attr, Dict, Result, equals, is_absent, options, same, truth
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..facts.imported.local import FindModule
     from ..facts.values import Call, Value
     from ..facts.walk import Program
+    from ..rules import Rule
 
 
 #: The methods of a model that switch its checkpointing.
@@ -37,6 +39,7 @@ _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activa
 _OTHER_SWITCHES = ("enable_gradient_checkpointing", "disable_gradient_checkpointing", "set_grad_checkpointing")
 _ASKS = "asks the Trainer for: "
 _LEAVES = "leaves the model as it is"
+_FOR_DEEPSPEED = "settings of `deepspeed.checkpointing.checkpoint`, for code that calls it: turns nothing on by itself"
 _EVAL = "it takes effect in train mode only, and nothing here calls `train()` on what `from_pretrained` gives"
 
 
@@ -72,9 +75,17 @@ def explain_program(program: Program, versions: Mapping[str, str]) -> Explanatio
 
 def _raising(run: Run) -> dict[ast.AST, str]:
     """The calls that raise, each with what is wrong about it."""
-    rules = [rule for rule in load_rules() if rule.raises and run.versions.admit(rule.versions)]
-    found = [report for rule in rules for report in judged(run, rule.check(run)) if report.condition is None]
-    return {report.node: report.message for report in found}
+    return _reported(run, [rule for rule in load_rules() if rule.raises])
+
+
+def _stopping(run: Run) -> dict[ast.AST, str]:
+    """The arguments with which building a Trainer raises, each with what is wrong about it."""
+    return _reported(run, [rule for rule in load_rules() if rule.stops_trainer])
+
+
+def _reported(run: Run, rules: list[Rule]) -> dict[ast.AST, str]:
+    reports = (report for rule in rules if run.versions.admit(rule.versions) for report in judged(run, rule.check(run)))
+    return {report.node: report.message for report in reports if report.condition is None}
 
 
 def _raised(run: Run, raising: Mapping[ast.AST, str]) -> Iterator[tuple[int, Step]]:
@@ -95,6 +106,7 @@ class _Story:
         self.models: list[Model] = []
         self.steps: list[tuple[int, Step]] = []
         self.raising = _raising(run)
+        self._stopping = _stopping(run)
         #: The plugin of accelerate that was built last, and whether one asks for checkpointed layers at all.
         self._plugin: ast.AST | None = None
         self._wraps_layers = any(plugin.checkpoints for plugin in run.of(e.FsdpPlugin))
@@ -159,6 +171,9 @@ class _Story:
         ]
         self.steps += parsed
         args, wanted = wishes[0]
+        stopped = next((self._stopping[node] for node in _written(args) if node in self._stopping), None)
+        if stopped is not None and len(wishes) == 1:
+            return f"raises: {stopped}"
         if any(other.state != wanted.state for _, other in wishes):
             wanted = Asked(State(None))
         wrapping = _wraps_layers(args)
@@ -186,6 +201,11 @@ def _prepared(run: Run, event: e.KbitPrepare) -> State:
         enables = False  # peft freezes the weights of such a model, and turns nothing on.
     # It passes a dict of its own even when none is given, and an empty one means torch's default.
     return State(enables, hf_kwargs_reentrant(event.kwargs, default=True)) if enables else State(enables)
+
+
+def _written(args: e.TrainerArgs) -> tuple[ast.AST, ...]:
+    """What a finding about these arguments may stand at."""
+    return args.node, *args.node.keywords
 
 
 def _wraps_layers(args: e.TrainerArgs) -> ast.AST | None:
@@ -244,9 +264,11 @@ def _switched(run: Run, call: Call) -> str:
 
 
 def _recipes(run: Run, raising: Mapping[ast.AST, str]) -> Iterator[tuple[int, Step]]:
-    """What the settings of programs ask for that build the model themselves."""
+    """What the settings of programs ask for that do not go through a script's calls."""
     for call in run.calls_to("torchtune.recipe"):
         yield call.order, _step(call.node, f"asks torchtune for: {asked_of_torchtune(call)}")
+    for call in run.calls_to(DEEPSPEED_SETTINGS):
+        yield call.order, _step(call.node, _FOR_DEEPSPEED)
     for call in run.calls_to(*MEGATRON_SWIFT):
         if not raising.keys().isdisjoint({call.node, *(value.node for value in call.kwargs.values())}):
             continue

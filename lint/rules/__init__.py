@@ -1,7 +1,8 @@
 """The rules, one a file. A new file in this folder is a new rule: there is no list to add it to.
 
 A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(run)``, may define ``VERSIONS``,
-``DEFAULT`` and ``RAISES``, and its docstring is its page. A file that does not fit fails when the rules are loaded.
+``DEFAULT``, ``RAISES`` and ``STOPS_TRAINER``, and its docstring is its page. A file that does not fit fails when the
+rules are loaded.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Rule(NamedTuple):
     default: bool
     #: Whether the call that it reports raises itself, so that nothing after it runs.
     raises: bool
+    #: Whether the Trainer that gets the arguments which it reports raises when it is built.
+    stops_trainer: bool
 
     @property
     def triggers(self) -> tuple[Trigger, ...]:
@@ -108,6 +111,7 @@ def _rule(module: ModuleType, file: str) -> Rule:
         getattr(module, "VERSIONS", {}),
         getattr(module, "DEFAULT", True),
         getattr(module, "RAISES", False),
+        getattr(module, "STOPS_TRAINER", False),
     )
 
 

@@ -177,6 +177,7 @@ NEEDS = (
     *together("FSDP_ACTIVATION_CHECKPOINTING", EnvironmentSetting, TrainerArgs),
     ("fsdp_config", "base_model"),
 )
+STOPS_TRAINER = True
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -231,6 +231,14 @@ SETTINGS = {
         "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_activation_checkpointing: true\n",
         "asks accelerate for: every layer is wrapped in torch's checkpoint, non-reentrant",
     ),
+    "deepspeed.json": (
+        '{"train_batch_size": 8, "activation_checkpointing": {"cpu_checkpointing": true}}',
+        "turns nothing on by itself",
+    ),
+    "few arguments.yaml": (
+        "output_dir: out\nper_device_train_batch_size: 4\ngradient_checkpointing: true\n",
+        "asks the Trainer for: on,",
+    ),
 }
 
 
@@ -240,6 +248,21 @@ def test_a_configuration_is_explained(tmp_path, capsys, name):
     (tmp_path / name).write_text(text)
     assert explain_files([str(tmp_path / name)], "text") == 0
     assert said in capsys.readouterr().out
+
+
+def test_arguments_with_which_the_trainer_is_not_built(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = AutoModelForCausalLM.from_pretrained("m")\n'
+        'fsdp = {"fsdp": "full_shard", "fsdp_config": {"activation_checkpointing": True}}\n'
+        'args = TrainingArguments("out", gradient_checkpointing=True, **fsdp)\nTrainer(model, args).train()\n'
+    )
+    assert explain_files([str(script)], "text") == 0
+    said = capsys.readouterr().out
+    assert "= raises: FSDP and the Trainer both checkpoint" in said
+    assert "wrapped" not in said
+    assert "model: off" in said
 
 
 def test_a_launch_script_is_explained_with_what_it_starts(tmp_path, capsys, monkeypatch):

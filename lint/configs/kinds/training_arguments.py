@@ -29,6 +29,8 @@ _PECULIAR = (
 )
 _COMMON = (
     "output_dir",
+    "gradient_checkpointing",
+    "gradient_checkpointing_kwargs",
     "gradient_accumulation_steps",
     "learning_rate",
     "logging_steps",
@@ -53,10 +55,10 @@ _FOREIGN = (
     *("train_type", "tuner_type"),
 )
 _ANCHORS = (
-    "activation_checkpointing_kwargs",
-    "gradient_checkpointing_kwargs",
     "activation_checkpointing",
     "gradient_checkpointing",
+    "activation_checkpointing_kwargs",
+    "gradient_checkpointing_kwargs",
     "fsdp_config",
     "deepspeed",
 )
