@@ -49,6 +49,22 @@ model = accelerator.prepare_model(get_peft_model(model, LoraConfig()))
 Trainer(model=model, args=TrainingArguments("out", gradient_checkpointing=False)).train()
 ```
 
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+def train(args, batches):
+    given = {"trust_remote_code": True}
+    if args.load_in_8bit:
+        given.update({"load_in_8bit": True, "device_map": "auto"})
+    model = AutoModelForCausalLM.from_pretrained("base", **given)
+    if args.load_in_8bit:
+        model = prepare_model_for_kbit_training(model)  # error
+    model = get_peft_model(model, LoraConfig())
+    for batch in batches:
+        model(**batch).loss.backward()
+```
+
 ## Good
 ```python
 from other_library import OtherTrainer
@@ -96,6 +112,16 @@ def loaded_with(batches, **given):
     model = get_peft_model(
         prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained("base", **given)), LoraConfig()
     )
+    for batch in batches:
+        model(**batch).loss.backward()
+
+def loaded_quantized_by_another_flag(args, batches):
+    given = {}
+    if args.quantize:
+        given["load_in_4bit"] = True
+    model = AutoModelForCausalLM.from_pretrained("base", **given)
+    if args.lora:
+        model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())
     for batch in batches:
         model(**batch).loss.backward()
 

@@ -220,9 +220,19 @@ def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None
         base.items[pattern] = join(base.items[pattern], value) if pattern in base.items else value
         return None
     before = base.get(key.value)
-    maybe = base.place is not None and place.deeper_than(base.place)
-    base.items[key.value] = join(before, value) if maybe else value
+    base.items[key.value] = value if base.place is None else _either(before, value, base.place, place)
     return before
+
+
+def _either(before: Value, after: Value, made: Place, place: Place) -> Value:
+    """What an entry of a dict that was made at ``made`` is after it was set at ``place``, maybe under conditions."""
+    under = place.beyond(made)
+    if not under:
+        return after
+    if place.function is not made.function or place.loops != made.loops:
+        return join(before, after)  # Another call, or another iteration, asks the same of another value.
+    otherwise = (under[0]._replace(taken=not under[0].taken),) if len(under) == 1 else ()
+    return join_under((before, otherwise), (after, under))
 
 
 def made_at(value: Value) -> Place:

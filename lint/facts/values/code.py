@@ -57,10 +57,14 @@ class Place(NamedTuple):
 
     def deeper_than(self, other: Place) -> bool:
         """Whether this place is under a condition that ``other`` is not under."""
+        return bool(self.beyond(other))
+
+    def beyond(self, other: Place) -> tuple[Guard, ...]:
+        """The conditions of this place that ``other`` is not under."""
         if not self.guards:
-            return False
+            return ()
         around = {(guard.test, guard.taken) for guard in other.guards}
-        return any((guard.test, guard.taken) not in around for guard in self.guards)
+        return tuple(guard for guard in self.guards if (guard.test, guard.taken) not in around)
 
 
 class Call(Arguments):

@@ -59,7 +59,7 @@ def _is_loaded_quantized(call: Call, place: Place) -> bool | None:
 
 
 def _switched(given: Value, place: Place) -> bool | None:
-    return False if isinstance(given, Absent) else truth_at(given, place)
+    return _agreed({not isinstance(way, Absent) and truth_at(way, place) for way in options_at(given, place)})
 
 
 def _config(given: Value, place: Place) -> bool | None:
