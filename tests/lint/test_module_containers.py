@@ -193,6 +193,61 @@ def test_a_position_of_a_sequential_is_that_module():
     assert "CKPT106" in codes(net(build, "return checkpoint(self.stages[1], x, use_reentrant=False)"))
 
 
+PAIRS = (
+    "self.stages = nn.ModuleList([nn.ModuleList([Plain(), Norm()]) for _ in range(depth)])",
+    "self.stages = nn.ModuleList()\nfor _ in range(depth):\n    self.stages.append(nn.ModuleList([Plain(), Norm()]))",
+    "self.stages = nn.ModuleList()\nfor _ in range(depth):\n    pair = []\n    pair.append(Plain())\n"
+    "    pair.append(Norm())\n    self.stages.append(nn.ModuleList(pair))",
+    "self.stages = nn.ModuleList()\nfor _ in range(depth):\n    pair = []\n    if depth > 9:\n        pair.append(Plain())\n"
+    "    pair.append(Plain())\n    pair.append(Norm())\n    self.stages.append(nn.ModuleList(pair))",
+    "self.stages = nn.ModuleList()\nfor _ in range(depth):\n    pair = [Plain()]\n    if depth > 9:\n        pair.append(Norm())\n"
+    "    self.stages.append(nn.ModuleList(pair))",
+)
+TAKEN_APART = (
+    "for plain, norm in self.stages:\n    x = {}\nreturn x",
+    "for pair in self.stages:\n    plain, norm = pair\n    x = {}\nreturn x",
+    "for i, (plain, norm) in enumerate(self.stages):\n    x = {}\nreturn x",
+)
+
+
+@pytest.mark.parametrize("run", TAKEN_APART)
+@pytest.mark.parametrize("build", PAIRS)
+def test_the_modules_of_a_list_that_is_taken_apart_are_told_apart(build, run):
+    assert codes(net(build, run.format("norm(checkpoint(plain, x, use_reentrant=False))"))) == []
+    assert codes(net(build, run.format("checkpoint(norm, plain(x), use_reentrant=False)"))) == ["CKPT106"]
+
+
+@pytest.mark.parametrize("run", TAKEN_APART)
+def test_where_the_order_of_a_list_is_open_none_of_its_modules_is_named(run):
+    build = (
+        "self.stages = nn.ModuleList()\nfor _ in range(depth):\n    pair = [Plain()]\n    if depth > 9:\n"
+        "        pair.append(Norm())\n    if depth > 2:\n        pair.append(Plain())\n"
+        "    self.stages.append(nn.ModuleList(pair))"
+    )
+    assert codes(net(build, run.format("checkpoint(norm, plain(x), use_reentrant=False)"))) == []
+
+
+def test_a_position_of_a_list_of_unknown_order_is_what_all_its_modules_are():
+    build = "stages = [Norm()]\nfor _ in range(depth):\n    stages.append(Norm(4))\nself.stages = nn.ModuleList(stages)"
+    assert codes(net(build, "return checkpoint(self.stages[0], x, use_reentrant=False)")) == ["CKPT106"]
+    assert (
+        codes(net(build.replace("Norm(4)", "Plain()"), "return checkpoint(self.stages[1], x, use_reentrant=False)"))
+        == []
+    )
+
+
+def test_a_position_of_a_module_list_is_that_module():
+    build = "self.stages = nn.ModuleList([Plain(), Norm()])"
+    assert codes(net(build, "return self.stages[1](checkpoint(self.stages[0], x, use_reentrant=False))")) == []
+    assert codes(net(build, "return checkpoint(self.stages[-1], x, use_reentrant=False)")) == ["CKPT106"]
+
+
+def test_a_position_behind_what_a_condition_adds_is_open():
+    build = "stages = [Plain()]\nif depth > 9:\n    stages.append(Norm())\nstages.append(Plain())\nself.stages = nn.ModuleList(stages)"
+    assert codes(net(build, "return checkpoint(self.stages[1], x, use_reentrant=False)")) == []
+    assert codes(net(build, "return checkpoint(self.stages[0], x, use_reentrant=False)")) == []
+
+
 @pytest.mark.parametrize(
     "parameter",
     ["block: Norm", "block: 'Norm'", "block: Optional[Norm]", "block: Norm | None", "block: Norm | None = None"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from ..objects.attributes import set_attribute, set_item
-from ..objects.containers import iterate
+from ..objects.containers import is_module_list, iterate
+from ..objects.slices import at_position
 from ..values import UNKNOWN, Choice, Const, Dict, Element, Seq, Unknown, Value, conditional_options, join, join_under
 from ..walk import Store, Walk, Write
 from .generators import yields
@@ -58,7 +59,7 @@ def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AS
 
 
 def _unpack(value: Value, targets: list[ast.expr]) -> list[Value]:
-    if isinstance(value, Choice) and any(isinstance(option, Seq) for option in value.options):
+    if isinstance(value, Choice) and any(isinstance(option, Seq) or is_module_list(option) for option in value.options):
         ways = [(_unpack(option, targets), under) for option, under in conditional_options(value)]
         return [join_under(*((parts[index], under) for parts, under in ways)) for index in range(len(targets))]
     has_star = any(isinstance(target, ast.Starred) for target in targets)
@@ -66,4 +67,8 @@ def _unpack(value: Value, targets: list[ast.expr]) -> list[Value]:
         return value.items
     if isinstance(value, Seq) and value.open:
         return [iterate(value, target) for target in targets]
+    if is_module_list(value) and not has_star:
+        count = len(targets)
+        parts = [at_position(value, index, target, count) for index, target in enumerate(targets)]
+        return [part or Element(value, targets[index], index) for index, part in enumerate(parts)]
     return [Element(value, target, None if has_star else index) for index, target in enumerate(targets)]

@@ -26,6 +26,9 @@ def grow(walk: Walk, held: Seq, call: Call) -> None:
     before = length_of(held)
     held.count = None if times is None or before is None else before + times
     held.may_be_empty = times is None and (held.may_be_empty or not held.items)
+    if times is None and appends and held.place is not None and walk.place.deeper_than(held.place):
+        held.optional.append(len(held.items))
+    held.repeats = held.repeats or not appends or held.place is None or walk.place.loops != held.place.loops
     held.items += call.args[-1:]
     held.open = held.open or not appends or bool(walk.place.loops)
 
@@ -37,6 +40,7 @@ def extend(walk: Walk, held: Seq, given: Value) -> None:
     held.may_be_empty = not (times and added) and (held.may_be_empty or not held.items)
     held.items, is_whole = together(held.items, [] if given is held else elements(given))
     held.open = held.open or times != 1 or not known or not is_whole
+    held.repeats = held.repeats or held.open
     held.count = None if None in (times, before, added) else (before or 0) + (times or 0) * (added or 0)
 
 

@@ -46,7 +46,7 @@ from .containers import (
     text_of,
 )
 from .enums import enum_member, is_enum
-from .slices import slice_of
+from .slices import at_position, slice_of
 
 _TOP = Place()
 _DICT_METHODS = frozenset(dir(dict))
@@ -258,7 +258,7 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
             found = base.get(key)
             return UNKNOWN if isinstance(found, Absent) else found
         case Seq(_, items, False), Const(int(position)) if -len(items) <= position < len(items):
-            return items[position]
+            return at_position(base, position, node) or items[position]
         case Choice(), _:
             return each(base, lambda option: get_item(option, index, node))
         case ((Dict() | Unknown() | Const()), _):
@@ -291,6 +291,8 @@ def _element(base: Value, index: Value, node: ast.AST) -> Value:
     match base, index:
         case Result(call), Const(int(position)) if container_kind(base) == "Sequential" and not call.open_args:
             return held[position] if -len(held) <= position < len(held) else Element(base, node, position)
+        case Result(), Const(int(position)) if container_kind(base) == "ModuleList":
+            return at_position(base, position, node) or iterate(base, node)
     if not held and isinstance(base, Instance):
         return Element(base, node, index.value if isinstance(index, Const) else None)
     return join(*held) if container_kind(base) == "ModuleDict" and held else iterate(base, node)

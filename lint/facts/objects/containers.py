@@ -215,7 +215,7 @@ def another_list(value: Value) -> Value:
     if not isinstance(value, Seq):
         return value
     made = Seq(value.kind, [*value.items], value.open, value.node, value.place)
-    made.count = value.count
+    made.count, made.optional, made.repeats = value.count, [*value.optional], value.repeats
     return made
 
 
@@ -233,7 +233,7 @@ def length_of(value: Value) -> int | None:
     """How many elements ``value`` was made with; None where the file does not decide it."""
     match value:
         case Seq(_, items):
-            return value.count if value.open else len(items)
+            return value.count if value.open or value.optional else len(items)
         case Dict(items):
             return value.count if value.open else len(items)
         case Result(call) if call.name in _SAME_ELEMENTS or call.name == "builtins.enumerate":

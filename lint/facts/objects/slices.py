@@ -1,4 +1,4 @@
-"""Slices of lists and of module containers: `layers[1:]`, `self.net[:2]`."""
+"""Parts of lists and of module containers by position: `layers[1:]`, `self.net[:2]`, `attention, mlp = block`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ..values import Choice, Result, Seq, Unknown, Value, join, one_at
-from .containers import another_list, container_kind, held_by, length_of
+from ..values import Choice, Element, Instance, Result, Seq, Unknown, Value, join, one_at
+from .containers import another_list, container_kind, held_by, is_module_list, length_of
 
 if TYPE_CHECKING:
     from ..values import Call
@@ -27,6 +27,42 @@ def slice_of(value: Value, index: ast.Slice, node: ast.Subscript) -> Value:
     if bounds is not None and length_of(value) == len(held):
         return _holding(value, held[bounds], is_all=True)
     return _holding(value, [one_at(node, ((module, ()) for module in held), node)], is_all=False)
+
+
+def at_position(container: Value, position: int, node: ast.AST | None, length: int | None = None) -> Value | None:
+    """The element at ``position`` of a list, or of a module container, of ``length`` where that is known.
+
+    One of those that it holds, each under a condition, where their order is open; None where they are not known, or
+    are alike.
+    """
+    held = container.items if isinstance(container, Seq) else held_by(container) if is_module_list(container) else []
+    if not held or node is None or any(isinstance(module, Element) for module in held):
+        return None
+    present = _present(container, held, length)
+    if present is not None:
+        return present[position] if -len(present) <= position < len(present) else None
+    if len(held) > 1 and _are_alike(held):
+        return None
+    return held[0] if len(held) == 1 else one_at(node, ((module, ()) for module in held), node)
+
+
+def _are_alike(modules: list[Value]) -> bool:
+    """Whether all are objects of one class: what holds for one of them holds at any position."""
+    first = modules[0]
+    return isinstance(first, Instance) and all(
+        isinstance(module, Instance) and module.cls is first.cls for module in modules
+    )
+
+
+def _present(container: Value, held: list[Value], length: int | None) -> list[Value] | None:
+    """The elements in their order; None where it is open which of ``held`` there are, or how many of each."""
+    if length_of(container) == len(held):
+        return held
+    listed = container.call.args[0] if isinstance(container, Result) and container.call.args else container
+    if length is None or not isinstance(listed, Seq) or listed.repeats or len(listed.items) != len(held):
+        return None
+    certain = [module for index, module in enumerate(held) if index not in listed.optional]
+    return held if length == len(held) else certain if length == len(certain) else None
 
 
 def _bounds(index: ast.Slice) -> slice | None:

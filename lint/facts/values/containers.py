@@ -38,7 +38,7 @@ class Dict(Value):
 class Seq(Value):
     """A list, tuple or set; ``open`` when its elements are not listed one by one (``items`` are what it may hold)."""
 
-    __slots__ = ("count", "items", "kind", "may_be_empty", "open", "place")
+    __slots__ = ("count", "items", "kind", "may_be_empty", "open", "optional", "place", "repeats")
     __match_args__ = ("kind", "items", "open")
 
     def __init__(
@@ -53,3 +53,7 @@ class Seq(Value):
         self.count: int | None = None
         #: Whether all its items were added under conditions.
         self.may_be_empty = False
+        #: The positions in `items` of those that were added under conditions.
+        self.optional: list[int] = []
+        #: Whether one of `items` may stand for several elements, or for one at another position.
+        self.repeats = open_
