@@ -4,7 +4,8 @@
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without
 `gradient_checkpointing_kwargs`, unless something decides anew: a Trainer that enables checkpointing itself, a later
 `gradient_checkpointing_enable` or `_disable`, a trainer of another library, or whoever gets the model from a file
-that does not train it. A model that is not quantized is fine: peft turns nothing on for it.
+that does not train it. It is silent where the model is only run. A model that is not quantized is fine: peft turns
+nothing on for it.
 
 ## Why is this bad?
 peft passes an empty dict on, not `None`, so torch falls back to the reentrant variant although transformers defaults to
@@ -47,6 +48,19 @@ model.gradient_checkpointing_enable()
 model = prepare_model_for_kbit_training(model)  # error
 model = accelerator.prepare_model(get_peft_model(model, LoraConfig()))
 Trainer(model=model, args=TrainingArguments("out", gradient_checkpointing=False)).train()
+```
+
+```python
+from mine import fit
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+def tune(name, prompt):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())  # error
+    before = model.generate(prompt)
+    fit(model)
+    return before, model.generate(prompt)
 ```
 
 ```python
@@ -115,6 +129,12 @@ def loaded_with(batches, **given):
     for batch in batches:
         model(**batch).loss.backward()
 
+def answer(name, prompt):
+    model = prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True))
+    # Nothing here trains, so nothing is recomputed.
+    model = get_peft_model(model, LoraConfig())
+    return model.generate(prompt)
+
 def loaded_quantized_by_another_flag(args, batches):
     given = {}
     if args.quantize:
@@ -171,7 +191,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Seq, equals, options, same
+from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Result, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Backward, KbitPrepare, TrainerBuild
 from ..model.libraries.quantized import is_quantized, sets_in_layers
@@ -200,6 +220,8 @@ def check(run: Run) -> Iterator[Report]:
         if not turned_on or not hf_kwargs_reentrant(prepare.kwargs, default=True) or _is_part(prepare.model):
             continue
         if _trainer_decides(run, prepare) or _is_decided_later(run, prepare) or _is_given_away(run, prepare):
+            continue
+        if _is_used_without_training(run, prepare):
             continue
         quantized = is_quantized(run, prepare.model, prepare.place)
         if isinstance(prepare.kwargs, Absent) and quantized is not False:
@@ -262,6 +284,19 @@ def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
     )
     kept = any(isinstance(write.obj, Instance) and _holds(write.value, prepare) for write in run.writes)
     return (leaves or kept) and not any(trainers_of(run, prepare.model)) and not _is_trained(run, prepare)
+
+
+def _is_used_without_training(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the model runs here and no backward pass does, nor code that is not shown and gets the model."""
+    walk = prepare.place.walk
+    later = [call for call in run.program.calls if call.place.walk == walk and call.order > prepare.order]
+    uses = [call for call in later if _is_model(call.func, prepare) or _generates(call, prepare)]
+    handed_on = (call for call in later if _gets(call, prepare) and not _is_model(Result(call), prepare))
+    return bool(uses) and not any(event.place.walk == walk for event in run.of(Backward)) and not any(handed_on)
+
+
+def _generates(call: Call, prepare: KbitPrepare) -> bool:
+    return call.method == "generate" and _is_model(call.receiver, prepare)
 
 
 def _is_trained(run: Run, prepare: KbitPrepare) -> bool:
