@@ -246,6 +246,39 @@ class Decoder(PreTrainedModel):
         return hidden_states
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Attention(nn.Module):
+    def forward(self, x, context=None, timestep=None, scale=None, return_dict=True):
+        x = x + context if timestep is None else x + context + timestep
+        x = x if scale is None else x * scale
+        return {"sample": x} if return_dict else (x,)
+
+class Stage(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList([Attention() for _ in range(layers)])
+        self.gradient_checkpointing = False
+
+    def forward(self, x, context, scale=None):
+        for layer in self.layers:
+            if self.gradient_checkpointing and self.training:
+                def create_custom_forward(module, return_dict=None):
+                    def custom_forward(*inputs):
+                        if return_dict is not None:
+                            return module(*inputs, return_dict=return_dict)
+                        return module(*inputs)
+                    return custom_forward
+
+                passed = create_custom_forward(layer, return_dict=False)
+                x = checkpoint(passed, x, context, scale, use_reentrant=False)[0]  # error
+            else:
+                x = layer(x, context=context, scale=scale)["sample"]
+        return x
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -473,6 +506,39 @@ class Encoder(nn.Module):
         else:
             y, _ = self.pair(x, past=stored)
         return y
+```
+
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Attention(nn.Module):
+    def forward(self, x, context=None, timestep=None, scale=None, return_dict=True):
+        x = x + context if timestep is None else x + context + timestep
+        x = x if scale is None else x * scale
+        return {"sample": x} if return_dict else (x,)
+
+class Stage(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList([Attention() for _ in range(layers)])
+        self.gradient_checkpointing = False
+
+    def forward(self, x, context, scale=None):
+        for layer in self.layers:
+            if self.gradient_checkpointing and self.training:
+                def create_custom_forward(module, return_dict=None):
+                    def custom_forward(*inputs):
+                        if return_dict is not None:
+                            return module(*inputs, return_dict=return_dict)
+                        return module(*inputs)
+                    return custom_forward
+
+                passed = create_custom_forward(layer, return_dict=False)
+                x = checkpoint(passed, x, context, None, scale, use_reentrant=False)[0]
+            else:
+                x = layer(x, context=context, scale=scale)["sample"]
+        return x
 ```
 
 ## Evidence

@@ -41,13 +41,15 @@ def passed_on(
         receiver: The object whose method it is, where that is the caller's `self`.
 
     Returns:
-        None when it does more than that, or what it passes on is not known.
+        None when it does more than that, or what it passes on is not known. Of calls under conditions of its own,
+        those count that these values lead to.
     """
     given = given if receiver is None else _with_self(receiver, given)
-    node, slots = only_call(function.node), _slots(function.node, given)
-    inner = next((call for call in calls if call.node is node), None)
-    if inner is None or slots is None:
+    nodes, slots = _last_calls(function.node), _slots(function.node, given)
+    made = [call for call in calls if call.node in nodes]
+    if not made or slots is None or any(call.node is not made[0].node for call in made):
         return None
+    inner = made[0]
     hidden = _hidden(function, caller) - (frozenset() if receiver is None else {"self"})
     arguments = _arguments(inner, slots, hidden)
     return None if arguments is None else Passed(_held(inner.func, slots), arguments)
@@ -86,6 +88,25 @@ def only_call(node: FunctionNode) -> ast.Call | None:
         case [ast.Return(value=ast.Call() as call)]:
             return call
     return None
+
+
+def _last_calls(node: FunctionNode) -> list[ast.Call]:
+    """The calls of which a function makes one, by its conditions, and nothing else."""
+    only = only_call(node)
+    if only is not None or isinstance(node, ast.Lambda):
+        return [] if only is None else [only]
+    return _returned([statement for statement in node.body if not _is_docstring(statement)])
+
+
+def _returned(body: list[ast.stmt]) -> list[ast.Call]:
+    """The calls that ``body`` returns when each of its ways does nothing but return one."""
+    match body:
+        case [ast.Return(value=ast.Call() as call)]:
+            return [call]
+        case [ast.If(body=taken, orelse=other), *rest] if not (other and rest):
+            first, second = _returned(taken), _returned(other or rest)
+            return [*first, *second] if first and second else []
+    return []
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -156,4 +177,7 @@ def _parts_of(node: ast.expr, slots: _Slots, hidden: frozenset[str], value: Valu
             return [slots.named[name]]
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(at))) if name == slots.star:
             return [slots.rest[at]] if 0 <= at < len(slots.rest) else None
-    return None if names_in(node) & hidden else [Argument(node, value, None, None)]
+    if names_in(node) & hidden:
+        # A name of the function around it: `def create_custom_forward(module, return_dict)`.
+        return [Argument(ast.Constant(value.value), value, None, None)] if isinstance(value, Const) else None
+    return [Argument(node, value, None, None)]
