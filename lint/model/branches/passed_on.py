@@ -179,5 +179,6 @@ def _parts_of(node: ast.expr, slots: _Slots, hidden: frozenset[str], value: Valu
             return [slots.rest[at]] if 0 <= at < len(slots.rest) else None
     if names_in(node) & hidden:
         # A name of the function around it: `def create_custom_forward(module, return_dict)`.
-        return [Argument(ast.Constant(value.value), value, None, None)] if isinstance(value, Const) else None
+        constant = isinstance(value, Const) and isinstance(value.node, ast.Constant)
+        return [Argument(value.node, value, None, None)] if constant and isinstance(value.node, ast.expr) else None
     return [Argument(node, value, None, None)]
