@@ -8,7 +8,7 @@ gives each block of a module the same input and the code behind it goes on with 
 hooks is left alone: they may keep what is returned.
 
 The same goes for `checkpoint_wrapper(layer)`, which returns a new module and leaves the model as it is: bound to the
-variable of the loop, collected in a list that nobody reads, given to `Module.apply`.
+variable of the loop, sharded there and nothing else, collected in a list that nobody reads, given to `Module.apply`.
 
 ## Why is this bad?
 A checkpointed function gives its result back like any other. When it is dropped, the block computes for nothing: `x`
@@ -58,6 +58,7 @@ class Net(nn.Module):
 ```
 ```python
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
 
 def wrap_layers(model):
     for layer in model.layers:
@@ -66,6 +67,12 @@ def wrap_layers(model):
         checkpoint_wrapper(layer)  # error
     wrapped = [checkpoint_wrapper(layer) for layer in model.layers]  # error
     return model
+
+def shard_layers(model):
+    for layer in model.layers:
+        layer = checkpoint_wrapper(layer)  # error
+        fully_shard(layer)
+    fully_shard(model)
 
 def wrapped(module):
     return checkpoint_wrapper(module)  # error
@@ -122,11 +129,13 @@ train(torch.ones(2, 4))
 import torch
 import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
 def wrap_layers(model):
     for index, layer in enumerate(model.layers):
         layer = checkpoint_wrapper(layer)
+        fully_shard(layer)
         model.layers[index] = layer
     wrapped = [checkpoint_wrapper(layer) for layer in model.blocks]
     model.blocks = nn.ModuleList(wrapped)

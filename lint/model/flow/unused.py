@@ -10,12 +10,17 @@ from ...facts.nodes import all_nodes
 from ...facts.surroundings import holders, parents_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...facts.values import Call
     from ..history import History
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+#: What changes an object in place and keeps it nowhere, as a statement: a function that gets it, a method of it.
+_SET_UP_BY = ("fully_shard", "replicate")
+_SETS_UP = ("train", "eval", "to", "cuda", "half", "bfloat16", "float", "requires_grad_", "compile")
 #: More callers than this of callers are not looked at.
 _HOPS = 4
 
@@ -72,15 +77,32 @@ def _is_dead(name: str, statement: ast.stmt, body: ast.AST) -> bool:
     if isinstance(body, ast.Module) and not name.startswith("_"):
         return False  # Another module may import it.
     around = holders(statement, body)
+    parents = parents_in(body)
     for node in _mentions(body).get(name, ()):
         if not isinstance(node, ast.Name):
             return False  # `global`, `nonlocal`
+        if _is_set_up(node, parents):
+            continue
         there = holders(node, body)
         nested = any(isinstance(holder, _FUNCTIONS) for holder in there)
         elsewhere = any(_binds(holder, name) for holder in there if holder not in around)
         if nested or not (elsewhere or _is_of_earlier_iteration(node, statement, there, around, name)):
             return False
     return True
+
+
+def _is_set_up(node: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether a statement only changes in place what ``node`` names: `fully_shard(block)`, `block.train()`."""
+    parent = parents.get(node)
+    call = parents.get(parent) if isinstance(parent, ast.Attribute) else parent
+    if not isinstance(call, ast.Call) or not isinstance(parents.get(call), ast.Expr):
+        return False
+    match call.func, call.args:
+        case ast.Attribute(value=base, attr=method), _ if base is node:
+            return method in _SETS_UP
+        case ((ast.Name(id=function) | ast.Attribute(attr=function)), [first, *_]):
+            return first is node and function in _SET_UP_BY
+    return False
 
 
 @lru_cache(maxsize=256)
