@@ -40,7 +40,11 @@ def main():
 def codes(tmp_path, trainer: str) -> list[str]:
     (tmp_path / "trainer.py").write_text(textwrap.dedent(trainer))
     (tmp_path / "run.py").write_text(ENTRY)
-    printed = ckpt_lint("check", "--isolated", "--no-cache", "--output-format", "concise", ".", cwd=tmp_path)
+    return reported(tmp_path)
+
+
+def reported(tmp_path, path: str = ".") -> list[str]:
+    printed = ckpt_lint("check", "--isolated", "--no-cache", "--output-format", "concise", path, cwd=tmp_path)
     return [word.rstrip(":") for word in printed.stdout.split() if word.startswith("CKPT")]
 
 
@@ -57,3 +61,62 @@ def test_what_an_imported_module_switches_off(tmp_path, switch, expected):
 )
 def test_what_an_imported_module_patches(tmp_path, patch, expected):
     assert codes(tmp_path, SUPPORT_PATCHED.replace("PATCH", patch)) == expected
+
+
+FREEZING = """
+import torch.nn as nn
+
+class Frozen(nn.Module):
+    def __init__(self, body=None):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        return self.body(x)
+
+    def train(self, mode=True):
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eval()
+        return self
+"""
+BLOCKS = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from backbones import Frozen
+
+class Net(BASE):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+"""
+MADE = """
+net = Frozen(Net())
+"""
+
+
+def blocks(tmp_path, text: str) -> list[str]:
+    (tmp_path / "backbones.py").write_text(FREEZING)
+    (tmp_path / "net.py").write_text(text)
+    return reported(tmp_path, "net.py")
+
+
+def test_a_class_that_is_imported_and_never_made_freezes_nothing(tmp_path):
+    assert blocks(tmp_path, BLOCKS.replace("BASE", "nn.Module")) == ["CKPT106"]
+
+
+@pytest.mark.parametrize("text", [BLOCKS.replace("BASE", "Frozen"), BLOCKS.replace("BASE", "nn.Module") + MADE])
+def test_a_class_that_is_made_or_derived_from_freezes_its_norms(tmp_path, text):
+    assert blocks(tmp_path, text) == []
+
+
+def test_a_class_that_a_registry_makes_freezes_the_norms_beside_it(tmp_path):
+    freezing = FREEZING + BLOCKS.replace("BASE", "Frozen").replace("from backbones import Frozen\n", "")
+    (tmp_path / "backbones.py").write_text(freezing + "\n\ndef build(name):\n    return globals()[name]()\n")
+    script = "from backbones import Net, build\n\nbuild(input())(input()).sum().backward()\n"
+    (tmp_path / "train.py").write_text(script)
+    assert reported(tmp_path) == []

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import returned_by
 from ...facts.objects.classes import ancestors
+from ...facts.origin import origin
 from ...facts.values import (
+    Class,
     Const,
     Element,
     Function,
@@ -58,7 +60,7 @@ class KeptStatistics:
         """Whether something may keep ``norm`` from updating its statistics."""
         return (
             self._freezes_norms
-            or _is_in_eval_mode(self._run, self._switches_off, norm)
+            or _is_in_eval_mode(self._run, self._switches_for(norm), norm)
             or any(_is_set_up(write, norm) for write in self._settings)
             or any(_applies(self._run, call, norm) for call in self._run.method_calls("apply"))
             or _is_replaced(self._run, norm)
@@ -78,6 +80,27 @@ class KeptStatistics:
             # Who gets the model calls `train()` before training it.
             switches = [switch for switch in switches if not _hands_out(self._run, switch)]
         return tuple(switch for switch in switches if not follows_training(self._run, switch.call))
+
+    def _switches_for(self, norm: Value) -> tuple[ModeSwitch, ...]:
+        """Those that may put ``norm`` in eval mode: one of the checked file is in no object of an unused import."""
+        if norm.node is None or origin(norm.node) is not None:
+            return self._switches_off
+        return tuple(switch for switch in self._switches_off if not self._is_never_made(switch))
+
+    def _is_never_made(self, switch: ModeSwitch) -> bool:
+        """Whether it stands in a method of an imported class of which the program neither makes nor derives one."""
+        function = switch.place.function
+        owner = None if function is None else function.owner
+        if owner is None or origin(owner.node) is None:
+            return False
+        return all(owner.node is not cls.node for known in self._made for cls in (known, *ancestors(known)))
+
+    @cached_property
+    def _made(self) -> list[Class]:
+        """The classes of the file itself, and those that the program makes objects of."""
+        own = [cls for cls in self._run.program.classes if origin(cls.node) is None]
+        called = (unwrapped(call.func) for call in self._run.program.calls)
+        return list(dict.fromkeys([*own, *(cls for cls in called if isinstance(cls, Class))]))
 
     @cached_property
     def _freezes_norms(self) -> bool:
