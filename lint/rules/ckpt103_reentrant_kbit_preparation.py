@@ -79,6 +79,24 @@ def train(args, batches):
         model(**batch).loss.backward()
 ```
 
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class Tuner:
+    def __init__(self, name=None):
+        if not name:
+            raise ValueError("which model?")
+        self.model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+        self.model = prepare_model_for_kbit_training(self.model)  # error
+        self.model = get_peft_model(self.model, LoraConfig())
+
+    def fit(self, data):
+        Trainer(model=self.model, args=TrainingArguments("out"), train_dataset=data).train()
+
+Tuner(input()).fit([])
+```
+
 ## Good
 ```python
 from other_library import OtherTrainer
@@ -149,6 +167,23 @@ def part(name):
     model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
     # Only the loaded model carries the flag by which peft knows it: nothing is turned on here.
     model.language_model = prepare_model_for_kbit_training(model.language_model)
+```
+
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class Tuner:
+    def __init__(self, model, name=None):
+        self.model = model
+        if name:
+            self.model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+        self.model = get_peft_model(prepare_model_for_kbit_training(self.model), LoraConfig())
+
+    def fit(self, data):
+        Trainer(model=self.model, args=TrainingArguments("out"), train_dataset=data).train()
+
+Tuner(AutoModelForCausalLM.from_pretrained("base"), input()).fit([])
 ```
 
 ## Fix safety

@@ -60,11 +60,11 @@ class Place(NamedTuple):
         return bool(self.beyond(other))
 
     def beyond(self, other: Place) -> tuple[Guard, ...]:
-        """The conditions of this place that ``other`` is not under."""
+        """The conditions of this place that ``other`` is not under, and that a run may go on without."""
         if not self.guards:
             return ()
         around = {(guard.test, guard.taken) for guard in other.guards}
-        return tuple(guard for guard in self.guards if (guard.test, guard.taken) not in around)
+        return tuple(it for it in self.guards if not it.asserted and (it.test, it.taken) not in around)
 
 
 class Call(Arguments):
