@@ -112,7 +112,55 @@ class Given(L.LightningModule):
 L.Trainer().fit(Given(AutoModelForCausalLM.from_pretrained("base")), loader)
 ```
 
+```python
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+Config = TypeVar("Config")
+
+class Loop(ABC, Generic[Config]):
+    def __init__(self, config: Config):
+        self.config = config
+        self.model = self.build()
+        self.optimizer = AdamW(self.model.parameters())
+
+    @abstractmethod
+    def build(self): ...
+
+    def fit(self, loader):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+            self.optimizer.step()
+
+class LanguageModel(Loop[dict]):
+    def build(self):
+        model = AutoModelForCausalLM.from_pretrained(self.config["name"])
+        model.activation_checkpointing_enable()  # error
+        return model
+
+LanguageModel({"name": "base"}).fit([])
+```
+
 ## Good
+```python
+from library import Loop
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+class LanguageModel(Loop):
+    def fit(self, loader):  # the base may switch the mode of what its objects hold
+        self.model = AutoModelForCausalLM.from_pretrained("base")
+        self.model.activation_checkpointing_enable()
+        optimizer = AdamW(self.model.parameters())
+        for batch in loader:
+            self.model(**batch).loss.backward()
+            optimizer.step()
+
+LanguageModel().fit([])
+```
 ```python
 import torch
 from transformers import AutoModelForCausalLM, AutoConfig, Trainer, TrainingArguments

@@ -14,6 +14,21 @@ from torch.utils.checkpoint import checkpoint_sequential
 def forward(blocks, x):
     return checkpoint_sequential(blocks, 1, x, use_reentrant=False)  # error
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+DEPTH, PER_SEGMENT = 6, 8
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[nn.Linear(8, 8) for _ in range(DEPTH)])
+
+    def forward(self, x):
+        x = checkpoint_sequential(self.blocks, max(1, DEPTH // PER_SEGMENT), x, use_reentrant=False)  # error
+        return checkpoint_sequential(self.blocks, max(len(self.blocks) // 8, 1), x, use_reentrant=False)  # error
+```
 
 ## Good
 ```python
@@ -22,6 +37,22 @@ from torch.utils.checkpoint import checkpoint_sequential
 def forward(blocks, x, segments=1):
     x = checkpoint_sequential(blocks, segments, x, use_reentrant=False)
     return checkpoint_sequential(blocks, segments=2, input=x, use_reentrant=False)
+```
+```python
+import math
+
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+class Net(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.blocks = nn.Sequential(*[nn.Linear(8, 8) for _ in range(depth)])
+        self.stages = nn.Sequential(*[nn.Linear(8, 8) for _ in range(9)])
+
+    def forward(self, x):
+        x = checkpoint_sequential(self.blocks, max(1, len(self.blocks) // 8), x, use_reentrant=False)
+        return checkpoint_sequential(self.stages, math.isqrt(len(self.stages)), x, use_reentrant=False)
 ```
 
 ## Evidence

@@ -27,6 +27,7 @@ class Net(nn.Module):
         x = checkpoint_sequential(self.named, 2, x, use_reentrant=False)  # error
         x = checkpoint_sequential(list(self.named.values()), 4, x, use_reentrant=False)  # error
         x = checkpoint_sequential(self.stages, 4, x, use_reentrant=False)  # error
+        x = checkpoint_sequential(self.stages, len(self.stages) // 4, x, use_reentrant=False)  # error
         x = checkpoint_sequential(self.stages, 2, x, use_reentrant=False, mask=mask)  # error
         return checkpoint_sequential([self.stages, self.stages], 0, x, use_reentrant=False)  # error
 ```

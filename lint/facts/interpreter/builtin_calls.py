@@ -19,6 +19,7 @@ from ..objects.containers import (
     text_of,
 )
 from ..objects.dicts import merge_into
+from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from ..values import (
     UNKNOWN,
@@ -143,6 +144,14 @@ def _len(walk: Walk, call: Call) -> Value | None:
     if not here or not isinstance(held, Seq) or held.open or held.place is None or walk.place.loops:
         return None
     return Const(len(held.items), call.node) if not walk.place.deeper_than(held.place) else None
+
+
+def _calculated(walk: Walk, call: Call) -> Value | None:
+    """``max(1, depth // 4)`` of numbers that are known here."""
+    if call.kwargs or call.open_args or call.open_kwargs:
+        return None
+    found = calculated(call.name, [given.value if isinstance(given, Const) else None for given in call.args])
+    return None if found is None else Const(found, call.node)
 
 
 def _getattr(walk: Walk, call: Call) -> Value | None:
@@ -294,6 +303,7 @@ def _grad_mode_set(walk: Walk, call: Call) -> Value | None:
 
 
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
+    **dict.fromkeys(CALCULATIONS, _calculated),
     "functools.partial": _partial,
     "builtins.dict": _dict,
     "builtins.dict.update": _unbound_update,

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..scopes import Scope
-from ..values import Call, Class, Function, Value
+from ..values import Call, Class, Element, Function, Ref, Value
 
 if TYPE_CHECKING:
     from ..walk import Walk
@@ -59,7 +59,7 @@ def _copies_name(call: ast.Call) -> bool:
 
 def define_class(walk: Walk, node: ast.ClassDef) -> None:
     """`class`: its body is walked in a scope of its own, and its functions become methods."""
-    cls = Class(node, [walk.evaluate(base) for base in node.bases], walk.place, walk.scope)
+    cls = Class(node, [_base(walk, base) for base in node.bases], walk.place, walk.scope)
     for decorator in node.decorator_list:
         walk.evaluate(decorator)
     outside = walk.scope
@@ -73,6 +73,12 @@ def define_class(walk: Walk, node: ast.ClassDef) -> None:
             member.owner = cls
     walk.program.classes.append(cls)
     walk.scope.bind(node.name, cls)
+
+
+def _base(walk: Walk, node: ast.expr) -> Value:
+    """A class that another one derives from; `Base[Config]` is `Base`, whose types are filled in."""
+    found = walk.evaluate(node)
+    return found.of if isinstance(found, Element) and isinstance(found.of, Class | Ref) else found
 
 
 def declare_outer(walk: Walk, node: ast.Global | ast.Nonlocal) -> None:

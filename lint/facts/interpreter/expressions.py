@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from typing import TYPE_CHECKING, Any
 
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
 from ..objects.dicts import merge_into
+from ..objects.numbers import ARITHMETIC
 from ..scopes import Scope
 from ..values import (
     Choice,
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 
     from ..walk import Walk
 
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
-}
 #: Where `%` puts a value in.
 _PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
 
@@ -185,9 +178,9 @@ def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
             ast.Add(),
         ):
             return Template(f"{text_of(left) or GAP}{text_of(right) or GAP}", node)
-        case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in _ARITHMETIC:
+        case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in ARITHMETIC:
             try:
-                return Const(_ARITHMETIC[type(op)](a, b), node)
+                return Const(ARITHMETIC[type(op)](a, b), node)
             except ArithmeticError:
                 return Unknown(node)
     return Computed((left, right), node)

@@ -9,14 +9,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import words_in
-from ...facts.objects.classes import is_run_as_written
+from ...facts.objects.classes import is_plain, is_run_as_written
 from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
-from ..types import bases, class_names, unwrapped, whole_model
+from ..types import class_names, unwrapped, whole_model
 from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 
@@ -67,7 +67,7 @@ class Modes:
 
     def _is_own(self, value: Value) -> bool:
         """Whether the program shows everything that the object ``value`` does with what it holds."""
-        return isinstance(value, Instance) and (value.cls is self._holder or not any(True for _ in bases(value.cls)))
+        return isinstance(value, Instance) and (value.cls is self._holder or is_plain(value.cls))
 
     def _hands_over(self, call: Call) -> bool:
         if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
