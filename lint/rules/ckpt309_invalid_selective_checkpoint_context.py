@@ -4,7 +4,8 @@
 Flags `context_fn` given the result of `create_selective_checkpoint_contexts(...)`, that function itself, or a policy,
 where a function without arguments is due; one pair of contexts that several calls share; a list of operators that holds
 something else than overloads (`torch.ops.aten.mm`, `torch.mm`), or a set of them; and `context_fn` together with the
-reentrant variant or with `debug=True`. The same holds for what torch's `checkpoint_wrapper` passes on.
+reentrant variant or with `debug=True`. The same holds for what torch's `checkpoint_wrapper` and
+transformers pass on.
 
 ## Why is this bad?
 torch calls `context_fn()` in every forward pass and expects two new contexts. Anything else raises a TypeError or
@@ -68,8 +69,57 @@ def apply_reentrant(layer, context):
     lazily = functools.partial(create_selective_checkpoint_contexts, SAVED)
     return wrap(layer, CheckpointImpl.REENTRANT, context_fn=lazily)  # error
 ```
+```python
+import functools
+import torch
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+from transformers import AutoModelForCausalLM, TrainingArguments
+
+def saved(names):
+    return [getattr(torch.ops.aten, name) for name in names]
+
+def of_trainer(policy):
+    lazily = functools.partial(create_selective_checkpoint_contexts, saved(["mm", "addmm"]))
+    return TrainingArguments(  # error
+        "out",
+        activation_checkpointing=True,
+        activation_checkpointing_kwargs=dict(use_reentrant=False, context_fn=lazily),
+    )
+
+def by_hand(policy):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    contexts = create_selective_checkpoint_contexts(policy)
+    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})  # error
+    model.activation_checkpointing_enable({"use_reentrant": True, "context_fn": lambda: contexts})  # error
+    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": lambda: contexts})  # error
+    return model
+```
 
 ## Good
+```python
+import functools
+import torch
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+from transformers import AutoModelForCausalLM, TrainingArguments
+
+def saved(names):
+    return [getattr(torch.ops.aten, name).default for name in names]
+
+def of_trainer(policy):
+    lazily = functools.partial(create_selective_checkpoint_contexts, saved(["mm", "addmm"]))
+    return TrainingArguments(
+        "out",
+        activation_checkpointing=True,
+        activation_checkpointing_kwargs=dict(use_reentrant=False, context_fn=lazily),
+    )
+
+def by_hand(policy):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    lazily = functools.partial(create_selective_checkpoint_contexts, policy)
+    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": lazily})
+    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": None})
+    return model
+```
 ```python
 import functools
 import torch
@@ -169,20 +219,23 @@ torch 2.13 `torch/utils/checkpoint.py` (`create_selective_checkpoint_contexts`, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.values import Absent, Const, Function, Partial, Ref, Result, Seq, equals, truth
+from ..facts.values import ABSENT, Absent, Const, Dict, Function, Partial, Ref, Result, Seq, equals, options, truth
 from ..finding import Severity
-from ..model.events import Checkpoint, CheckpointWrap
+from ..model.events import CallEvent, Checkpoint, CheckpointWrap, HfEnable, TrainerArgs
+from ..model.libraries.finished_models import trainer_may_enable
+from ..model.libraries.trainer import is_enabled, object_of, settings_of
 from ..model.report import Report
+from ..model.variant import torch_reentrant
 from ..model.wrapping.keywords import partials_with
 from ..model.wrapping.policies import CONTEXTS, given_by_lambda
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Call, Value
-    from ..model.events import Checkpointing
+    from ..facts.values import Place, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT309", "invalid-selective-checkpoint-context", Severity.ERROR
@@ -190,34 +243,70 @@ NEEDS = ("context_fn",)
 VERSIONS = {"torch": ">=2.1"}
 RAISES = True
 _KEYWORD = "context_fn"
+_NO_REENTRANT = "checkpoint_impl=NO_REENTRANT"
 _LAZILY = "write `functools.partial(create_selective_checkpoint_contexts, policy)`"
+
+
+class _Given(NamedTuple):
+    """A `context_fn` that checkpoints run with."""
+
+    context_fn: Value
+    #: The call that gives it.
+    node: ast.Call
+    reentrant: bool | None
+    debug: Value
+    #: How the other variant is asked for.
+    variant: str
+    #: The one checkpoint that it is for; None where that is each of several layers.
+    place: Place | None
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report contexts that raise in the first step."""
     reported = set()
-    for call, event, context_fn in _given(run):
+    for given in _given(run):
+        context_fn = given.context_fn
         if isinstance(context_fn, Absent) or (isinstance(context_fn, Const) and context_fn.value is None):
             continue
-        problem = _combination(event, context_fn) or _problem(context_fn) or _shared(event, context_fn)
-        if problem and call.node not in reported:
-            reported.add(call.node)
-            yield Report(call.node, problem)
+        problem = _combination(given) or _problem(context_fn) or _shared(given)
+        if problem and given.node not in reported:
+            reported.add(given.node)
+            yield Report(given.node, problem)
 
 
-def _given(run: Run) -> Iterator[tuple[Call, Checkpointing, Value]]:
-    """The functions that are given to checkpoints and to torch's wrappers of modules, and the calls that give them."""
+def _given(run: Run) -> Iterator[_Given]:
+    """The functions that are given to checkpoints, to torch's wrappers of modules and to transformers."""
     for event in run.of(Checkpoint, CheckpointWrap):
-        yield event.call, event, event.call.keyword(_KEYWORD)
+        variant = "use_reentrant=False" if isinstance(event, Checkpoint) else _NO_REENTRANT
+        arguments = event.call.keyword(_KEYWORD), event.node, event.reentrant, event.call.keyword("debug")
+        yield _Given(*arguments, variant, event.place)
     for apply, wrapper in partials_with(run, _KEYWORD):
-        yield wrapper.call, apply, wrapper.kwargs[_KEYWORD]
+        debug = wrapper.kwargs.get("debug", ABSENT)
+        yield _Given(
+            wrapper.kwargs[_KEYWORD], wrapper.call.node, apply.reentrant, debug, _NO_REENTRANT, wrapper.call.place
+        )
+    for setting in settings_of(run):
+        kwargs = setting.kwargs
+        if not isinstance(kwargs, Dict) or not isinstance(setting, CallEvent):
+            continue
+        if not _reaches_layers(run, setting):
+            continue
+        reentrant = torch_reentrant(kwargs.get("use_reentrant"))
+        context_fn, debug = kwargs.get(_KEYWORD), kwargs.get("debug")
+        yield _Given(context_fn, setting.node, reentrant, debug, '"use_reentrant": False', None)
 
 
-def _combination(event: Checkpointing, context_fn: Value) -> str:
-    if event.reentrant and truth(context_fn):
-        variant = "use_reentrant=False" if isinstance(event, Checkpoint) else "checkpoint_impl=NO_REENTRANT"
-        return f"the reentrant variant refuses `context_fn` with a ValueError; write `{variant}`"
-    if equals(event.call.keyword("debug"), True):
+def _reaches_layers(run: Run, setting: CallEvent) -> bool:
+    """Whether the layers of a model certainly get the arguments: those of a Trainer replace what a model was given."""
+    if isinstance(setting, TrainerArgs):
+        return is_enabled(run, setting, object_of(setting)) is True
+    return isinstance(setting, HfEnable) and not trainer_may_enable(run)
+
+
+def _combination(given: _Given) -> str:
+    if given.reentrant and truth(given.context_fn):
+        return f"the reentrant variant refuses `context_fn` with a ValueError; write `{given.variant}`"
+    if equals(given.debug, True):
         return "`debug=True` together with `context_fn` raises a ValueError; drop one of them"
     return ""
 
@@ -241,7 +330,7 @@ def _operators(policy: Value) -> str:
         return ""
     if policy.kind == "set":
         return "a set of operators is no policy: a TypeError; write a list"
-    for item in policy.items:
+    for item in (option for held in policy.items for option in options(held)):
         if isinstance(item, Ref) and item.name.startswith("torch.") and not _is_overload(item.name):
             return f"`{item.name}` is no overload of an operator: a ValueError; write `torch.ops.aten.mm.default`"
     return ""
@@ -258,12 +347,12 @@ def _needs_arguments(function: Function) -> bool:
     return (positional > 0 or required > 0) and function.owner is None
 
 
-def _shared(event: Checkpointing, context_fn: Value) -> str:
+def _shared(given: _Given) -> str:
     """Whether a lambda gives several calls the contexts that were made once, outside of it."""
-    made = given_by_lambda(context_fn)
+    made = given_by_lambda(given.context_fn)
     if not isinstance(made, Result) or made.call.name != CONTEXTS:
         return ""
-    origin = made.call.place
-    if origin.function is event.place.function and origin.loops == event.place.loops:
+    origin, used = made.call.place, given.place
+    if used is not None and origin.function is used.function and origin.loops == used.loops:
         return ""
     return f"every call gets the same pair of contexts, which backward may use once; {_LAZILY}"
