@@ -103,6 +103,7 @@ class Program:
         "grad",
         "guessed",
         "importing",
+        "in_turn",
         "iterations",
         "modules",
         "named",
@@ -161,6 +162,8 @@ class Program:
         self.yields: dict[str | None, list[int]] = {}
         #: What the walk from the first line shows once it is over; None before, and for what is no script.
         self.script: Script | None = None
+        #: The loops whose body is walked for each element by itself.
+        self.in_turn: set[ast.AST] = set()
         #: How many iterations each loop takes, where the file decides it.
         self.iterations: dict[ast.AST, int | None] = {}
         #: The grad mode, now and at each statement.

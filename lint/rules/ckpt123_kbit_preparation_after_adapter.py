@@ -39,8 +39,41 @@ def build_ranker(name):
     model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return get_peft_model(model, LoraConfig())
 ```
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+class Factory:
+    def adapted(self, model):
+        return get_peft_model(model, LoraConfig(r=8))
+
+    def prepared(self, model):
+        return prepare_model_for_kbit_training(model)  # error
+
+    def make(self, bnb_config):
+        model = AutoModelForCausalLM.from_pretrained("base", quantization_config=bnb_config)
+        for stage in (self.adapted, self.prepared):
+            model = stage(model)
+        return model
+```
 
 ## Good
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+def adapted(model):
+    return get_peft_model(model, LoraConfig(r=8))
+
+def prepared(model):
+    return prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+
+def make(bnb_config):
+    model = AutoModelForCausalLM.from_pretrained("base", quantization_config=bnb_config)
+    for stage in (prepared, adapted):
+        model = stage(model)
+    return model
+```
 ```python
 from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM

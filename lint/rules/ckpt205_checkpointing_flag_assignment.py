@@ -104,8 +104,30 @@ def build(settings, name):
     model.config.gradient_checkpointing = True  # error
     return model
 ```
+```python
+from transformers import AutoModelForCausalLM
+
+SETTINGS = {"model": "base", "flags": {"use_cache": False, "gradient_checkpointing": True}}
+
+def load(settings):
+    model = AutoModelForCausalLM.from_pretrained(settings["model"])
+    for name, value in settings.get("flags", {}).items():
+        setattr(model.config, name, value)  # error
+    return model
+
+load(SETTINGS)
+```
 
 ## Good
+```python
+from transformers import AutoModelForCausalLM
+
+def load():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    for name, value in (("use_cache", True), ("gradient_checkpointing", False)):
+        setattr(model.config, name, value)
+    return model
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..exclusion import pattern_test
 from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
-from ..values import Dict, Guard, Loop, Result, Seq, Unknown, Value, join_under
+from ..values import Const, Dict, Function, Guard, Loop, Method, Result, Seq, Unknown, Value, join_under
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What is raised to end a program, and not by a mistake.
 _STOPS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
+#: How many steps are followed one by one.
+_STEPS = 8
 _LEAVING = (ast.Return, ast.Continue, ast.Break)
 
 
@@ -150,16 +152,52 @@ def _grown_lists(before: dict[str, Value], after: dict[str, Value]) -> dict[str,
 
 
 def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
-    """`for`: the body once, for every element alike."""
+    """`for`: the body once, for every element alike; once for each where they are steps that follow one another."""
     passed = walk.evaluate(node.iter)
-    element = iterate(passed, node.iter)
-    walk.program.iterations[node] = length_of(passed)
+    steps = _steps(passed, node)
+    bound = steps or [iterate(passed, node.iter)]
+    # What the body does in one iteration, each step does once.
+    walk.program.iterations[node] = 1 if steps else length_of(passed)
+    if steps:
+        walk.program.in_turn.add(node)
 
     def body() -> bool:
-        assign(walk, node.target, element, node)
-        return walk.engine.execute(walk, node.body)
+        ends = False
+        for element in bound:
+            assign(walk, node.target, element, node)
+            ends = walk.engine.execute(walk, node.body)
+        return ends
 
     return _loop(walk, node, body)
+
+
+def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
+    """The elements of a loop through functions, `for stage in (wrap, shard)`, or through names with their values."""
+    if not isinstance(passed, Seq) or passed.open or not 1 < len(passed.items) <= _STEPS:
+        return []
+    if any(isinstance(part, _LEAVING) for statement in node.body for part in all_nodes(statement)):
+        return []
+    are_functions = all(isinstance(item, Function | Method) for item in passed.items) and _hands_on(node)
+    return passed.items if are_functions or all(map(_is_named, passed.items)) else []
+
+
+def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
+    """Whether the functions get what there is before the loop, or one another's results: `model = stage(model)`.
+
+    What a loop makes besides is another object for each of them.
+    """
+    parts = [part for statement in node.body for part in all_nodes(statement)]
+    dropped = {part.value for part in parts if isinstance(part, ast.Expr)}
+    step = node.target.id if isinstance(node.target, ast.Name) else None
+    others = (part for part in parts if isinstance(part, ast.Call) and part not in dropped)
+    return all(isinstance(call.func, ast.Name) and call.func.id == step for call in others)
+
+
+def _is_named(value: Value) -> bool:
+    match value:
+        case Seq(_, [Const(str()), _], False):
+            return True
+    return False
 
 
 def while_loop(walk: Walk, node: ast.While) -> bool:

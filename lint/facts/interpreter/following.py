@@ -44,6 +44,8 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     program.walks += 1
     callees = (*caller.place.callees, node)
     place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node), callees=callees)
+    if not caller.program.in_turn.isdisjoint(caller.place.loops):
+        place = place._replace(in_turn=(*place.in_turn, call.node))
     instance = receiver if isinstance(receiver, Instance) else None
     walk = Walk(program, Scope(node, function.scope), place, caller.engine, instance)
     bind_given(walk, function, call, receiver)

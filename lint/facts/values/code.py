@@ -37,6 +37,8 @@ class Place(NamedTuple):
     stack: tuple[ast.Call, ...] = ()
     #: The functions that those calls led to.
     callees: tuple[FunctionNode, ...] = ()
+    #: Those of the calls that run one function after the other: `for stage in (wrap, shard): model = stage(model)`.
+    in_turn: tuple[ast.Call, ...] = ()
     #: Which walk this belongs to: 0 is the script from its first line, every function nobody calls has its own.
     walk: int = 0
 
@@ -52,7 +54,7 @@ class Place(NamedTuple):
         )
         for (call, function), (its_call, its_function) in ways:
             if call is not its_call or function is not its_function:
-                return call is its_call
+                return call is its_call and call not in self.in_turn
         return False
 
     def deeper_than(self, other: Place) -> bool:
