@@ -236,7 +236,7 @@ from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
 from ..model.frozen.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
-from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS
+from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
 from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import attributes, root
 from ..model.needs import SWITCHED_ON, together
@@ -254,6 +254,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
 NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
+_EMBEDDINGS = "get_input_embeddings"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -270,7 +271,7 @@ def check(run: Run) -> Iterator[Report]:
             freezes.setdefault(root(change.target), []).append(change)
     switches: dict[Value, list[GradientSwitch]] = {}
     for switch in run.uses.freezes:
-        switches.setdefault(root(switch.module), []).append(switch)
+        switches.setdefault(root(_owner_of_embeddings(switch.module) or switch.module), []).append(switch)
     for enabling in enablings(run):
         model = enabling.model
         own = freezes.get(root(model), [])
@@ -315,7 +316,9 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     frozen = {_path(switch.module, model) for switch in whole}
     for switch in own:
         below = BOTTOMS.get(_path(switch.module, model))
-        if below is not None and all(path in frozen for path in below) and freezes_first_layers(run, switch):
+        if below is None or not freezes_first_layers(run, switch):
+            continue
+        if all(path in frozen or ((_EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
     else:
         return None
@@ -337,9 +340,22 @@ def _is_library(called: Ref) -> bool:
     return called.name.partition(".")[0] in LIBRARIES
 
 
+def _owner_of_embeddings(module: Value) -> Value | None:
+    """The model whose `get_input_embeddings()` gives ``module``; None for other modules."""
+    match module:
+        case Result(call) if call.method == _EMBEDDINGS:
+            return unwrapped(call.receiver)
+        case Attr(base=Result() as embedding, name="weight"):
+            return _owner_of_embeddings(embedding)  # It has no other parameter.
+    return None
+
+
 def _path(module: Value, model: Value) -> tuple[str, ...]:
     """The attributes that lead from ``model`` to ``module``; none where it belongs to another one."""
-    return tuple(attributes(module))[::-1] if root(module) is model else ()
+    if _owner_of_embeddings(module) is model:
+        return (_EMBEDDINGS,)
+    path = tuple(attributes(module))[::-1] if root(module) is model else ()
+    return path[:-1] if path[-1:] == ("weight",) else path
 
 
 def _may_thaw(module: Value, model: Value) -> bool:

@@ -38,6 +38,31 @@ def test_frozen_first_layers(layers: str) -> None:
     assert _rows(_EMBEDDINGS + layers) == ["CKPT405"]
 
 
+_CAUSAL = """\
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(name)
+KEPT = 2
+"""
+_DECODER = "layers = model.model.layers\nfor layer in layers[: len(layers) - KEPT]:\n    layer.requires_grad_(False)\n"
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "expected"),
+    [
+        ("model.get_input_embeddings().requires_grad_(False)\n", ["CKPT405"]),
+        ("for p in model.get_input_embeddings().parameters():\n    p.requires_grad = False\n", ["CKPT405"]),
+        ("model.get_input_embeddings().weight.requires_grad = False\n", ["CKPT405"]),
+        ("model.model.embed_tokens.weight.requires_grad = False\n", ["CKPT405"]),
+        ("model.get_output_embeddings().requires_grad_(False)\n", []),
+        ("teacher.get_input_embeddings().requires_grad_(False)\n", []),
+    ],
+)
+def test_embeddings_that_a_method_gives(embeddings: str, expected: list[str]) -> None:
+    found = check_source(_CAUSAL + embeddings + _DECODER + _ENABLE)
+    assert [row.code for row in found if row.code == "CKPT405"] == expected
+    assert not _rows(embeddings + _LAYERS)  # These are a part of RoBERTa's embeddings.
+
+
 HELPED = "def freeze(model, *, n=0):\n    for layer in model.roberta.encoder.layer[:n]:\n        layer.requires_grad_(False)\n"
 
 

@@ -71,8 +71,10 @@ def _counts(node: ast.AST, target: ast.expr) -> bool:
 
 
 def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
-    """Whether ``end`` is a number that is not 0: `4`, `-2`, or a name that stands for one."""
+    """Whether ``end`` is a number that is not 0: `4`, `-2`, `len(layers) - 2`, or a name that stands for one."""
     match end:
+        case ast.BinOp(left=ast.Call(func=ast.Name("len"), args=[_]), op=ast.Sub(), right=kept):
+            return _is_some(run, switch, kept)
         case ast.Constant(value=int(number)):
             return number != 0
         case ast.UnaryOp(op=ast.USub(), operand=operand):

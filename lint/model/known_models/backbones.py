@@ -41,6 +41,8 @@ BACKBONES = tuple(Backbone(*row) for row in ROWS)
 HOLDERS = frozenset(("base_model", *(backbone.holder for backbone in BACKBONES)))
 #: And under which they keep the head; an `lm_head` may share its weight with the embeddings.
 HEADS = frozenset(name.partition(".")[0] for name in HEAD_PARAMETERS)
+#: The modules that `get_input_embeddings()` gives, where it is all that a token goes through.
+INPUT_EMBEDDINGS = frozenset(("embed_in", "embed_tokens", "wte"))
 #: Where models keep their layers, and the modules that train below them.
 BOTTOMS = {(it.holder, *it.layers.split(".")): below for it in BACKBONES if (below := it.modules_below())}
 
