@@ -36,8 +36,43 @@ def step(q, k, v):
         y = checkpoint(attend, q, k, v, use_reentrant=False)  # error
     y.sum().backward()
 ```
+```python
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import LlamaConfig, LlamaForCausalLM
+
+def compute_loss(model, batch):
+    with sdpa_kernel(SDPBackend.MATH):
+        outputs = model(**batch)  # error
+    return outputs.loss
+
+def train(batches, accelerator):
+    model = LlamaForCausalLM(LlamaConfig())
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    for batch in batches:
+        loss = compute_loss(model, batch)
+        accelerator.backward(loss)
+```
 
 ## Good
+```python
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import LlamaConfig, LlamaForCausalLM
+
+def compute_loss(model, batch):
+    with sdpa_kernel(SDPBackend.MATH):
+        return model(**batch).loss
+
+def train(batches):
+    model = LlamaForCausalLM(LlamaConfig())
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    for batch in batches:
+        with sdpa_kernel(SDPBackend.MATH):
+            loss = compute_loss(model, batch)
+            loss.backward()
+    with torch.no_grad():
+        return compute_loss(model, batches[0])
+```
 ```python
 import torch
 import torch.nn.functional as F
@@ -123,12 +158,12 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
-from ..model.events import Backward, HfEnable
+from ..model.events import HfEnable
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.needs import RECOMPUTES, together
 from ..model.report import Remark, Report
-from ..model.results.outputs import Derived, forwards
+from ..model.results.outputs import forwards
 
 if TYPE_CHECKING:
     import ast
@@ -150,7 +185,7 @@ def check(run: Run) -> Iterator[Report]:
     for forward in forwards(run, contexts, reentrant=False):
         if not _attends(run, forward):
             continue
-        backward = next((it for it in run.of(Backward) if _is_outside(run, forward.call, it.call)), None)
+        backward = next((it for it in run.losses.fed_by(forward.call) if not any(_kernels(it))), None)
         if backward is not None:
             yield Report(
                 forward.call.node,
@@ -196,11 +231,3 @@ def _attends(run: Run, forward: Forward) -> bool:
         if chosen is None or not (is_absent(chosen) or equals(chosen, "sdpa")):
             return False
     return True
-
-
-def _is_outside(run: Run, forward: Call, backward: Call) -> bool:
-    """Whether ``backward`` is that of ``forward`` and no kernel is chosen for it."""
-    here = backward.place.function is forward.place.function and forward.order < backward.order
-    if not here or any(_kernels(backward)):
-        return False
-    return Derived(run, forward.place.function, [forward], backward.node).holds(backward.node.func)
