@@ -96,8 +96,46 @@ def features(model, x):
         checkpoint(block, x, use_reentrant=False)  # error
     return x.mean(1)
 ```
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def wrap_blocks(module):
+    for name, child in module.named_children():
+        if isinstance(child, nn.TransformerEncoderLayer):
+            child = checkpoint_wrapper(child)  # error
+        else:
+            wrap_blocks(child)
+
+def wrap_first(module):
+    for name, child in module.named_children():
+        if isinstance(child, nn.TransformerEncoderLayer):
+            child = checkpoint_wrapper(child)  # error
+            continue
+        wrap_first(child)
+```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def wrap_blocks(module):
+    for name, child in module.named_children():
+        if isinstance(child, nn.TransformerEncoderLayer):
+            child = checkpoint_wrapper(child)
+        else:
+            wrap_blocks(child)
+        setattr(module, name, child)
+
+def wrap_once(module):
+    last = None
+    for child in module.layers:
+        if last is None:
+            last = checkpoint_wrapper(child)
+        else:
+            module.last = last
+```
 ```python
 import torch
 import torch.nn as nn

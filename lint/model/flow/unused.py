@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+_ENDS = (ast.Continue, ast.Return)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: What changes an object in place and keeps it nowhere, as a statement: a function that gets it, a method of it.
 _SET_UP_BY = ("fully_shard", "replicate")
@@ -86,7 +87,7 @@ def _is_dead(name: str, statement: ast.stmt, body: ast.AST) -> bool:
         there = holders(node, body)
         nested = any(isinstance(holder, _FUNCTIONS) for holder in there)
         elsewhere = any(_binds(holder, name) for holder in there if holder not in around)
-        if nested or not (elsewhere or _is_of_earlier_iteration(node, statement, there, around, name)):
+        if nested or not (elsewhere or _is_of_another_way(node, statement, there, around, name)):
             return False
     return True
 
@@ -118,13 +119,30 @@ def _mentions(body: ast.AST) -> dict[str, list[ast.AST]]:
     return found
 
 
-def _is_of_earlier_iteration(
+def _is_of_another_way(
     node: ast.Name, statement: ast.stmt, there: list[ast.AST], around: list[ast.AST], name: str
 ) -> bool:
-    """Whether ``node`` stands before the end of ``statement``, and the loop that both are in binds ``name`` anew."""
-    end = (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+    """Whether ``node`` stands before ``statement`` or is passed over, and the loop that both are in binds ``name``."""
     shared = [holder for holder in around if isinstance(holder, _LOOPS) and holder in there]
-    return (node.lineno, node.col_offset) < end and all(_binds(loop, name) for loop in shared[:1])
+    if not all(_binds(loop, name) for loop in shared[:1]):
+        return False
+    end = (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+    return (node.lineno, node.col_offset) < end or _is_passed_over(node, statement, there, around)
+
+
+def _is_passed_over(node: ast.Name, statement: ast.stmt, there: list[ast.AST], around: list[ast.AST]) -> bool:
+    """Whether what comes to ``statement`` does not go on to ``node``: the other branch, or behind a `continue`."""
+    inside: ast.AST = statement
+    for holder in around:
+        if isinstance(holder, (*_LOOPS, ast.Try)):
+            return False
+        if isinstance(holder, ast.If):
+            block = holder.body if inside in holder.body else holder.orelse
+            is_beside = holder not in there or not any(part in there for part in block)
+            if is_beside and (holder in there or isinstance(block[-1], _ENDS)):
+                return True
+        inside = holder
+    return False
 
 
 def _binds(holder: ast.AST, name: str) -> bool:
