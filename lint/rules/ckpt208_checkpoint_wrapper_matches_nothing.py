@@ -90,8 +90,45 @@ apply_activation_checkpointing(  # error
     net, check_fn=lambda m: m.__class__.__name__ == "Block" or bool(re.search("Layer", m.__class__.__name__))
 )
 ```
+```python
+import functools
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy, transformer_auto_wrap_policy
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+class Unused(nn.Module):
+    pass
+
+net = nn.Sequential(Block(), Block())
+layers = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Unused, nn.TransformerEncoderLayer})
+apply_activation_checkpointing(net, auto_wrap_policy=ModuleWrapPolicy({Unused}))  # error
+apply_activation_checkpointing(net, auto_wrap_policy=layers)  # error
+apply_activation_checkpointing(net, check_fn=lambda module: type(module) is nn.TransformerEncoderLayer)  # error
+```
 
 ## Good
+```python
+import functools
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy, transformer_auto_wrap_policy
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+net = nn.Sequential(Block(), nn.TransformerEncoderLayer(8, 2))
+layers = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={nn.TransformerEncoderLayer})
+apply_activation_checkpointing(net, auto_wrap_policy=ModuleWrapPolicy({Block}))
+apply_activation_checkpointing(net, auto_wrap_policy=layers)
+apply_activation_checkpointing(net, check_fn=lambda module: type(module) is nn.TransformerEncoderLayer)
+```
 ```python
 import re
 import torch.nn as nn
@@ -178,6 +215,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..facts.nodes import expression
 from ..facts.objects.classes import ancestors
 from ..facts.objects.torch_classes import is_known_class, may_be_one_of
 from ..facts.values import Class, Const, Ref, Value
@@ -189,7 +227,7 @@ from ..model.regions.module_tree import module_tree
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
-from ..model.wrapping.check_functions import asks_by_isinstance, compared_with
+from ..model.wrapping.check_functions import asks_by_isinstance, asks_by_type, compared_with, policy_classes
 from ..model.wrapping.named_checks import names_asked
 
 if TYPE_CHECKING:
@@ -249,7 +287,9 @@ def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
         if not _shows_no_name(unwrapped(event.model), names):
             return None
         return Reason("the model has no module of the class whose name this check asks for", names.node)
-    test = asks_by_isinstance(event.check)
+    test = asks_by_isinstance(event.check) or asks_by_type(event.check)
+    if policy_classes(event.check):
+        test = expression(event.check.node)
     asked = classes_checked(event.check, run.bodies) if test is not None else []
     model = unwrapped(event.model)
     if test is None or not asked:

@@ -65,3 +65,19 @@ def test_a_dropout_in_a_block_is_redrawn():
 )
 def test_nothing_else_is_redrawn(given, dropout, found):
     assert codes(given, dropout) == found
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.0"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "ModuleWrapPolicy({Block})",
+        "partial(transformer_auto_wrap_policy, transformer_layer_cls=(Block,))",
+    ],
+)
+def test_policies_of_fsdp(policy: str, rate: str) -> None:
+    given = f"model, {FASTER}, auto_wrap_policy={policy}"
+    imported = "from torch.distributed.fsdp.wrap import ModuleWrapPolicy, transformer_auto_wrap_policy\n"
+    program = imported + PROGRAM.replace("GIVEN", given).replace("DROPOUT", rate)
+    found = [row.code for row in check_source(program) if row.code == "CKPT108"]
+    assert found == (["CKPT108"] if rate == "0.1" else [])

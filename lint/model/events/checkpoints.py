@@ -197,13 +197,14 @@ class ApplyCheckpointing(WrapperCheckpointing):
 
     @property
     def check(self) -> Value:
-        """Which submodules are wrapped; ABSENT for the default, all of them."""
-        return self.call.argument(2, "check_fn")
+        """Which submodules are wrapped, by a check or by a policy of FSDP; ABSENT for the default, all of them."""
+        check = self.call.argument(2, "check_fn")
+        return self.call.argument(3, "auto_wrap_policy") if isinstance(check, Absent) else check
 
     @property
     def wraps_all(self) -> bool:
         """Whether neither a check nor a policy says which submodules are wrapped."""
-        return isinstance(self.check, Absent) and isinstance(self.call.argument(3, "auto_wrap_policy"), Absent)
+        return isinstance(self.check, Absent)
 
     @property
     def reentrant(self) -> bool | None:

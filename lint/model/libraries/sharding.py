@@ -11,14 +11,13 @@ from ...facts.values import (
     Const,
     Element,
     Instance,
-    Partial,
     Ref,
     Result,
-    Seq,
     Value,
 )
 from ..names import canonical
 from ..types import unwrapped
+from ..wrapping.check_functions import policy_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,21 +84,10 @@ def named_class(value: Value) -> Class | str | None:
 def unit_classes(wrap: Fsdp1Wrap) -> list[Class | str] | None:
     """The classes its ``auto_wrap_policy`` makes units of; None when that is not known, [] when there is no policy."""
     policy = wrap.call.argument(3, "auto_wrap_policy")
-    match policy:
-        case Absent() | Const(None):
-            return []
-        case Partial() as partial if "transformer_layer_cls" in partial.kwargs:
-            return _classes(partial.kwargs["transformer_layer_cls"])
-        case Result(call) if call.name.endswith(".ModuleWrapPolicy"):
-            return _classes(call.argument(0, "module_classes"))
-    return None
-
-
-def _classes(held: Value) -> list[Class | str] | None:
-    if not isinstance(held, Seq) or held.open:
-        return None
-    found = [named_class(item) for item in held.items]
-    return [cls for cls in found if cls is not None]
+    if isinstance(policy, Absent) or (isinstance(policy, Const) and policy.value is None):
+        return []
+    classes = policy_classes(policy)
+    return None if classes is None else [cls for cls in map(named_class, classes) if cls is not None]
 
 
 def frees_after_forward(wrap: Fsdp1Wrap) -> bool:

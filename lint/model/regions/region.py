@@ -32,7 +32,7 @@ from ..events.checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
 from ..names import canonical
 from ..types import PASS_THROUGH
-from ..wrapping.check_functions import classes_asked, classes_compared
+from ..wrapping.check_functions import classes_asked, classes_compared, policy_classes
 from ..wrapping.named_checks import names_asked
 
 if TYPE_CHECKING:
@@ -317,9 +317,13 @@ def _asks_kind(call: Call) -> bool:
 
 
 def classes_checked(check: Value, regions: Regions) -> list[Value]:
-    """The classes a ``check_fn`` accepts by ``isinstance``, or by what it compares the class of a module with."""
+    """The classes a ``check_fn`` accepts by ``isinstance``, or by what it compares the class of a module with.
+
+    A policy of FSDP may stand in its place.
+    """
     found: list[Value] = []
     for function in options(check):
+        found += policy_classes(function) or ()
         named = names_asked(function)
         names = named.exact if named is not None else ()
         found += (cls for cls in regions.classes if cls.name in names)

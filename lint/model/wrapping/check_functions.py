@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Class, Const, Function, Seq
+from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
+from .policies import meaning
 
 if TYPE_CHECKING:
     from ...facts.values import Value
@@ -59,17 +60,27 @@ def _held(node: ast.expr, function: Function) -> list[Value]:
 
 def classes_compared(check: Function) -> list[Value]:
     """The classes that ``check`` compares the class of a module with: `type(module) is Block`, `in (Block, Head)`."""
-    match _test(check):
-        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq()], comparators=[right]) if _is_class(asked):
-            kinds = [right]
-        case ast.Compare(left=asked, ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as right]) if (
-            _is_class(asked)
-        ):
+    match asks_by_type(check):
+        case ast.Compare(ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as right]):
             kinds = right.elts
+        case ast.Compare(comparators=[right]):
+            kinds = [right]
         case _:
             return []
-    found = (check.scope.look_up(kind.id) for kind in kinds if isinstance(kind, ast.Name))
-    return [value for value in found if isinstance(value, Class)]
+    found = (meaning(kind, check) for kind in kinds if isinstance(kind, ast.Name | ast.Attribute))
+    return [value for value in found if isinstance(value, Class | Ref)]
+
+
+def policy_classes(policy: Value) -> list[Value] | None:
+    """The classes that a policy of FSDP takes; None for other values, and where they are not all known."""
+    match policy:
+        case Partial() as partial if "transformer_layer_cls" in partial.kwargs:
+            held = partial.kwargs["transformer_layer_cls"]
+        case Result(call) if call.name.endswith(".ModuleWrapPolicy"):
+            held = call.argument(0, "module_classes")
+        case _:
+            return None
+    return [*held.items] if isinstance(held, Seq) and not held.open else None
 
 
 def classes_asked(check: Function) -> list[Value]:
@@ -87,6 +98,14 @@ def asks_by_isinstance(check: Value) -> ast.expr | None:
     """The one `isinstance(module, ...)` that ``check`` consists of; None when it is something else."""
     match _test(check):
         case ast.Call(func=ast.Name("isinstance")) as test:
+            return test
+    return None
+
+
+def asks_by_type(check: Value) -> ast.Compare | None:
+    """The comparison of the class of a module that ``check`` consists of; None when it is something else."""
+    match _test(check):
+        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq() | ast.In()]) as test if _is_class(asked):
             return test
     return None
 
