@@ -56,8 +56,40 @@ def prepare(config):
         layer.forward = types.MethodType(forward, layer)  # error
     return model
 ```
+```python
+import types
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+def skip(self, hidden_states, **kwargs):
+    return hidden_states
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for _, module in model.named_modules():
+        if isinstance(module, LlamaDecoderLayer):
+            module.forward = types.MethodType(skip, module)  # error
+    model.activation_checkpointing_enable()
+    return model
+```
 
 ## Good
+```python
+import functools
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
+
+def skip(self, hidden_states, **kwargs):
+    return hidden_states, None
+
+def load(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for module in model.modules():
+        if isinstance(module, (LlamaDecoderLayer, LlamaAttention)) and hasattr(module, "q_proj"):
+            module.forward = functools.partial(skip, module)
+    model.activation_checkpointing_enable()
+    return model
+```
 ```python
 from transformers import LlamaForCausalLM
 from transformers.models.llama import modeling_llama
@@ -221,12 +253,14 @@ from ..facts.values import (
     Partial,
     Ref,
     Result,
+    Seq,
     Value,
     equals,
     options,
     same,
 )
 from ..finding import Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import (
     AcceleratorBuild,
     Backward,
@@ -240,6 +274,7 @@ from ..model.events import (
     TrainSwitch,
 )
 from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family
+from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, object_of
 from ..model.names import canonical
 from ..model.needs import together, whole
@@ -250,7 +285,7 @@ from ..model.types import is_hf_model, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Guard
     from ..model.regions.region import Region
     from ..model.run import Run
 
@@ -260,7 +295,14 @@ NEEDS = (
     # The class itself, perhaps by another name, or an element of what `_LISTS` names.
     *together(
         (".forward =", ".forward="),
-        ("Layer.forward", "Block.forward", "Layer as ", "Block as ", *(whole(f".{name}") for name in _LISTS)),
+        (
+            "Layer.forward",
+            "Block.forward",
+            "Layer as ",
+            "Block as ",
+            "isinstance(",
+            *(whole(f".{name}") for name in _LISTS),
+        ),
         ("transformers", HfEnable),
     ),
     *together("transformers", "setattr", ('"forward"', "'forward'")),
@@ -280,7 +322,7 @@ _OF_CLASS = (
 def check(run: Run) -> Iterator[Report]:
     """Report replaced `forward` functions that took the checkpoint with them."""
     for patch in run.of(ForwardPatch):
-        function = _function(patch.function) if _is_layer(patch.target) else None
+        function = _function(patch.function) if _is_layer(patch) else None
         if function is None:
             continue
         of_class = isinstance(patch.target, Ref)
@@ -316,12 +358,25 @@ def _may_make_subclasses(event: Event) -> bool:
     return True
 
 
-def _is_layer(obj: Value) -> bool:
-    match obj:
+def _is_layer(patch: ForwardPatch) -> bool:
+    match patch.target:
         case Ref(name):
             return is_checkpointed_layer(canonical(name))
-        case Element(of=Attr(base=model, name=name)):
-            return name in _LISTS and is_hf_model(model)
+        case Element(of=Attr(base=model, name=name)) if name in _LISTS:
+            return is_hf_model(model)
+        case Element() as part:
+            return is_hf_model(root(part)) and any(_asks_for_layer(guard, part) for guard in own_guards(patch.place))
+    return False
+
+
+def _asks_for_layer(guard: Guard, part: Value) -> bool:
+    """Whether a condition holds for layers alone: `isinstance(module, LlamaDecoderLayer)`."""
+    match guard.value:
+        case Result(call) if guard.taken and call.name == "builtins.isinstance" and len(call.args) == 2:
+            asked, kinds = call.args
+            found = kinds.items if isinstance(kinds, Seq) and not kinds.open else [kinds]
+            layers = [isinstance(kind, Ref) and is_checkpointed_layer(canonical(kind.name)) for kind in found]
+            return same(asked, part) and all(layers) and bool(layers)
     return False
 
 
@@ -332,6 +387,8 @@ def _function(value: Value) -> Function | None:
             value = call.args[0]
         case Result(call) if call.method == "__get__":
             value = call.receiver
+        case Partial(func=Function() as bound):
+            value = bound
     return value if isinstance(value, Function) and is_run_as_written(value) else None
 
 

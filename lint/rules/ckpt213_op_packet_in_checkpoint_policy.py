@@ -1,7 +1,7 @@
 """A checkpoint policy that compares operators without their overload.
 
 ## What it does
-Flags `op == torch.ops.aten.mm` and `op in {torch.ops.aten.mm, ...}` in a policy function for
+Flags `op == torch.ops.aten.mm`, `op in {torch.ops.aten.mm, ...}` and `op is torch.mm` in a policy function for
 `create_selective_checkpoint_contexts`.
 
 ## Why is this bad?
@@ -17,7 +17,13 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 SAVED = {torch.ops.aten.mm.default, torch.ops.aten.bmm}
 
+NAMED = [getattr(torch.ops.aten, name) for name in ("mm", "addmm")]
+
 def policy(ctx, op, *args, **kwargs):
+    if op in NAMED:  # error
+        return CheckpointPolicy.MUST_SAVE
+    if op in (torch.matmul, torch.bmm):  # error
+        return CheckpointPolicy.MUST_SAVE
     if op == torch.ops.aten.addmm:  # error
         return CheckpointPolicy.MUST_SAVE
     if op in SAVED:  # error
@@ -48,6 +54,23 @@ def forward(block, x):
 ```
 
 ## Good
+```python
+from functools import partial
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+NAMED = [getattr(torch.ops.aten, name).default for name in ("mm", "addmm")]
+PACKETS = {getattr(torch.ops.aten, name) for name in ("mm", "addmm")}
+
+def policy(ctx, op, *args, **kwargs):
+    if op in NAMED or op.overloadpacket in PACKETS or args[0].dtype is torch.float16:
+        return CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.PREFER_RECOMPUTE
+
+def forward(block, x):
+    contexts = partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+```
 ```python
 from functools import partial
 import torch
@@ -110,7 +133,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Ref, Seq, Value
+from ..facts.values import Ref, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.report import Remark, Replace, Report, Rewrite
 from ..model.wrapping.policies import comparisons, policies
@@ -124,6 +147,13 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT213", "op-packet-in-checkpoint-policy", Severity.WARNING
 NEEDS = ("create_selective_checkpoint_contexts",)
 VERSIONS = {"torch": ">=2.4"}
+#: Functions of Python that come to the operators that are worth to be saved.
+_FUNCTIONS = frozenset(
+    (
+        *(f"torch.{name}" for name in ("addmm", "baddbmm", "bmm", "conv2d", "einsum", "matmul", "mm")),
+        *(f"torch.nn.functional.{name}" for name in ("conv2d", "linear", "scaled_dot_product_attention")),
+    )
+)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -136,24 +166,28 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _packets(value: Value) -> Iterator[Ref]:
-    for item in value.items if isinstance(value, Seq) else [value]:
-        if _is_packet(item):
-            yield item
+    for held in value.items if isinstance(value, Seq) else [value]:
+        yield from filter(_is_packet, options(held))
 
 
 def _is_packet(value: Value) -> TypeGuard[Ref]:
-    return isinstance(value, Ref) and value.name.startswith("torch.ops.") and value.name.count(".") == 3
+    return isinstance(value, Ref) and (
+        (value.name.startswith("torch.ops.") and value.name.count(".") == 3) or value.name in _FUNCTIONS
+    )
 
 
 def _report(node: ast.AST, packet: Ref) -> Report:
     name = attribute(packet.node)
+    is_function = packet.name in _FUNCTIONS
     fix = None
-    if name is not None:
+    if name is not None and not is_function:
         fix = Rewrite(Applicability.UNSAFE, "Name the overload", (Replace(name, f"{source_text(name)}.default"),))
+    what, wanted = "an op packet", f"`{packet.name}.default`"
+    if is_function:
+        what, wanted = "a function of Python", "the overload that it comes to, such as `torch.ops.aten.mm.default`"
     return Report(
         node,
-        f"`{packet.name}` is an op packet and a policy receives overloads, so it never matches; "
-        f"write `{packet.name}.default`",
-        notes=(Remark(name, "the packet"),) if name is not None else (),
+        f"`{packet.name}` is {what} and a policy receives overloads, so it never matches; write {wanted}",
+        notes=(Remark(name, "the function" if is_function else "the packet"),) if name is not None else (),
         fix=fix,
     )

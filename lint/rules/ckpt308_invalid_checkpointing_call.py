@@ -5,8 +5,9 @@ Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)`
 `gradient_checkpointing_enable(use_reentrant=...)` on a transformers model, the name of another library on one
 (diffusers' `enable_gradient_checkpointing`, timm's `set_grad_checkpointing`, the old `set_gradient_checkpointing`), or
 on a model of diffusers, timm or torchvision, `_set_gradient_checkpointing` with the arguments that it took before
-transformers 4.35, any of them on a `DistributedDataParallel` object, and a Trainer that is to checkpoint a module of
-this file that is no transformers model. Models of transformers whose class supports no checkpointing (`MPNetModel`,
+transformers 4.35, any of them on a `DistributedDataParallel` or `DataParallel` object, and a Trainer that is to
+checkpoint a module of this file that is no transformers model. Models of transformers whose class supports no
+checkpointing (`MPNetModel`,
 `ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where they or their Trainer are to
 checkpoint. Also calls of torch's functions that do not fit their parameters (`checkpoint_wrapper(block,
 use_reentrant=...)`) or those of the function that is checkpointed
@@ -41,10 +42,12 @@ unet.gradient_checkpointing_enable()  # error
 timm.create_model("vit_base_patch16_224").gradient_checkpointing_enable()  # error
 ```
 ```python
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
 def build(name, rank):
+    parallel = DataParallel(AutoModelForCausalLM.from_pretrained(name))
+    parallel.activation_checkpointing_enable()  # error
     model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained(name), device_ids=[rank])
     model.gradient_checkpointing_enable()  # error
     return model
@@ -523,7 +526,9 @@ _SUPPORT = "supports_gradient_checkpointing"
 #: The classes of the table are without it in every release since (checked with 4.36, 4.46, 4.57, 5.5 and 5.23).
 _WITHOUT_SUPPORT = ("transformers", ">=4.36")
 _GRANULARITY, _EXTENT = "recompute_granularity", ("recompute_method", "recompute_num_layers")
-_DDP = "torch.nn.parallel.DistributedDataParallel"
+_PARALLEL = frozenset(
+    f"torch.nn.{name}" for name in ("DataParallel", "parallel.DataParallel", "parallel.DistributedDataParallel")
+)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -531,10 +536,10 @@ def check(run: Run) -> Iterator[Report]:
     for call in run.method_calls(*_ENABLERS, *_OTHER_NAMES):
         if call.place.tries or _is_asked_for(run, call):
             continue  # What happens then is decided there.
-        if _is_ddp(call.receiver):
+        if (parallel := _parallel(call.receiver)) is not None:
             yield Report(
                 call.node,
-                f"`DistributedDataParallel` has no `{call.method}`, which raises an AttributeError; "
+                f"`{parallel}` has no `{call.method}`, which raises an AttributeError; "
                 "enable checkpointing before wrapping, or on `.module`",
             )
         elif call.method in _OTHER_NAMES and is_hf_model(call.receiver):
@@ -544,7 +549,7 @@ def check(run: Run) -> Iterator[Report]:
                 continue  # A model of its own may have the method.
             yield _of_another_library(call, library)
     for enable in run.of(HfEnable):
-        if not enable.place.tries and not _is_ddp(enable.model):
+        if not enable.place.tries and _parallel(enable.model) is None:
             yield from _wrong_arguments(enable)
     yield from _unsupported(run)
     yield from _untrainable(run)
@@ -578,8 +583,10 @@ def _overlap(left: Value, right: Value) -> bool:
     return any(same(mine, its) for mine in options(left) for its in options(right))
 
 
-def _is_ddp(value: Value) -> bool:
-    return all(isinstance(option, Result) and canonical(option.call.name) == _DDP for option in options(value))
+def _parallel(value: Value) -> str | None:
+    """The name of the wrapper for several devices that ``value`` certainly is: it hands on no methods of its model."""
+    names = {canonical(option.call.name) if isinstance(option, Result) else "" for option in options(value)}
+    return names.pop().rpartition(".")[2] if len(names) == 1 and names <= _PARALLEL else None
 
 
 def _of_another_library(call: Call, library: str) -> Report:
@@ -645,7 +652,7 @@ def _unsupported_by_method(run: Run) -> Iterator[Report]:
     for node, calls in enabled.items():
         # There is one call for each model that it may be made on: a condition decides between them.
         names = [
-            "" if call.place.tries or _is_ddp(call.receiver) else not_checkpointed(call.receiver) for call in calls
+            "" if call.place.tries or _parallel(call.receiver) else not_checkpointed(call.receiver) for call in calls
         ]
         if all(names):
             name = names[0]
