@@ -95,8 +95,70 @@ class Net(nn.Module):
             x = checkpoint(block, x, use_reentrant=True)  # error
         return x
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, use_checkpoint=True):
+        super().__init__()
+        self.use_checkpoint = use_checkpoint
+        self.mlp = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if self.use_checkpoint and self.training:
+            x = checkpoint(self.mlp, x, use_reentrant=False)
+        else:
+            x = self.mlp(x)
+        return self.out(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)  # error
+        return x
+
+Net()
+```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, use_checkpoint=False):
+        super().__init__()
+        self.use_checkpoint = use_checkpoint
+        self.mlp = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x, cached=False):
+        if self.use_checkpoint and self.training:
+            x = checkpoint(self.mlp, x, use_reentrant=False)
+        elif cached and self.training:
+            x = checkpoint(self.mlp, x, use_reentrant=False)
+        else:
+            x = self.mlp(x)
+        return self.out(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+
+    def forward(self, x, cached):
+        for block in self.blocks:
+            x = checkpoint(block, x, cached, use_reentrant=False)
+        return x
+
+Net()
+```
 ```python
 import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import is_inside
 from ...facts.origin import origin
+from ...facts.values import Test
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +44,26 @@ def own_loops(place: Place) -> Iterator[Loop]:
 
 
 def tests_training(guard: Guard) -> bool:
-    """Whether the condition holds in train mode, where a backward pass is: `self.training`, or not `not ...`."""
-    parts = parts_that_hold(guard.test, guard.taken)
-    return all(holds and getattr(part, "attr", "") == "training" for part, holds in parts)
+    """Whether the condition holds in train mode, where a backward pass is: `self.training`, or not `not ...`.
+
+    Parts beside it that the program decides, `self.use_checkpoint and self.training`, ask for nothing.
+    """
+    parts = list(parts_that_hold(guard.test, guard.taken))
+    decided = _decided_parts(guard)
+    return all(
+        part in decided or (holds and getattr(part, "attr", "") == "training") for part, holds in parts
+    ) and not all(part in decided for part, _ in parts)
+
+
+def _decided_parts(guard: Guard) -> list[ast.AST]:
+    """The parts of an `and` that holds which the program decides; none where that is not certain."""
+    if not isinstance(guard.test, ast.BoolOp) or not isinstance(guard.test.op, ast.And) or not guard.taken:
+        return []
+    operands = guard.value.operands if isinstance(guard.value, Test) else (guard.value,)
+    left_open = [operand.node for operand in operands]
+    if not all(node in guard.test.values for node in left_open):
+        return []
+    return [part for part in guard.test.values if part not in left_open]
 
 
 def is_tested(question: ast.AST, place: Place) -> bool:

@@ -140,7 +140,7 @@ def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
 
 def _keeps(later: Call, call: Call, events: dict[int, Checkpointing]) -> bool:
     """Whether ``later``, in the same body, surely runs after ``call`` and keeps tensors for the backward pass."""
-    if later.order <= call.order or later.place.guards != call.place.guards or later.place.loops:
+    if later.order <= call.order or later.place.deeper_than(call.place) or later.place.loops:
         return False
     return id(later.node) in events or all(_is_layer(option) for option in options(later.func))
 
