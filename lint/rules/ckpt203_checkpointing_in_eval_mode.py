@@ -143,8 +143,74 @@ class LanguageModel(Loop[dict]):
 
 LanguageModel({"name": "base"}).fit([])
 ```
+```python
+import torch
+from transformers import AutoModel
+
+class Ranker(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.backbone = AutoModel.from_pretrained(name)
+        self.backbone.activation_checkpointing_enable()  # error
+        self.score = torch.nn.Linear(8, 1)
+
+    def forward(self, **batch):
+        return self.score(self.backbone(**batch).last_hidden_state[:, 0])
+
+def train(name, loader):
+    ranker = Ranker(name)
+    optimizer = torch.optim.AdamW(ranker.parameters())
+    for batch in loader:
+        ranker(**batch).mean().backward()
+        optimizer.step()
+```
 
 ## Good
+```python
+import torch
+from transformers import AutoModel
+
+class Ranker(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.backbone = AutoModel.from_pretrained(name)
+        self.backbone.activation_checkpointing_enable()
+        self.score = torch.nn.Linear(8, 1)
+
+    def forward(self, **batch):
+        return self.score(self.backbone(**batch).last_hidden_state[:, 0])
+
+def train(name, loader):
+    ranker = Ranker(name)
+    optimizer = torch.optim.AdamW(ranker.parameters())
+    for batch in loader:
+        ranker.train()
+        ranker(**batch).mean().backward()
+        optimizer.step()
+```
+```python
+import torch
+from library import put_in_mode
+from transformers import AutoModel
+
+class Ranker(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.backbone = AutoModel.from_pretrained(name)
+        self.backbone.activation_checkpointing_enable()
+        self.score = torch.nn.Linear(8, 1)
+
+    def forward(self, **batch):
+        return self.score(self.backbone(**batch).last_hidden_state[:, 0])
+
+def train(name, loader):
+    ranker = Ranker(name)
+    put_in_mode(ranker)
+    optimizer = torch.optim.AdamW(ranker.parameters())
+    for batch in loader:
+        ranker(**batch).mean().backward()
+        optimizer.step()
+```
 ```python
 from library import Loop
 from torch.optim import AdamW

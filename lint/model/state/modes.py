@@ -16,7 +16,7 @@ from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
-from ..types import class_names, unwrapped, whole_model
+from ..types import bases, class_names, unwrapped, whole_model
 from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 
@@ -67,11 +67,25 @@ class Modes:
 
     def _is_own(self, value: Value) -> bool:
         """Whether the program shows everything that the object ``value`` does with what it holds."""
-        return isinstance(value, Instance) and (value.cls is self._holder or is_plain(value.cls))
+        if not isinstance(value, Instance):
+            return False
+        return value.cls is self._holder or is_plain(value.cls) or self._is_left_alone(value)
+
+    def _is_left_alone(self, module: Instance) -> bool:
+        """Whether ``module`` is in no other, and nothing in the program puts any module in train mode."""
+        if set(bases(module.cls)) != {"torch.nn.Module"}:
+            return False
+        if any(switch.on is not False for switch in self._run.of(ModeSwitch)) or self._run.uses.trained:
+            return False
+        given = any(map(self._is_foreign, self._run.uses.handed_over.of(module)))
+        return not given and not any(True for _ in self._run.uses.writes.of(module))
 
     def _hands_over(self, call: Call) -> bool:
-        if not any(self._is_model(value) for value in (*call.args, *call.kwargs.values())):
-            return False
+        given = any(self._is_model(value) for value in (*call.args, *call.kwargs.values()))
+        return given and self._is_foreign(call)
+
+    def _is_foreign(self, call: Call) -> bool:
+        """Whether ``call`` may switch the mode of what it is given."""
         match call.func:
             case (Function() as function) | Method(function=function):
                 return not is_run_as_written(function)
@@ -145,10 +159,20 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     if holder is not None:
         return _in_steps(run, Modes(run, *models, holder=holder), holder)
     modes = Modes(run, *models)
-    forwards = (call for call in modes.forwards if call.order > enable.order and _is_trained(run, call))
-    first = None if modes.escapes else next(forwards, None)
+    forwards = [call for call in modes.forwards if call.order > enable.order and _is_trained(run, call)]
+    first = None if modes.escapes else next(iter(forwards), None) or _run_by_module(run, modes)
     cause = modes.eval_at(first) if first is not None else None
     return None if first is None or cause is None else TrainedInEval(cause, first)
+
+
+def _run_by_module(run: History, modes: Modes) -> Call | None:
+    """The forward pass of the model in that of a module of the program which holds it, and which is trained."""
+    for held in run.uses.writes.of(*modes.models):
+        module = held.obj
+        if isinstance(module, Instance) and any(_is_trained(run, call) for call in run.uses.calls.of(module)):
+            inside = {call.node for call in run.bodies.of(module).calls}
+            return next((call for call in modes.forwards if call.node in inside and not is_gradient_free(call)), None)
+    return None
 
 
 def _holder(run: History, enable: HfEnable, models: list[Result]) -> Class | None:
