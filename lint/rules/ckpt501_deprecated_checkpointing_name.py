@@ -23,8 +23,20 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("base")
 model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})  # error
 ```
+```python
+from transformers import TrainingArguments
+
+MEMORY = {"gradient_checkpointing": True, "optim": "adafactor"}
+args = TrainingArguments("out", **MEMORY)  # error
+```
 
 ## Good
+```python
+from transformers import TrainingArguments
+
+MEMORY = {"activation_checkpointing": True, "optim": "adafactor"}
+args = TrainingArguments("out", **MEMORY)
+```
 ```python
 from diffusers import UNet2DModel
 from transformers import AutoModelForCausalLM, TrainingArguments
@@ -87,6 +99,8 @@ def check(run: Run) -> Iterator[Report]:
                 new = keyword.arg.replace("gradient", "activation")
                 fix = Rewrite(level, f"Write `{new}`", (RenameKeyword(args.node, keyword.arg, new),))
                 yield Report(keyword, _message(keyword.arg, new), fix=fix)
+        if (spread := _spread(args)) is not None:
+            yield Report(args.node, _message(spread, spread.replace("gradient", "activation")))
     for event in (*run.of(HfEnable), *run.of(HfDisable)):
         name = event.call.method
         if name.startswith("gradient_") and event.call.attribute is not None:
@@ -97,6 +111,14 @@ def check(run: Run) -> Iterator[Report]:
             # What `**options` holds cannot be renamed.
             is_whole = all(keyword.arg for keyword in event.node.keywords)
             yield Report(event.node, _message(name, new), fix=rename if is_whole else None)
+
+
+def _spread(args: TrainerArgs) -> str | None:
+    """An old name among the arguments that come from a dict: `TrainingArguments("out", **memory)`."""
+    if not canonical(args.call.name).startswith("transformers."):
+        return None
+    written = {keyword.arg for keyword in args.node.keywords}
+    return next((name for name in _OLD if name in args.call.kwargs and name not in written), None)
 
 
 def _renamed_arguments(call: ast.Call) -> Iterator[RenameKeyword]:
