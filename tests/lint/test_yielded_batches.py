@@ -76,3 +76,33 @@ def test_an_object_that_iterates_by_a_generator():
     assert _found(made, "made(3)") == ["CKPT104"]
     assert _found(made, "list(made(3))") == ["CKPT104"]
     assert _found(ITERATED.replace("GIVEN", "self.stem(torch.randn(2, 8)), torch.zeros(2)"), "made(3)") == []
+
+
+UNPACKED = SCRIPT.replace(
+    "MAKER",
+    """
+class Engine:
+    def __init__(self, net):
+        self.net = net
+
+    def step(self, x, y, weight=None):
+        nn.functional.cross_entropy(self.net(x), y).backward()
+""",
+).split("net = Net()")[0]
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ("for batch in loader:\n    engine.step(*batch)", ["CKPT104"]),
+        ("for batch in loader:\n    engine.step(*batch, weight=None)", ["CKPT104"]),
+        ("for x, y in loader:\n    engine.step(stem(x), y)", []),
+        ("for x, *rest in loader:\n    engine.step(stem(x), *rest)", []),
+        ("for batch in trained:\n    engine.step(*batch)", []),
+        ("for batch in loader:\n    engine.step(*[stem(part) for part in batch])", []),
+    ],
+)
+def test_a_batch_may_be_taken_apart_by_a_star(loop, found):
+    made = "trained = [(stem(torch.rand(2, 8)), torch.zeros(2))]\nengine = Engine(Net())\n"
+    text = UNPACKED + made + loop + "\n"
+    assert [it.code for it in check_source(text, "train.py") if it.code == "CKPT104"] == found

@@ -17,6 +17,7 @@ from ..values import (
     Class,
     Const,
     Dict,
+    Element,
     Function,
     Instance,
     Method,
@@ -75,6 +76,7 @@ def _add(given: Arguments, value: Value) -> None:
     if not given.open_args:
         given.args.append(value)
         return
+    given.unpacked = None
     # Behind an unknown `*args` a position means nothing.
     given.spread.append(value)
     _count(given, 1)
@@ -88,6 +90,7 @@ def _add_star(given: Arguments, value: Value) -> None:
     if isinstance(value, Seq) and not value.open and not given.open_args:
         given.args += value.items
     else:
+        given.unpacked = value if isinstance(value, Element) and not given.open_args else None
         given.open_args = True
         given.spread += elements(value)
         _count(given, length_of(value))
@@ -118,6 +121,7 @@ def _unwrap(call: Call, partial: Partial) -> None:
     call.args = [*partial.args, *([] if partial.open_args else call.args)]
     call.kwargs = {**partial.kwargs, **call.kwargs}
     call.open_args |= partial.open_args
+    call.unpacked = None if partial.open_args else call.unpacked
     call.open_kwargs |= partial.open_kwargs
     call.func = partial.func
 

@@ -9,7 +9,7 @@ from ..objects.annotations import annotated
 from ..objects.classes import decorator_names
 from ..objects.own_model import own_model, says_no_class
 from ..parameters import defaults
-from ..values import Dict, Function, Instance, Param, Ref, Seq, Unknown, Value
+from ..values import Dict, Element, Function, Instance, Param, Ref, Seq, Unknown, Value
 
 if TYPE_CHECKING:
     from ..values import Call
@@ -55,6 +55,8 @@ def bind_given(walk: Walk, function: Function, call: Call, receiver: Value | Non
             names[name] = given[index]
         elif name in call.kwargs:
             names[name] = call.kwargs[name]
+        elif call.unpacked is not None and index < len(positional) and name not in written:
+            names[name] = Element(call.unpacked, argument, index - len(given))
         elif (call.open_args and index < len(positional)) or call.open_kwargs:
             names[name] = Unknown(argument)
         else:

@@ -13,7 +13,7 @@ class Arguments:
         given: The arguments to start with; the lists are shared with them.
     """
 
-    __slots__ = ("args", "kwargs", "mappings", "open_args", "open_kwargs", "spread", "spread_count")
+    __slots__ = ("args", "kwargs", "mappings", "open_args", "open_kwargs", "spread", "spread_count", "unpacked")
 
     def __init__(self, given: Arguments | None = None) -> None:
         self.args: list[Value] = given.args if given else []
@@ -27,6 +27,8 @@ class Arguments:
         self.spread: list[Value] = given.spread if given else []
         #: How many arguments those are; None when that is open.
         self.spread_count: int | None = given.spread_count if given else 0
+        #: The one thing that `*` takes apart behind ``args``, where its parts are not known: a batch.
+        self.unpacked: Value | None = given.unpacked if given else None
 
     def argument(self, position: int | None, name: str | None = None) -> Value:
         """The argument at ``position`` or called ``name``; ABSENT when certainly not given."""

@@ -61,12 +61,22 @@ class Change(NamedTuple):
 
 def changes_of_tensors(run: Run, function: Function, given: AbstractSet[str]) -> Iterator[Change]:
     """The changes of parameters that are given tensors, whether or not the function shows that they are."""
-    augmented = (part for part in all_nodes(function.node) if isinstance(part, ast.AugAssign))
-    if given.isdisjoint(part.target.id for part in augmented if isinstance(part.target, ast.Name)):
+    if given.isdisjoint(_changed_or_handed_on(function)):
         return
     for change in changes(run, function, given=given):
         if change.name in given:
             yield change
+
+
+def _changed_or_handed_on(function: Function) -> Iterator[str]:
+    """The variables that an augmented assignment of ``function`` changes, or a call in it is given."""
+    for part in all_nodes(function.node):
+        match part:
+            case ast.AugAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Call(args=args, keywords=keywords):
+                given = (*args, *(keyword.value for keyword in keywords))
+                yield from (it.id for it in given if isinstance(it, ast.Name))
 
 
 def matters(function: Function, change: Change) -> bool:
@@ -144,7 +154,8 @@ def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str
     views: dict[str, str] = {}
     body = function.node.body if isinstance(function.node.body, list) else [function.node.body]
     for statement in straight(body, ast.With, ast.For):
-        for change in (*changes_in(statement, calls, tensors), *_changes_in_helpers(run, statement, calls, depth)):
+        helpers = _changes_in_helpers(run, statement, calls, tensors, depth)
+        for change in (*changes_in(statement, calls, tensors), *helpers):
             name = views.get(change.name, change.name)
             if name in open_names:
                 yield change._replace(name=name)
@@ -188,17 +199,26 @@ def changes_in(statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet
             yield from changes_of_call(node, calls.get(id(node)))
 
 
-def _changes_in_helpers(run: Run, statement: ast.AST, calls: dict[int, Value], depth: int) -> Iterator[Change]:
+def _changes_in_helpers(
+    run: Run, statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str], depth: int
+) -> Iterator[Change]:
     """What functions of the file, called in a statement that always runs, change of the names they are given."""
     if depth == 0 or isinstance(statement, _BRANCHES):
         return
     for node in ast.walk(statement):
         for part in call_targets(calls[id(node)]) if id(node) in calls and isinstance(node, ast.Call) else ():
-            given = dict(zip(part.parameters(), node.args, strict=False)) if isinstance(node, ast.Call) else {}
-            for change in changes(run, part.function, depth - 1):
-                argument = given.get(change.name)
-                if isinstance(argument, ast.Name):
-                    yield Change(argument.id, node, change.once)
+            given = _named_arguments(node, part.parameters()) if isinstance(node, ast.Call) else {}
+            known = frozenset(name for name, argument in given.items() if argument in tensors)
+            for change in changes(run, part.function, depth - 1, known):
+                if change.name in given:
+                    yield Change(given[change.name], node, change.once or not matters(part.function, change))
+
+
+def _named_arguments(node: ast.Call, parameters: list[str]) -> dict[str, str]:
+    """By the parameter the variable that a call gives for it."""
+    given = dict(zip(parameters, node.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+    return {name: argument.id for name, argument in given.items() if isinstance(argument, ast.Name)}
 
 
 def stores_in(statement: ast.AST) -> Iterator[Change]:

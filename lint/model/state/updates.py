@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ...facts.objects.classes import ancestors
+from ...facts.objects.classes import ancestors, is_run_as_written
 from ...facts.values import Const, Instance
 from ..conditions.guards import in_mode
 
@@ -62,7 +62,7 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
             continue
         state = dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
         if state:
-            bodies.append((owner, _Body(function.node, state, training)))
+            bodies.append((owner, _Body(function.node, state, training, _own_methods(region, owner))))
     for owner, body in bodies:
         elsewhere = {
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
@@ -75,9 +75,24 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
 
 def computes_with(region: Region, owner: Class, name: str) -> bool:
     """Whether the results of ``region`` are computed from the attribute ``name`` of objects of ``owner``."""
-    methods = (it for it in region.functions if it.owner is not None and _related(it.owner, owner))
-    bodies = (it.node for it in methods if not isinstance(it.node, ast.Lambda))
-    return any(name in _Body(body, {name: "counter"}, training=True).read for body in bodies)
+    own = (it for it in region.functions if it.owner is not None and _related(it.owner, owner))
+    bodies = (it.node for it in own if not isinstance(it.node, ast.Lambda))
+    methods = _own_methods(region, owner)
+    return any(name in _Body(body, {name: "counter"}, True, methods).read for body in bodies)
+
+
+def _own_methods(region: Region, owner: Class) -> dict[str, ast.FunctionDef]:
+    """By name the methods of ``owner`` that ``region`` runs as they are written; a name with two bodies is left out."""
+    found: dict[str, list[ast.FunctionDef]] = {}
+    for function in region.functions:
+        if (
+            function.owner is not None
+            and _related(function.owner, owner)
+            and isinstance(function.node, ast.FunctionDef)
+        ):
+            known = found.setdefault(function.name, [])
+            known += [] if function.node in known or not is_run_as_written(function) else [function.node]
+    return {name: bodies[0] for name, bodies in found.items() if len(bodies) == 1}
 
 
 def _related(left: Class, right: Class) -> bool:
@@ -111,10 +126,21 @@ class _Body:
     """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
     def __init__(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, state: Mapping[str, str], training: bool
+        self,
+        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        state: Mapping[str, str],
+        training: bool,
+        methods: Mapping[str, ast.FunctionDef],
     ) -> None:
         self._state = state
         self._training = training
+        #: What `self.method()` runs, and those that run now.
+        self._methods = methods
+        self._entered: list[ast.AST] = [function]
+        #: By call of such a method what its result is computed from.
+        self._returned: dict[ast.Call, Reads] = {}
+        #: What each buffer and counter was computed from when it last changed.
+        self._held: dict[str, Reads] = {}
         arguments = function.args
         #: Names that are the same in both runs.
         self._steady = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -175,6 +201,10 @@ class _Body:
         return True
 
     def _simple(self, statement: ast.stmt, certain: bool) -> None:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in self._methods:
+                    self._enter(node, self._methods[name], certain)
         match statement:
             case ast.Assign(targets=targets, value=value):
                 self._assign(statement, targets, value, certain, accumulates=False)
@@ -188,6 +218,21 @@ class _Body:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 self._method(node, node.func, certain)
 
+    def _enter(self, call: ast.Call, method: ast.FunctionDef, certain: bool) -> None:
+        """Walk the body of ``method`` where ``call`` runs it."""
+        if method in self._entered:
+            return
+        outside = self._locals, self._steady, self.results
+        names = [argument.arg for argument in (*method.args.posonlyargs, *method.args.args)][1:]
+        given = dict(zip(names, call.args, strict=False)) | {it.arg: it.value for it in call.keywords if it.arg}
+        self._locals = {name: self._reads(value) for name, value in given.items()}
+        self._steady, self.results = set(), frozenset()
+        self._entered.append(method)
+        self._block(method.body, certain)
+        self._entered.pop()
+        self._returned[call] = self.results
+        self._locals, self._steady, self.results = outside
+
     def _assign(
         self, node: ast.stmt, targets: list[ast.expr], value: ast.expr, certain: bool, accumulates: bool
     ) -> None:
@@ -197,7 +242,8 @@ class _Body:
             if isinstance(target, ast.Attribute) and not accumulates and _keeps(value, target):
                 continue
             if isinstance(held, ast.Attribute) and _of_self(held):
-                self._update(held.attr, node, certain, accumulates or held.attr in {name for name, _ in reads})
+                depends = accumulates or held.attr in {name for name, _ in reads}
+                self._update(held.attr, node, certain, depends, reads)
             elif accumulates and isinstance(held, ast.Name):
                 self._bind([held], reads | self._locals.get(held.id, frozenset()))
             else:
@@ -225,17 +271,20 @@ class _Body:
         if isinstance(changed, ast.Attribute) and _of_self(changed):
             given = frozenset[tuple[str, int]]().union(*(self._reads(argument) for argument in call.args))
             depends = changed.attr in {name for name, _ in given}
-            self._update(changed.attr, call, certain, method.attr in _ACCUMULATE or depends)
+            self._update(changed.attr, call, certain, method.attr in _ACCUMULATE or depends, given)
 
-    def _update(self, name: str, node: ast.expr | ast.stmt, certain: bool, accumulates: bool) -> None:
+    def _update(self, name: str, node: ast.expr | ast.stmt, certain: bool, accumulates: bool, reads: Reads) -> None:
         if certain and name in self._state:
             self.updates.append(Update(name, node, self._step, accumulates, self._state[name]))
+            self._held[name] = reads | (self._held.get(name, frozenset()) if accumulates else frozenset())
 
     def _reads(self, expression: ast.expr) -> Reads:
         found: set[tuple[str, int]] = set()
         for node in ast.walk(expression):
             if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._state:
-                found.add((node.attr, self._step))
+                found |= {(node.attr, self._step)} | self._held.get(node.attr, frozenset())
+            elif isinstance(node, ast.Call) and node in self._returned:
+                found |= self._returned[node]
             elif isinstance(node, ast.Name):
                 found |= self._locals.get(node.id, frozenset())
         return frozenset(found)
