@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..objects.attributes import get_attribute
 from ..objects.children import take_children
-from ..objects.classes import is_torch_module
+from ..objects.classes import is_dataclass, is_torch_module
 from ..objects.containers import (
     GAP,
     another_list,
@@ -18,6 +18,7 @@ from ..objects.containers import (
     matching_field,
     text_of,
 )
+from ..objects.dataclass_fields import as_dict, attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
@@ -117,7 +118,7 @@ def _partial(walk: Walk, call: Call) -> Value | None:
 def _dict(walk: Walk, call: Call) -> Value | None:
     made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
     for argument in call.args:
-        merge_into(made, argument)
+        merge_into(made, attributes_as_dict(argument, call.node, walk.place))
         made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
     made.items.update(call.kwargs)
     return made
@@ -248,6 +249,14 @@ def _imported(walk: Walk, call: Call) -> Value | None:
     return None
 
 
+def _as_dict(walk: Walk, call: Call) -> Value | None:
+    """``dataclasses.asdict(config)``."""
+    match call.args:
+        case [Instance() as held] if not call.kwargs:
+            return as_dict(held, call.node, walk.place)
+    return None
+
+
 def _vars(walk: Walk, call: Call) -> Value | None:
     """``vars(obj)``: the attributes of an object."""
     return get_attribute(call.args[0], "__dict__", call.node) if call.args else None
@@ -270,6 +279,8 @@ def _field(walk: Walk, call: Call) -> Value | None:
         case Function():
             made = Call(call.node, factory, walk.place, walk.program.next_order())
             return walk.follow(factory, made, None)
+        case Class() if is_dataclass(factory):
+            return Instance(factory, Call(call.node, factory, walk.place, walk.program.next_order()))
         case Ref("builtins.dict"):
             return Dict({}, False, call.node, walk.place)
         case Ref("builtins.list"):
@@ -337,6 +348,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "dataclasses.replace": _replace,
     "copy.replace": _replace,
     "dataclasses.field": _field,
+    "dataclasses.asdict": _as_dict,
     "torch.set_grad_enabled": _grad_mode_set,
     "torch.autograd.set_grad_enabled": _grad_mode_set,
     "torch.autograd.grad_mode.set_grad_enabled": _grad_mode_set,

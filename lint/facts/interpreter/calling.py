@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..objects.children import hold_given
 from ..objects.classes import ancestors
 from ..objects.containers import GAP, elements, length_of
+from ..objects.dataclass_fields import attributes_as_dict
 from ..values import (
     UNKNOWN,
     Absent,
@@ -66,7 +67,7 @@ def _arguments(walk: Walk, node: ast.Call) -> Arguments:
     for keyword in node.keywords:
         value = walk.evaluate(keyword.value)
         if keyword.arg is None:
-            _add_double_star(given, value)
+            _add_double_star(given, attributes_as_dict(value, node, walk.place))
         else:
             given.kwargs[keyword.arg] = value
     return given

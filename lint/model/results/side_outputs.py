@@ -10,6 +10,7 @@ from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq, Value
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
+from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from ..tensors.gradless import carries_gradient
 from .added_up import adds_up
@@ -72,7 +73,26 @@ def _is_gathered_for_loss(run: Run, field: str, used: list[ast.AST]) -> bool:
     names = frozenset(name for node in used for name in _gathered_under(node, field))
     nodes = {node for node in used if _gathers(node, field, names)}
     calls = [call for call in run.program.calls if call.node in nodes] if nodes else []
-    return any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call))
+    if any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call)):
+        return True
+    properties = frozenset(name for node in used for name in _property_giving(node, nodes))
+    return any(_is_trained_on(run, call) for call in calls) or any(
+        _adds(node, name) for name in properties for node in used
+    )
+
+
+def _property_giving(node: ast.AST, values: AbstractSet[ast.AST]) -> Iterator[str]:
+    """The name of ``node`` when it is a property that gives one of ``values``: `net.balance_loss` reads it."""
+    match node:
+        case ast.FunctionDef(decorator_list=[ast.Name(id="property")], name=name, body=[*_, ast.Return(value=given)]):
+            if given is not None and not values.isdisjoint(all_nodes(given)):
+                yield name
+
+
+def _is_trained_on(run: Run, call: Call) -> bool:
+    """Whether a framework gets a loss with what ``call`` gives: `training_step` of Lightning returns it."""
+    way = run.path_to(call)
+    return bool(way) and is_loss_for_trainer(way[0].place.function) and all(map(run.losses.is_returned, way))
 
 
 def _gathered_under(node: ast.AST, field: str) -> Iterator[str]:

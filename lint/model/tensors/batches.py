@@ -76,6 +76,15 @@ def is_training_step(function: Function | None) -> bool:
     return function is not None and function.name == "training_step" and _is_step(function)
 
 
+def is_loss_for_trainer(function: Function | None) -> bool:
+    """Whether a trainer of Lightning or transformers runs a backward pass on what ``function`` returns."""
+    if function is None or function.owner is None or function.name != "compute_loss":
+        return is_training_step(function)
+    return any(
+        base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases(function.owner)
+    )
+
+
 def _is_step(function: Function) -> bool:
     owner = function.owner if function.name in _STEPS else None
     return owner is not None and any(base.endswith(".LightningModule") for base in bases(owner))
