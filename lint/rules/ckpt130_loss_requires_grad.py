@@ -48,6 +48,16 @@ def step(net, accelerator, x, y):
     loss.requires_grad = True  # error
     accelerator.backward(loss)
 
+def in_one_statement(net, accelerator, x, y):
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y).requires_grad_()  # error
+    loss.backward()
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    total = loss.requires_grad_(True)  # error
+    total.backward()
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss.requires_grad_().backward()  # error
+    accelerator.backward(criterion(net(x), y).requires_grad_())  # what has no name is left alone
+
 def symmetric(a, b):
     return (nn.functional.l1_loss(a, b) + nn.functional.mse_loss(b, a)) / 2
 
@@ -83,6 +93,8 @@ def cut(net, x):
     surrogate_loss = loss.detach()
     surrogate_loss.requires_grad_()
     surrogate_loss.backward()
+    leaf_loss = loss.detach().requires_grad_()
+    leaf_loss.backward()
     loss.backward(surrogate_loss.grad)
 
 def made_here(net, x, weights):
@@ -162,7 +174,7 @@ from ..model.events import (
     KbitPrepare,
     TrainerArgs,
 )
-from ..model.flow.statements import own_statement
+from ..model.flow.statements import own_statement, stored_under
 from ..model.libraries.trainer import enable_reentrant
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
@@ -193,14 +205,15 @@ def check(run: Run) -> Iterator[Report]:
     """Report losses that are made to require gradients by hand."""
     if not any(run.of(Checkpointing, HfEnable, KbitPrepare, TrainerArgs)) or _keeps_graph(run):
         return
-    for target, value, node, place in _forced(run):
-        backward = _backward(run, target, node, place)
+    for target, names, value, node, place in _forced(run):
+        backward = _backward(run, names, node, place)
         # `if not loss.requires_grad:` handles a batch that nothing is learned from.
         asks = any("requires_grad" in attributes_in(guard.test) for guard in own_guards(place))
-        if "loss" in target.lower() and _is_computed(value) and backward is not None and not asks:
+        called = next((name for name in (target, *names) if "loss" in name.lower()), None)
+        if called is not None and _is_computed(value) and backward is not None and not asks:
             yield Report(
                 node,
-                f"`{target}` requires gradients by itself unless no parameter is reached, and then this hides it: "
+                f"`{called}` requires gradients by itself unless no parameter is reached, and then this hides it: "
                 f"`backward()` succeeds and trains nothing; remove the line and mend what cuts the graph",
                 notes=(Remark(backward.node, "succeeds with or without a gradient for any parameter"),),
             )
@@ -226,24 +239,31 @@ def _keeps_graph(run: Run) -> bool:
     return not adapters or (bool(variants) and not any(variant is not False for variant in variants))
 
 
-def _forced(run: Run) -> Iterator[tuple[str, Value, ast.AST, Place]]:
-    """Every ``x.requires_grad_()`` and ``x.requires_grad = True``: the text of x, its value, the node, the place."""
+def _forced(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Place]]:
+    """Every ``x.requires_grad_()`` and ``x.requires_grad = True``.
+
+    Yields:
+        The text of x, that of what is called so afterwards, the value of x, the node, the place.
+    """
     for switch in run.of(GradientSwitch):
-        written = _written(run, switch)
-        if written is not None and (isinstance(switch.value, Absent) or equals(switch.value, True)):
-            yield source_text(written), switch.target, switch.node, switch.place
+        if not isinstance(switch.value, Absent) and not equals(switch.value, True):
+            continue
+        match switch:
+            case GradientSwitchCall(call) if call.attribute is not None:
+                written, names = call.attribute.value, _names_for(run, call)
+            case GradientSwitchWrite(write) if write.target is not None:
+                written, names = write.target.value, (source_text(write.target.value),)
+            case _:
+                continue
+        yield source_text(written), names, switch.target, switch.node, switch.place
 
 
-def _written(run: Run, switch: GradientSwitch) -> ast.expr | None:
-    """The expression of the tensor, where the statement does nothing else."""
-    match switch:
-        case GradientSwitchCall(call) if own_statement(run, call) is not None:
-            attribute = call.attribute
-        case GradientSwitchWrite(write):
-            attribute = write.target
-        case _:
-            return None
-    return None if attribute is None else attribute.value
+def _names_for(run: Run, call: Call) -> tuple[str, ...]:
+    """What has the tensor that ``call`` gives: its own statement leaves it where it was."""
+    assert call.attribute is not None
+    if own_statement(run, call) is not None:
+        return (source_text(call.attribute.value),)
+    return (*stored_under(run, call), source_text(call.node))
 
 
 def _is_computed(value: Value) -> bool:
@@ -289,8 +309,8 @@ def _is_module(called: Value) -> bool:
     return is_hf_model(called) or (isinstance(called, Instance) and "torch.nn.Module" in bases(called.cls))
 
 
-def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None:
-    """The backward pass from the tensor written ``target``, in the same function behind ``node``."""
+def _backward(run: Run, names: tuple[str, ...], node: ast.AST, place: Place) -> Call | None:
+    """The backward pass from the tensor called one of ``names``, in the same function behind ``node`` or around it."""
     for event in run.of(Backward):
         call = event.call
         receiver = call.receiver
@@ -298,6 +318,6 @@ def _backward(run: Run, target: str, node: ast.AST, place: Place) -> Call | None
         scaled = receiver.call.node.args if isinstance(receiver, Result) and receiver.call.method == "scale" else []
         written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args, *scaled]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
-        if follows and any(source_text(expression) == target for expression in written):
+        if node in written or (follows and any(source_text(expression) in names for expression in written)):
             return call
     return None
