@@ -163,6 +163,10 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
             return join(*(get_attribute(base, str(it.value), call.node) for it in names if isinstance(it, Const)))
         case [Instance() as base, Template(name)]:
             return matching_field(base.cls.fields, name)
+        case [Result() | Attr() as base, Template(name)]:
+            return get_attribute(base, name, call.node)
+        case [base, Choice(options=names)] if all(isinstance(text_of(option), str) for option in names):
+            return join(*(get_attribute(base, text_of(option) or "", call.node) for option in names))
         case [base, Const(str(name)), default]:
             found = get_attribute(base, name, call.node)
             return join(found, default) if isinstance(found, Ref | Attr) else found

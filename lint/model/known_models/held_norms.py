@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
+from ...facts.objects.containers import GAP
 from ...facts.objects.registered import norm_of
 from ...facts.objects.settled import settled
 from ...facts.values import Attr, Const, Dict, Element, Ref, Result, Value, equals, is_absent, options
@@ -52,7 +54,15 @@ def built_with_batch_norm(part: Value) -> Result | None:
         return value
     if not path:
         return value if _is_block(value.call) or _parts_with_norm(value.call) else None
-    return value if ".".join(path) in _parts_with_norm(value.call) else None
+    return value if _is_among(".".join(path), _parts_with_norm(value.call)) else None
+
+
+def _is_among(part: str, parts: tuple[str, ...]) -> bool:
+    """Whether ``part`` is one of ``parts``, or several in turn: `layer{}` for a name that a counter completes."""
+    if GAP not in part:
+        return part in parts
+    pattern = re.compile(r"\d+".join(map(re.escape, part.split(GAP))))
+    return sum(pattern.fullmatch(known) is not None for known in parts) > 1
 
 
 def _has_blocks(part: Element) -> bool:
