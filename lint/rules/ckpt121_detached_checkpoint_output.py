@@ -34,6 +34,13 @@ def forward(layers, x, k):
         x = checkpoint(run, i - k, saved[i - k], use_reentrant=False)
         saved[i] = x.detach()  # error
     return x
+
+def in_a_list(layers, x):
+    saved = [x]
+    for layer in layers:
+        y = checkpoint(layer, saved[-1], use_reentrant=False)
+        saved.append(y.detach())  # error
+    return y
 ```
 ```python
 import torch.nn as nn
@@ -120,6 +127,15 @@ def forward(segments, x, y, z, outputs):
             z = z.detach()
         z = checkpoint(segment, z, use_reentrant=False)
     return x
+
+def features_in_a_list(layers, x, history):
+    seen = [x]
+    for layer in layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+        seen.append(x.detach())
+    for layer in layers:
+        x = checkpoint(layer, x, history[-1], use_reentrant=False)
+    return x, seen[-1], seen[0]
 ```
 ```python
 import torch
@@ -213,7 +229,7 @@ from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration
 from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, receiver_name
-from ..model.flow.statements import base_name, stored_under
+from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.results.detached import cut_off_from_loss
@@ -263,7 +279,8 @@ def _next_segment(
     if _is_recurrent(source) or _ends_in_backward(run, cut):
         return None
     stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
-    return again or next((event for event in events if _feeds(cut, stored, event)), None)
+    last = appended_to(run, cut.call)
+    return again or next((event for event in events if _feeds(cut, stored, last, event)), None)
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
@@ -303,11 +320,15 @@ def _ends_in_backward(run: Run, cut: Detach) -> bool:
     return any(event.place.function is cut.place.function for event in run.of(Backward))
 
 
-def _feeds(cut: Detach, stored: frozenset[str], event: Checkpoint) -> bool:
-    """Whether ``event`` reads a variable of ``stored``, the detached tensor, later or in the next iteration."""
+def _feeds(cut: Detach, stored: frozenset[str], last: str, event: Checkpoint) -> bool:
+    """Whether ``event`` reads a variable of ``stored``, the detached tensor, later or in the next iteration.
+
+    The tensor may be the last one of the list ``last``, too.
+    """
     if event.place.function is not cut.place.function or event.place.excludes(cut.place):
         return False
     again = any(loop in event.place.loops for loop in cut.place.loops)
     if not again and event.order < cut.order:
         return False
-    return any(base_name(argument) in stored for argument in event.node.args[1:])
+    given = event.node.args[1:]
+    return any(base_name(it) in stored or (bool(last) and list_ending_in(it) == last) for it in given)

@@ -37,6 +37,22 @@ def stored_under(run: History, call: Call) -> frozenset[str]:
     return frozenset()
 
 
+def appended_to(run: History, call: Call) -> str:
+    """The variable of the list that gets what ``call`` gives as its last element; empty where there is none."""
+    match holder_of(run, call):
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append")):
+            return name
+    return ""
+
+
+def list_ending_in(expression: ast.expr) -> str:
+    """The variable of the list whose last element ``expression`` is: `x` for `x[-1]`; empty for anything else."""
+    match expression:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
+            return name
+    return ""
+
+
 def base_name(expression: ast.expr) -> str:
     """The variable that ``expression`` is, or is an element of: `x` for `x[0]`; empty for anything else."""
     while isinstance(expression, ast.Subscript):
