@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..objects.attributes import get_attribute
 from ..objects.children import hold_given
-from ..objects.classes import ancestors
+from ..objects.classes import ancestors, is_plain
 from ..objects.containers import GAP, elements, length_of
 from ..objects.dataclass_fields import attributes_as_dict
 from ..values import (
@@ -113,8 +114,18 @@ def _call_one(walk: Walk, node: ast.Call, target: Value, given: Arguments) -> Va
     call.grad = walk.program.grad.current
     while isinstance(call.func, Partial):
         _unwrap(call, call.func)
+    call.func = _own_call(call.func)
     walk.program.calls.append(call)
     return _result(walk, call)
+
+
+def _own_call(called: Value) -> Value:
+    """What calling an object of a plain class runs: its ``__call__``; a module runs its hooks, too."""
+    match called:
+        case Instance(cls) if is_plain(cls) and called.call is not None:
+            method = get_attribute(called, "__call__", called.node)
+            return method if isinstance(method, Method) else called
+    return called
 
 
 def _unwrap(call: Call, partial: Partial) -> None:
