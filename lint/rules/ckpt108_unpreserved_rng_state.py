@@ -60,6 +60,16 @@ model = get_peft_model(model, LoraConfig(r=8, lora_dropout=0.05))
 model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})  # error
 ```
 
+```python
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+KWARGS = {"use_reentrant": False, "preserve_rng_state": False}
+
+model = AutoModelForSequenceClassification.from_pretrained("google-bert/bert-base-uncased", num_labels=2)
+args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=KWARGS)  # error
+Trainer(model, args).train()
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -91,8 +101,19 @@ class Net(nn.Module):
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(r=8))
-model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+def tuned(name):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig(r=8))
+    model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    model.train()
+    model(input_ids=None).loss.backward()
+
+tuned("base")
+tuned("meta-llama/Llama-3.2-1B")
+
+quiet = AutoModelForCausalLM.from_pretrained("openai-community/gpt2", resid_pdrop=0.0, attn_pdrop=0.0)
+quiet.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+quiet.train()
+quiet(input_ids=None).loss.backward()
 ```
 
 ## Fix safety
@@ -149,7 +170,7 @@ from ..model.events.extract import args_of
 from ..model.libraries.trainer import overriding_trainer, settings_of
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
-from ..model.state.randomness import Draw, adapter_dropout, config_dropout, torch_draws
+from ..model.state.randomness import Draw, adapter_dropout, config_dropout, loaded_dropout, torch_draws
 from ..model.variant import from_json
 from ..model.wrapping.wrapped import wrapper_argument
 
@@ -183,7 +204,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _dropouts(run: Run, setting: HfSetting | KwargsWrite) -> Iterator[Draw]:
     for model in _models(run, setting):
-        draw = adapter_dropout(run, model) or config_dropout(model)
+        draw = adapter_dropout(run, model) or config_dropout(model) or loaded_dropout(run, model)
         if draw is not None:
             yield draw
 

@@ -148,17 +148,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, same, truth
+from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, truth
 from ..finding import Severity
-from ..model.events import EvalSwitch, FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild, TrainSwitch
+from ..model.events import FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of
-from ..model.known_models.pretrained_dropout import dropout_of_weights
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.trainer import is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.randomness import Draw, adapter_dropout, config_dropout
-from ..model.types import unwrapped
+from ..model.state.randomness import Draw, adapter_dropout, config_dropout, loaded_dropout
 from ..model.variant import from_json
 
 if TYPE_CHECKING:
@@ -174,8 +172,6 @@ NEEDS = (
     ("fsdp2", SwiftArgs),
 )
 VERSIONS = {"accelerate": ">=1.13"}
-#: In the name of a function that takes dropout out of a model.
-_TAKES_OUT = "dropout"
 _HAPPENS = (
     "accelerate recomputes the layers without restoring the random state: with dropout, gradients are silently wrong"
 )
@@ -249,17 +245,4 @@ def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
 
 def _dropout(run: Run, model: Value) -> Draw | None:
     found = adapter_dropout(run, model) or (None if isinstance(model, Const) else config_dropout(model))
-    return found or _loaded_dropout(run, model)
-
-
-def _loaded_dropout(run: Run, model: Value) -> Draw | None:
-    """The dropout of weights on the Hub, where the model is trained in train mode and nothing takes it out."""
-    loaded = unwrapped(model)
-    name = dropout_of_weights(loaded)
-    if not name or loaded.node is None or any(write.field == "p" for write in run.writes):
-        return None
-    if any(_TAKES_OUT in call.called.lower() for call in run.program.calls) or any(run.of(EvalSwitch)):
-        return None
-    trained = [it.receiver for it in run.of(TrainSwitch) if it.on and not it.place.guards]
-    trained += [trainer.model for trainer in run.of(TrainerBuild)]
-    return Draw(loaded.node, name) if any(same(unwrapped(it), loaded) for it in trained) else None
+    return found or loaded_dropout(run, model)

@@ -21,7 +21,8 @@ from ...facts.values import (
 )
 from ..conditions.guards import excludes_mode
 from ..conditions.ramps import last_of_ramp
-from ..events import AdapterAttach, EvalSwitch, TrainerBuild
+from ..events import AdapterAttach, EvalSwitch, TrainerBuild, TrainSwitch
+from ..known_models.pretrained_dropout import dropout_of_weights
 from ..names import canonical
 from ..types import unwrapped
 
@@ -50,6 +51,8 @@ _FUNCTIONS: dict[str, tuple[float, bool]] = {
 }
 #: It drops by its fifth argument, whatever the mode.
 _ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+#: In the name of a function that takes dropout out of a model.
+_TAKES_OUT = "dropout"
 #: Configurations whose layers drop unless told otherwise, with the arguments that say how much.
 _CONFIGS: dict[str, tuple[str, ...]] = {
     "transformers.GPT2Config": ("resid_pdrop", "attn_pdrop"),
@@ -249,6 +252,19 @@ def config_dropout(model: Value) -> Draw | None:
                 if name is not None:
                     return Draw(call.node, name)
     return None
+
+
+def loaded_dropout(run: Run, model: Value) -> Draw | None:
+    """The dropout of weights on the Hub, where the model is trained in train mode and nothing takes it out."""
+    loaded = unwrapped(model)
+    name = dropout_of_weights(loaded)
+    if not name or loaded.node is None or any(write.field == "p" for write in run.writes):
+        return None
+    if any(_TAKES_OUT in call.called.lower() for call in run.program.calls) or any(run.of(EvalSwitch)):
+        return None
+    trained = [it.receiver for it in run.of(TrainSwitch) if it.on and not it.place.guards]
+    trained += [trainer.model for trainer in run.of(TrainerBuild)]
+    return Draw(loaded.node, name) if any(same(unwrapped(it), loaded) for it in trained) else None
 
 
 def _layer_dropout(call: Call) -> str | None:
