@@ -36,6 +36,21 @@ def forward(block, x):
     x = checkpoint(block, x, use_reentrant=os.environ.get("REENTRANT", "False"))  # error
     return checkpoint(block, x, use_reentrant=os.environ["REENTRANT"])  # error
 ```
+```python
+import configparser
+import sys
+from torch.utils.checkpoint import checkpoint
+
+settings = configparser.ConfigParser()
+settings.read("run.ini")
+REENTRANT = settings.get("memory", "reentrant")  # error
+SAME = settings["memory"]["reentrant"]  # error
+
+def forward(block, x):
+    x = checkpoint(block, x, use_reentrant=REENTRANT)
+    x = checkpoint(block, x, use_reentrant=SAME)
+    return checkpoint(block, x, use_reentrant=sys.argv[1])  # error
+```
 
 ## Good
 ```python
@@ -45,6 +60,20 @@ from torch.utils.checkpoint import checkpoint
 def forward(block, x):
     x = checkpoint(block, x, use_reentrant=os.environ.get("REENTRANT", "False") == "True")
     return checkpoint(block, x, use_reentrant=bool(os.environ.get("REENTRANT")))
+```
+```python
+import configparser
+import sys
+from torch.utils.checkpoint import checkpoint
+
+settings = configparser.ConfigParser()
+settings.read("run.ini")
+
+def forward(block, x):
+    x = checkpoint(block, x, use_reentrant=settings.getboolean("memory", "reentrant"))
+    x = checkpoint(block, x, use_reentrant=settings.get("memory", "reentrant") == "yes")
+    x = checkpoint(block, x, use_reentrant=settings.get("memory", "reentrant", fallback=False))
+    return checkpoint(block, x, use_reentrant="--reentrant" in sys.argv)
 ```
 ```python
 from torch.utils.checkpoint import checkpoint
@@ -111,6 +140,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT133", "non-boolean-use-reentrant", Severity.ERROR
 NEEDS = together("use_reentrant", CHECKPOINTS)
+_CONFIG_PARSERS = ("configparser.ConfigParser", "configparser.RawConfigParser", "configparser.SafeConfigParser")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -119,11 +149,12 @@ def check(run: Run) -> Iterator[Report]:
     dicts = [setting.kwargs for setting in settings_of(run)]
     given += [kwargs.get("use_reentrant") for kwargs in dicts if isinstance(kwargs, Dict)]
     for value in given:
-        if value.node is not None and _is_environment_text(value):
+        source = _source_of_text(value)
+        if value.node is not None and source is not None:
             yield Report(
                 value.node,
-                "variables of the environment are strings, and any text is true, `False` too: the reentrant variant "
-                "runs; compare it with a text",
+                f"{source} are strings, and any text is true, `False` too: the reentrant variant runs; "
+                "compare it with a text",
             )
         # An option with such a default is a string whatever the command line says.
         value = value.default if isinstance(value, Given) else value
@@ -132,15 +163,26 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(value, node, value.value)
 
 
-def _is_environment_text(value: Value) -> bool:
-    """Whether ``value`` is what the environment gives, as it is: always a text."""
+def _source_of_text(value: Value) -> str | None:
+    """What gives ``value``, as it is, where that is always a text, and never an empty one for certain."""
     match value:
         case Result(call) if call.name in ("os.environ.get", "os.getenv"):
             default = call.argument(1, "default")
-            return isinstance(default, Const) and isinstance(default.value, str) and bool(default.value)
+            is_text = isinstance(default, Const) and isinstance(default.value, str) and bool(default.value)
+            return "variables of the environment" if is_text else None
         case Element(of=Ref("os.environ")):
-            return True
-    return False
+            return "variables of the environment"
+        case Element(of=Ref("sys.argv"), index=int()):
+            return "arguments of the command line"
+        case Result(call) if call.method == "get" and _is_config_parser(call.receiver):
+            return None if "fallback" in call.kwargs or call.open_kwargs else "values of a `ConfigParser`"
+        case Element(of=Element(of=parser)) if _is_config_parser(parser):
+            return "values of a `ConfigParser`"
+    return None
+
+
+def _is_config_parser(value: Value) -> bool:
+    return isinstance(value, Result) and value.call.name in _CONFIG_PARSERS
 
 
 def _report(value: Value, node: ast.expr, text: str) -> Report:
