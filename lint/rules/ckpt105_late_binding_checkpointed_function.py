@@ -148,7 +148,49 @@ class Net:
         return x
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def remat(self, function, *args):
+        if self.training:
+            return checkpoint(function, *args, use_reentrant=False)
+        return function(*args)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.remat(lambda h: layer(h), x)  # error
+        return x
+```
+
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def remat(self, function, *args):
+        return checkpoint(function, *args, use_reentrant=False)
+
+    def plain(self, function, *args):
+        return function(*args)
+
+    def forward(self, x, mask):
+        for layer in self.layers:
+            x = self.remat(lambda h, layer=layer: layer(h) * mask, x)
+            x = self.plain(lambda h: layer(h), x)
+            x = self.remat(layer, x)
+        return self.remat(lambda h: self.layers[0](h), x)
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 
@@ -366,6 +408,7 @@ from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.regions.late_binding import (
     changed_names,
     is_only_checkpointed,
+    leading_call,
     may_be_rebound,
     names_bound_afterwards,
     names_of_last_iteration,
@@ -377,6 +420,7 @@ from ..model.tensors.gradient_free import is_gradient_free
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
@@ -392,8 +436,9 @@ def check(run: Run) -> Iterator[Report]:
             function = function.func if isinstance(function, Partial) else function
             if not isinstance(function, Function):
                 continue
-            if names := changed_names(run, event, function):
-                yield _report(run, event, function, names)
+            leading = leading_call(run, event, function)
+            if leading is not None and (names := changed_names(run, event, function, leading)):
+                yield _report(run, event, function, leading, names)
             elif names := names_of_later_loop(run, event, function):
                 yield _report_later_loop(event, function, names)
             elif names := names_bound_afterwards(run, event, function):
@@ -435,15 +480,16 @@ def _quoted(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _report(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
+def _report(run: Run, event: Checkpoint, function: Function, leading: Call, names: tuple[str, ...]) -> Report:
     quoted = _quoted(names)
-    read = Remark(function.node, f"{quoted} is read here when the function runs")
+    notes = [] if function.is_lambda else [Remark(function.node, f"{quoted} is read here when the function runs")]
+    is_own = leading.node is event.node
     return Report(
-        event.node,
+        leading.node,
         f"backward runs this function after the loop, when {quoted} is the last iteration's value, so gradients are "
         "wrong; bind it as a default argument or pass the module itself",
-        notes=() if function.is_lambda else (read,),
-        fix=_fix(run, event, function, names),
+        notes=(*notes, *(() if is_own else (Remark(event.node, "the checkpoint", decides=False),))),
+        fix=_fix(run, event, function, names) if is_own else None,
     )
 
 

@@ -17,7 +17,7 @@ from .loop_invariants import names_changed_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ...facts.values import Function, FunctionNode, Loop
+    from ...facts.values import Call, Function, FunctionNode, Loop
     from ..events import Event
     from ..run import Run
 
@@ -30,28 +30,36 @@ _LIKE = frozenset(("view_as", "expand_as", "reshape_as", "type_as", "to", "zeros
 _LEAVES = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
-def changed_names(run: Run, event: Checkpoint, function: Function) -> tuple[str, ...]:
+def leading_call(run: Run, event: Checkpoint, function: Function) -> Call | None:
+    """The call that stands where ``function`` is made and leads to ``event``: its own, or that of a helper.
+
+    `self.remat(lambda h: layer(h), x)` hands the function over to a method that makes the checkpoint.
+    """
+    way = run.path_to(event.call) or [event.call]
+    return next((call for call in reversed(way) if call.place.function is function.place.function), None)
+
+
+def changed_names(run: Run, event: Checkpoint, function: Function, leading: Call) -> tuple[str, ...]:
     """The names ``function`` reads that a loop around both it and the checkpoint binds before the backward pass.
 
     Args:
         run: The run that ``event`` is of.
         event: The checkpoint.
-        function: What it checkpoints, made in the same function of the file.
+        function: What it checkpoints.
+        leading: The call that leads to the checkpoint from where the function is made.
 
     Returns:
         Variables (`layer`), attributes of the object itself (`self.layer`) and items of what all iterations share
         (`index[0]`), sorted; empty when the recomputation reads what the forward pass read.
     """
-    if function.place.function is not event.place.function:
-        return ()
     read = free_names(function.node) | own_attributes(function.node, ast.Load)
     found: set[str] = set()
     for loop in function.place.loops:
-        if loop not in event.place.loops:
+        if loop not in leading.place.loops:
             continue
         rebound = names_changed_by(loop, function.node) | own_attributes(loop, ast.Store)
         late = (read & rebound) | _changed_cells(function, loop)
-        if late and not _keeps_names(run, event, loop):
+        if late and not _keeps_names(run, event, leading, loop):
             found |= late
     return tuple(sorted(found))
 
@@ -85,7 +93,7 @@ def names_of_later_loop(run: Run, event: Checkpoint, function: Function) -> tupl
         if not isinstance(loop, ast.For | ast.AsyncFor) or loop in function.place.loops:
             continue
         late = (read & names_in(loop.target)) | _changed_cells(function, loop)
-        if late and not _keeps_names(run, event, loop):
+        if late and not _keeps_names(run, event, event.call, loop):
             found |= late
     return tuple(sorted(found))
 
@@ -223,13 +231,13 @@ def _gives(value: ast.AST, means: Callable[[ast.AST], bool]) -> bool:
     return means(value) or (isinstance(value, ast.Call) and any(map(means, value.args[:1])))
 
 
-def _keeps_names(run: Run, event: Checkpoint, loop: Loop) -> bool:
+def _keeps_names(run: Run, event: Checkpoint, leading: Call, loop: Loop) -> bool:
     """Whether the names of ``loop`` are the same in the backward pass, or no region needs them there."""
     return (
         _has_backward(run, loop)
-        or is_last_iteration(loop, event.node)
-        or is_in_one_iteration(event.place, loop)
-        or _replays_last_iteration_only(run, event, loop)
+        or is_last_iteration(loop, leading.node)
+        or is_in_one_iteration(leading.place, loop)
+        or _replays_last_iteration_only(run, event, leading, loop)
     )
 
 
@@ -238,16 +246,18 @@ def _has_backward(run: Run, loop: Loop) -> bool:
     return any(happens_in_iteration(run, backward, loop) for backward in run.of(Backward, AutogradGrad))
 
 
-def _replays_last_iteration_only(run: Run, event: Checkpoint, loop: Loop) -> bool:
+def _replays_last_iteration_only(run: Run, event: Checkpoint, leading: Call, loop: Loop) -> bool:
     """Whether nothing trains in front of the last block, so that only its region runs again, with the right name."""
-    blocks, frozen = _count(event, loop), max((switch.leading for switch in run.of(GradientSwitch)), default=0)
+    blocks, frozen = (
+        _count(leading.place.function, loop),
+        max((switch.leading for switch in run.of(GradientSwitch)), default=0),
+    )
     last = blocks is not None and 0 < blocks - 1 <= frozen
     return last and all(is_gradless(run, value) for value in event.inputs)
 
 
-def _count(event: Checkpoint, loop: Loop) -> int | None:
-    """How many blocks the attribute `self.blocks` holds that ``loop`` goes through."""
-    function = event.place.function
+def _count(function: Function | None, loop: Loop) -> int | None:
+    """How many blocks the attribute `self.blocks` holds that ``loop``, in a method, goes through."""
     owner = function.owner if function is not None else None
     iterated = None if isinstance(loop, ast.While) else loop.iter
     names = [part.attr for part in all_nodes(iterated) if isinstance(part, ast.Attribute)] if iterated else []
