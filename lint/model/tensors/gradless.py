@@ -27,11 +27,12 @@ from ...facts.values import (
 from ...facts.values.grad_mode import GradMode
 from ..calls.call_targets import call_targets
 from ..calls.handed_on import handed_on
+from ..events import HfEnable
 from ..flow.mentions import attributes_in
 from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from ..names import canonical
 from ..state.trained import is_trained
-from ..types import same_object
+from ..types import is_hf_model, same_object
 from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as
 from .gradient_free import is_always_gradient_free, is_gradient_free
 from .tensor_changes import changes_of
@@ -100,6 +101,8 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 #: Methods of models that compute features.
 _ENCODES = re.compile(r"(encode|extract_features|forward_features|get_\w+_features)")
+#: Methods of a model after which its hidden states need a gradient.
+_ASKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
 #: Methods of a distribution that an encoder gives.
 _DRAWS = frozenset(("sample", "mode"))
 #: More steps from value to value than this are not followed.
@@ -157,7 +160,8 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
                 return all(is_gradless(run, part, assumed) for part in given)
             return is_batch(run, value) or _has_no_graph(value) or _all_made_gradless(run, held, assumed)
         case Attr(base=held, name=name):
-            return _is_data(run, held) or _has_no_graph(value) or _is_buffer(run, held, name)
+            is_plain = _is_data(run, held) or _has_no_graph(value) or _is_buffer(run, held, name)
+            return is_plain or _comes_of_frozen_model(run, held, assumed)
         case Computed(operands=operands):
             tensors = any(not isinstance(operand, Const) for operand in operands)
             return tensors and _hold_no_gradient(run, operands, assumed)
@@ -265,6 +269,15 @@ def _module_gives_gradless(run: History, call: Call, assumed: tuple[Value, ...])
     return all(kinds) or _hold_no_gradient(run, (*call.args, *call.kwargs.values()), assumed)
 
 
+def _comes_of_frozen_model(run: History, value: Value, assumed: tuple[Value, ...]) -> bool:
+    """Whether ``value`` is the output of a model of transformers that nothing trains: `encoder(ids).logits`."""
+    while isinstance(value, Attr | Element):
+        value = value.of if isinstance(value, Element) else value.base
+    if not isinstance(value, Result) or not is_hf_model(same_object(value.call.func)):
+        return False
+    return _makes_gradless(run, value.call, assumed)
+
+
 def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
     """Whether a call gives what frozen weights hold for its numbers; False for a module that none of it trains."""
     module = same_object(call.func)
@@ -272,6 +285,10 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
         return None
     kind = canonical(module.call.name)
     if is_frozen(run, module):
+        if is_hf_model(module):
+            # Checkpointing makes what the embeddings give need a gradient.
+            ids = "input_ids" in call.kwargs and "inputs_embeds" not in call.kwargs
+            return None if any(run.of(HfEnable)) or any(run.method_calls(*_ASKS)) else ids
         return kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained")
     return False if kind in _WITHOUT_WEIGHTS else None
 
