@@ -70,6 +70,27 @@ args = TrainingArguments("out", activation_checkpointing=True, activation_checkp
 Trainer(model, args).train()
 ```
 
+```python
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.mean, self.scale = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def sample(self, x):
+        return torch.distributions.Normal(self.mean(x), self.scale(x).exp()).rsample()
+
+    def center(self, x):
+        return torch.distributions.Normal(self.mean(x), self.scale(x).exp()).mean
+
+    def forward(self, x):
+        x = checkpoint(self.center, self.linear(x), use_reentrant=False, preserve_rng_state=False)
+        return checkpoint(self.sample, x, use_reentrant=False, preserve_rng_state=False)  # error
+```
+
 ## Good
 ```python
 import torch.nn as nn

@@ -87,7 +87,32 @@ def distill(name, teacher_name, batches, distance):
     draft.generate(use_cache=True)
 ```
 
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+
+def train(loader):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    layer_class = type(model.model.layers[0])
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, layer_class))  # error
+    model.train()
+    for batch in loader:
+        model(**batch).loss.backward()
+```
+
 ## Good
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import AutoModelForCausalLM
+
+def train(loader):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    mlp_class = type(model.model.layers[0].mlp)
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, mlp_class))
+    model.train()
+    for batch in loader:
+        model(**batch).loss.backward()
+```
 ```python
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForCausalLM
@@ -302,7 +327,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Ref, Result, Value, options, same
+from ..facts.values import Absent, Attr, Ref, Result, Value, options, same
 from ..finding import Severity
 from ..model.events import (
     ApplyCheckpointing,
@@ -376,9 +401,9 @@ def check(run: Run) -> Iterator[Report]:
 
 def _wrapped(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
     for event in run.of(ApplyCheckpointing):
-        kinds = classes_checked(event.check, run.bodies)
-        if isinstance(event.check, Absent) or any(_attends(kind) for kind in kinds):
-            yield event.node, unwrapped(event.model), event.reentrant
+        kinds, model = classes_checked(event.check, run.bodies), unwrapped(event.model)
+        if isinstance(event.check, Absent) or any(_attends(kind) or _is_class_of_layer(kind, model) for kind in kinds):
+            yield event.node, model, event.reentrant
     for wrap in run.of(CheckpointWrap):
         model = root(wrap.module)
         if not same(model, unwrapped(wrap.module)) and _may_take_cache(wrap.module, model):
@@ -398,6 +423,18 @@ def _attends(kind: Value) -> bool:
     if not isinstance(kind, Ref) or not kind.name.startswith("transformers."):
         return False
     return kind.name.endswith(_ATTENDING) and "Encoder" not in kind.name
+
+
+def _is_class_of_layer(kind: Value, model: Value) -> bool:
+    """Whether ``kind`` is the class of a part of ``model`` that may take a cache: `type(model.model.layers[0])`."""
+    match kind:
+        case Result(call) if call.name == "builtins.type" and len(call.args) == 1:
+            part = call.args[0]
+        case Attr(base=part, name="__class__"):
+            pass
+        case _:
+            return False
+    return same(root(part), model) and not same(unwrapped(part), model) and _may_take_cache(part, model)
 
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:

@@ -49,6 +49,8 @@ _FUNCTIONS: dict[str, tuple[float, bool]] = {
     "torch.nn.functional.alpha_dropout": (0.5, False),
     "torch.nn.functional.feature_alpha_dropout": (0.5, False),
 }
+#: Methods of a distribution of torch, which draws from torch's own generator.
+_DISTRIBUTION_SAMPLERS = ("rsample", "sample", "sample_n")
 #: It drops by its fifth argument, whatever the mode.
 _ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 #: In the name of a function that takes dropout out of a model.
@@ -184,6 +186,8 @@ def _draws(call: Call, training: bool) -> bool:
         if call.method.startswith("bernoulli") and _is_certain(call.argument(0, "p")):
             return False
         return is_absent(call.keyword("generator")) is True or equals(call.keyword("generator"), None) is True
+    if call.method in _DISTRIBUTION_SAMPLERS and _is_distribution(call.receiver):
+        return True
     if name == _ATTENTION:
         return _positive(call.argument(4, "dropout_p"), 0.0, training)
     if name not in _FUNCTIONS:
@@ -193,6 +197,10 @@ def _draws(call: Call, training: bool) -> bool:
     off = not trains if isinstance(given, Absent) else equals(given, False) is True
     off = off or (not training and isinstance(given, Attr) and given.name == "training")
     return not off and _positive(call.argument(1, "p"), default)
+
+
+def _is_distribution(value: Value) -> bool:
+    return isinstance(value, Result) and canonical(value.call.name).startswith("torch.distributions.")
 
 
 def _is_certain(probability: Value) -> bool:
