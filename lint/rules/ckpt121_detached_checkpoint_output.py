@@ -22,6 +22,7 @@ def forward(layers, x):
     return x
 ```
 ```python
+import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
 def forward(layers, x, k):
@@ -33,6 +34,12 @@ def forward(layers, x, k):
     for i in range(k, len(layers), k):
         x = checkpoint(run, i - k, saved[i - k], use_reentrant=False)
         saved[i] = x.detach()  # error
+    return x
+
+def known_layers(x):
+    layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(4)])
+    for layer in layers:
+        x = checkpoint(layer, x.detach(), use_reentrant=False)  # error
     return x
 
 def in_a_list(layers, x):
@@ -304,7 +311,7 @@ def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> I
         if event.place.function is not cut.place.function or event.place.loops != cut.place.loops:
             continue
         varies = bool(event.node.args) and changes_by_iteration(event.node.args[0], event.place)
-        if not varies or not all(isinstance(option, Element) for option in options(event.function)):
+        if not varies or not all(isinstance(it, Element | Result | Instance) for it in options(event.function)):
             continue  # The same module each time: a recurrent cell, whose gradients may be cut on purpose.
         if event.order > cut.order and name and cuts_own_result(run, cut.call, event.call, name):
             yield event

@@ -91,3 +91,9 @@ def test_a_loss_that_a_framework_or_a_property_gathers(text):
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_what_reaches_no_loss(text):
     assert _found(NET + text) == []
+
+
+def test_a_minus_keeps_the_gradient():
+    text = (NET + WRONG["a property"]).replace("gates.square().mean()", "-gates.log().mean()")
+    assert _found(text) == ["CKPT113"]
+    assert _found(text.replace("-gates.log().mean()", "-gates.log().mean().item()")) == []

@@ -96,6 +96,8 @@ class Engine:
     [
         ("for batch in loader:\n    engine.step(*batch)", ["CKPT104"]),
         ("for batch in loader:\n    engine.step(*batch, weight=None)", ["CKPT104"]),
+        ("for x, y in loader:\n    engine.step(-x, y)", ["CKPT104"]),
+        ("for x, y in loader:\n    engine.step(-stem(x), y)", []),
         ("for x, y in loader:\n    engine.step(stem(x), y)", []),
         ("for x, *rest in loader:\n    engine.step(stem(x), *rest)", []),
         ("for batch in trained:\n    engine.step(*batch)", []),

@@ -146,7 +146,7 @@ def _unary(walk: Walk, node: ast.UnaryOp) -> Value:
         return Test((value,), node) if known is None else Const(not known, node)
     if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
         return Const(-value.value, node)  # type: ignore[operator]
-    return Unknown(node)
+    return Computed((value,), node)
 
 
 def _binary(walk: Walk, node: ast.BinOp) -> Value:

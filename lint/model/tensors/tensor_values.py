@@ -89,4 +89,9 @@ def _gives_tensor(call: Call, depth: int) -> bool:
 def is_operation(value: Computed) -> bool:
     """Whether ``value`` is what an operator gave, and not one of several values that are unknown alike."""
     is_joined = any(operand.node is value.node for operand in value.operands)
-    return isinstance(value.node, ast.BinOp) and isinstance(value.node.op, _OPERATORS) and not is_joined
+    match value.node:
+        case ast.BinOp(op=operator) if isinstance(operator, _OPERATORS):
+            return not is_joined
+        case ast.UnaryOp(op=ast.USub()):
+            return not is_joined
+    return False
