@@ -71,6 +71,29 @@ def sums(net, x, y, weight):
     loss.backward()
 ```
 
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+KWARGS = {"use_reentrant": True}
+
+class LossTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+        out = model(**inputs)
+        loss = out.loss
+        loss.requires_grad_(True)  # error
+        return (loss, out) if return_outputs else loss
+
+    def shown(self, model, inputs):
+        loss = model(**inputs).loss
+        loss.requires_grad_(True)
+        return loss
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig())
+args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs=KWARGS)
+LossTrainer(model, args).train()
+```
+
 ## Good
 ```python
 import torch
@@ -174,11 +197,12 @@ from ..model.events import (
     KbitPrepare,
     TrainerArgs,
 )
-from ..model.flow.statements import own_statement, stored_under
+from ..model.flow.statements import own_statement, return_behind, stored_under
 from ..model.libraries.trainer import enable_reentrant
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report
+from ..model.tensors.batches import is_loss_for_trainer
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.tensors.tensor_values import is_operation
 from ..model.types import bases, is_hf_model, same_object
@@ -191,7 +215,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT130", "loss-requires-grad", Severity.ERROR
-NEEDS = together(GradientSwitch, Backward, "oss", CHECKPOINTS)
+NEEDS = together(GradientSwitch, (Backward, "compute_loss", "training_step"), "oss", CHECKPOINTS)
 _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential")
 #: They build layers that are frozen by default.
 _FREEZES = ("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
@@ -206,7 +230,7 @@ def check(run: Run) -> Iterator[Report]:
     if not any(run.of(Checkpointing, HfEnable, KbitPrepare, TrainerArgs)) or _keeps_graph(run):
         return
     for target, names, value, node, place in _forced(run):
-        backward = _backward(run, names, node, place)
+        backward = _backward(run, names, node, place) or _given_to_trainer(names, node, place)
         # `if not loss.requires_grad:` handles a batch that nothing is learned from.
         asks = any("requires_grad" in attributes_in(guard.test) for guard in own_guards(place))
         called = next((name for name in (target, *names) if "loss" in name.lower()), None)
@@ -215,7 +239,7 @@ def check(run: Run) -> Iterator[Report]:
                 node,
                 f"`{called}` requires gradients by itself unless no parameter is reached, and then this hides it: "
                 f"`backward()` succeeds and trains nothing; remove the line and mend what cuts the graph",
-                notes=(Remark(backward.node, "succeeds with or without a gradient for any parameter"),),
+                notes=(Remark(backward, "succeeds with or without a gradient for any parameter"),),
             )
 
 
@@ -309,7 +333,14 @@ def _is_module(called: Value) -> bool:
     return is_hf_model(called) or (isinstance(called, Instance) and "torch.nn.Module" in bases(called.cls))
 
 
-def _backward(run: Run, names: tuple[str, ...], node: ast.AST, place: Place) -> Call | None:
+def _given_to_trainer(names: tuple[str, ...], node: ast.AST, place: Place) -> ast.AST | None:
+    """The statement behind ``node`` that gives a tensor called one of ``names`` to a trainer, which runs backward."""
+    if place.function is None or not is_loss_for_trainer(place.function):
+        return None
+    return return_behind(place.function, node, names)
+
+
+def _backward(run: Run, names: tuple[str, ...], node: ast.AST, place: Place) -> ast.AST | None:
     """The backward pass from the tensor called one of ``names``, in the same function behind ``node`` or around it."""
     for event in run.of(Backward):
         call = event.call
@@ -319,5 +350,5 @@ def _backward(run: Run, names: tuple[str, ...], node: ast.AST, place: Place) -> 
         written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args, *scaled]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
         if node in written or (follows and any(source_text(expression) in names for expression in written)):
-            return call
+            return call.node
     return None

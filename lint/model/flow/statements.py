@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes, is_behind
 from ...facts.surroundings import parents_in
 
 if TYPE_CHECKING:
-    from ...facts.values import Call
+    from collections.abc import Container
+
+    from ...facts.values import Call, Function
     from ..history import History
 
 
@@ -35,6 +39,16 @@ def stored_under(run: History, call: Call) -> frozenset[str]:
         case ast.Assign(targets=targets, value=value) if value is call.node:
             return frozenset(map(base_name, targets)) - {""}
     return frozenset()
+
+
+def return_behind(function: Function, node: ast.AST, names: Container[str]) -> ast.Return | None:
+    """The statement of ``function`` behind ``node`` that returns something with one of the variables ``names``."""
+    for part in all_nodes(function.node):
+        match part:
+            case ast.Return(value=ast.expr() as value) if is_behind(part, node):
+                if any(name in names for name in names_in(value)):
+                    return part
+    return None
 
 
 def appended_to(run: History, call: Call) -> str:
