@@ -120,3 +120,34 @@ def test_a_class_that_a_registry_makes_freezes_the_norms_beside_it(tmp_path):
     script = "from backbones import Net, build\n\nbuild(input())(input()).sum().backward()\n"
     (tmp_path / "train.py").write_text(script)
     assert reported(tmp_path) == []
+
+
+MAKER = """
+from peft import prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+class Maker:
+    def __call__(self):
+        config = BitsAndBytesConfig(load_in_4bit=True)
+        return prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained("base", quantization_config=config)GIVEN)
+"""
+LOOP = """
+from package import Maker
+
+model = Maker()()
+model.train()
+for batch in []:
+    model(**batch).loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("", ["CKPT103"]), (', gradient_checkpointing_kwargs={"use_reentrant": False}', [])]
+)
+def test_a_package_hands_on_what_prepares_the_model(tmp_path, given, expected):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("from .making import Maker\n")
+    (tmp_path / "package" / "making.py").write_text(textwrap.dedent(MAKER.replace("GIVEN", given)))
+    (tmp_path / "run.py").write_text(LOOP)
+    printed = ckpt_lint("check", "--isolated", "--no-cache", "--output-format", "concise", ".", cwd=tmp_path)
+    assert [word.rstrip(":") for word in printed.stdout.split() if word.startswith("CKPT")] == expected

@@ -15,7 +15,10 @@ MAX_HOPS = 3
 #: Shorter modules are always read: constants and options have no words to know them by.
 ALWAYS = 4_000
 #: Without one of these a longer module decides nothing about checkpointing.
-_RELEVANT = ("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant")
+_RELEVANT = (
+    *("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant"),
+    *("from_pretrained", "get_peft_model", "prepare_model_for_kbit_training"),
+)
 
 
 class LocalModule(NamedTuple):
