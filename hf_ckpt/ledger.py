@@ -48,6 +48,8 @@ class Buffer:
     dtype: str
     #: An input beside the layer's hidden states that no other layer is given.
     own: bool = False
+    #: An earlier buffer that an equal op makes: a rebuild of both makes one (adapters cast what q, k and v read each).
+    twin: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,24 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkedPart:
+    """A module of a layer that runs in ``chunks`` of the tokens, forward and again in backward.
+
+    ``module`` is its name relative to the layer, ``sums`` bytes that its backward takes to sum the gradients of its
+    weights, ``token`` about the bytes that the backward of a chunk takes for each token, by the widths of its matrices.
+    """
+
+    module: str
+    chunks: int
+    sums: int = 0
+    token: int = 0
+
+    def has(self, op: Op) -> bool:
+        """Whether this module, or one in it, runs the op."""
+        return op.module == self.module or op.module.startswith(f"{self.module}.")
+
+
+@dataclass(frozen=True, slots=True)
 class LayerLedger:
     """All buffers and ops of one call of one layer class, in program order."""
 
@@ -83,6 +103,8 @@ class LayerLedger:
     ops: tuple[Op, ...]
     #: Bytes that the backward takes beside what is saved, where the ops are too coarse to say; None where they do.
     workspace: int | None = None
+    #: The modules that run in chunks: the ops are all chunks of their forwards, and they save what they are given.
+    chunked: tuple[ChunkedPart, ...] = ()
 
     @property
     def own_input(self) -> Buffer | None:

@@ -32,6 +32,8 @@ class OpTraits:
     ``product``: a matrix product, a convolution or an attention kernel (JAX's ``dots``); ``weight_product``: one
     without batch dimensions; ``attention``: an attention kernel. ``reads_input`` and ``reads_output``: whether its
     backward reads what it was given, and what it returned. ``chooses``: returns indices found by comparing values.
+    ``workspace``: tensors as large as its result that its backward has beside gradients; ``summed``: of those as large
+    as its first input, in float32, and ``grouped`` in its own type where the second input is smaller.
     """
 
     product: bool = False
@@ -41,12 +43,18 @@ class OpTraits:
     reads_input: bool = True
     reads_output: bool = True
     chooses: bool = False
+    workspace: int = 0
+    summed: int = 0
+    grouped: int = 0
 
 
 _DEFAULT = OpTraits()
 _WEIGHT_PRODUCT = OpTraits(product=True, weight_product=True, reads_output=False)
 _PRODUCT = OpTraits(product=True, reads_output=False)
 _ATTENTION = OpTraits(product=True, attention=True)
+#: The gradient of queries is summed in float32; those of keys and values are made for all heads, then added up by group
+#: (mha_bwd in torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, and so in the package flash_attn).
+_FLASH_ATTENTION = OpTraits(product=True, attention=True, summed=1, grouped=2)
 _SUM = OpTraits(reads_input=False, reads_output=False)
 _FACTOR = OpTraits(reads_output=False)
 _READS_OUTPUT = OpTraits(reads_input=False)
@@ -68,13 +76,15 @@ _CATALOGUE: dict[str, OpTraits] = {
     **dict.fromkeys(("bmm", "baddbmm", "addbmm", "matmul"), _PRODUCT),
     **dict.fromkeys(
         (
-            "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu",
-            "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-            "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
-            "_flash_attention_forward", "_efficient_attention_forward", "_cudnn_attention_forward",
+            "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable",
+            "_scaled_dot_product_attention_math", "_efficient_attention_forward", "_cudnn_attention_forward",
         ),
         _ATTENTION,
     ),
+    **dict.fromkeys(("_scaled_dot_product_flash_attention", "_flash_attention_forward"), _FLASH_ATTENTION),
+    # `grad * (exponent * self.pow(exponent - 1))` is one expression (FunctionsManual.cpp, pow_backward).
+    "pow": OpTraits(workspace=2),
     **dict.fromkeys(("add", "sub", "clone", "_to_copy"), _SUM),
     "cat": OpTraits(cost=Cost.GATHER, reads_input=False, reads_output=False),
     "mul": _FACTOR,
@@ -112,7 +122,7 @@ _CATALOGUE: dict[str, OpTraits] = {
             "leaky_relu", "lerp", "lift_fresh", "lift_fresh_copy", "linalg_vector_norm", "logical_and", "logical_not",
             "logical_or", "lt", "masked_fill", "maximum", "mean", "minimum", "native_batch_norm", "native_group_norm",
             "native_layer_norm", "_fused_rms_norm", "ne", "new_empty", "new_full", "new_ones", "new_zeros", "ones",
-            "ones_like", "polar", "pow", "reciprocal", "relu", "remainder", "round", "rsub", "scalar_tensor", "sign",
+            "ones_like", "polar", "reciprocal", "relu", "remainder", "round", "rsub", "scalar_tensor", "sign",
             "sqrt", "sum", "threshold", "tril", "triu", "_unsafe_view", "var", "var_mean", "where", "zero", "zeros",
             "zeros_like",
         ),

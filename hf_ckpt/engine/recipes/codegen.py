@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...op_catalogue import traits_of
 from ..random_state import set_random_state
 from ..tracing.ir import Ref, SizeRef
 from ..tracing.split_ops import SECOND_HALVES
@@ -53,6 +54,7 @@ class Writer:
         self._known: dict[Ref, str] = {}
         self._written: dict[str, str] = {}  # an expression -> its variable
         self._twins: dict[int, str] = {}  # a value whose expression was written before -> that variable
+        self._returned = {ref.value for ref in piece.targets}
         storages = [buffer.storage for buffer in trace.buffers]
         self._rewritten = {storage for storage in storages if storages.count(storage) > 1}
         self._runs = {run.first: (k, run.device) for k, run in enumerate(draw_runs(trace, set(piece.ops)))}
@@ -133,10 +135,12 @@ class Writer:
         call = f"{kernel}({', '.join(arguments)})"
         self._uses.update(dict.fromkeys(self._read, len(self._lines)))
         if op.single and op.outputs[0] is not None and self._is_pure(op):
-            twin = self._written.setdefault(call, f"v{op.outputs[0]}")
-            if twin != f"v{op.outputs[0]}":
+            twin = self._written.get(call)
+            if twin is not None:
                 self._twins[op.outputs[0]] = twin
                 return
+            if self._is_worth_holding(op, op.outputs[0]):
+                self._written[call] = f"v{op.outputs[0]}"
         fresh = [v for v in op.outputs if v is not None and f"v{v}" not in self._uses]
         for value in fresh:
             self._uses[f"v{value}"] = len(self._lines)
@@ -166,6 +170,13 @@ class Writer:
             return False
         storages = {self._trace.buffers[buffer].storage for buffer in (*op.reads, *op.writes)}
         return storages.isdisjoint(self._rewritten)
+
+    def _is_worth_holding(self, op: TracedOp, made: int) -> bool:
+        """Whether an equal op that comes later reads what ``op`` made, and that is not made once more instead.
+
+        What the slice returns is there anyway. Anything else that is quickly made would only be held for longer.
+        """
+        return op.is_view or made in self._returned or traits_of(op.name).product
 
     def _argument(self, item: Any) -> str:
         if isinstance(item, Ref):

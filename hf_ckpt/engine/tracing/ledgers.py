@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...ledger import Buffer, LayerLedger, Op, Source
+from ..recipes.twins import twins_in
 from .symbols import evaluate
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def _ledger(trace: Trace, sizes: Mapping[str, int]) -> LayerLedger:
     saved: dict[int, list[int]] = {}
     for pack in trace.packs:
         saved.setdefault(pack.buffer, []).append(pack.position)
-    buffers = [_buffer(trace, b, tuple(saved.get(b.index, ())), sizes) for b in trace.buffers]
+    twins = twins_in(trace)
+    buffers = [
+        replace(_buffer(trace, b, tuple(saved.get(b.index, ())), sizes), twin=twins.get(b.index)) for b in trace.buffers
+    ]
     ops = tuple(_op(op, buffers, sizes) for op in trace.ops)
     draws = frozenset(op.index for op in trace.ops if op.draw is not None)
     return _with_random(LayerLedger(trace.class_name, tuple(buffers), ops), draws)

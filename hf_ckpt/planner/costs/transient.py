@@ -1,19 +1,23 @@
 """What a layer's backward needs on top of what the layers before it hold, from its ledger. Pure arithmetic, no torch.
 
 Backward goes through the ops in reverse. At an op there are alive: the layer's input, what was saved for this op and
-for those before it, the gradients of what crosses it (made before or by it, read by or after it), and the parameters'
-gradients made so far. Dropped tensors come back all at once, where backward first asks for one of them.
+for those before it, the gradients of what crosses it (made before or by it, read by or after it), the op's part of a
+gradient that others have a part in too, what its backward takes for itself, and the parameters' gradients made so far.
+Dropped tensors come back all at once, where backward first asks for one of them; of those that equal ops make there is
+one. A part that runs in chunks is one op here: its backward has gradients of all tokens, and takes a chunk's bytes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 
 from ...ledger import Source
 from ...op_catalogue import traits_of
+from .workspace import chunk_bytes, op_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -35,8 +39,8 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     saved = frozenset(b.index for b in order.saved)
     if held is None:
         timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None else 0))
-        everything = frozenset(range(len(ledger.ops)))
-        return max(timeline.backward(frozenset(), -1), timeline.replay(everything, saved, len(ledger.ops)))
+        everything, end = frozenset(range(len(ledger.ops))), len(ledger.ops)
+        return max(timeline.backward(saved, end), timeline.replay(everything, saved, end))
     dropped, again = saved - held, ledger.rebuild_ops(frozenset(held))
     is_there = own is not None and (bool(own.saved) or any(own.index in ledger.ops[op].inputs for op in again))
     timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None and is_there else 0))
@@ -51,6 +55,7 @@ def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -
     A piece is replayed when backward comes to it, all at once with those in it, and those behind it are done by then.
     """
     own = next((b.nbytes for b in ledger.buffers if b.source is Source.INPUT), 0)
+    workspace += _estimated_chunk_bytes(ledger)
     made = {b.producer: b for b in ledger.saved_activations()}
     stored = made.keys() if held is None else {op for op, b in made.items() if b.index in held}
     producers = [[p for b in op.inputs if (p := ledger.buffers[b].producer) is not None] for op in ledger.ops]
@@ -71,6 +76,13 @@ def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -
     return own + ledger.own_input_bytes() + workspace + worst(len(ledger.ops) - 1, 0)[0]
 
 
+def _estimated_chunk_bytes(ledger: LayerLedger) -> int:
+    """Bytes that the backward of a part in chunks takes for one of them, by its weights' widths."""
+    shape = ledger.own_input.shape if ledger.own_input is not None else ()
+    tokens = math.prod(shape[:-1])
+    return max((-(-tokens // part.chunks) * part.token + part.sums for part in ledger.chunked), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Timeline:
     """One backward of a layer: the order of its ops, and bytes of its parameters' ``gradients`` and ``own`` inputs."""
@@ -81,9 +93,9 @@ class _Timeline:
 
     def backward(self, dropped: Set[int], asked: int) -> int:
         """The most bytes alive in the ops' backward; ``dropped`` buffers are there from op ``asked`` on."""
-        order, there, absent = self.order, self.order.saved_by_op(frozenset()), self.order.saved_by_op(dropped)
+        order, there, absent = self.order, self.order.saved_by_op(rebuilt=dropped), self.order.saved_by_op(dropped)
         alive = (
-            (absent if op > asked else there)[op] + order.crossing[op] + self._parameter_gradients(op)
+            (absent if op > asked else there)[op] + order.beside[op] + self._parameter_gradients(op)
             for op in range(len(order.ledger.ops))
         )
         return max((self.own + nbytes for nbytes in alive), default=0)
@@ -92,10 +104,12 @@ class _Timeline:
         """The most bytes alive while ``ops`` run again to make ``dropped``, before the backward of op ``asked``."""
         ledger = self.order.ledger
         buffers, last = ledger.buffers, dict.fromkeys(range(len(ledger.buffers)), -1)
-        last |= {b: op for op in sorted(ops) for b in ledger.ops[op].inputs}
         after = self._parameter_gradients(asked + 1) if asked + 1 < len(ledger.ops) else 0
         saved = self.order.saved_by_op(dropped)[asked] if asked >= 0 else 0
         around = self.own + saved + self.order.crossing_after(asked) + after
+        one = {b.index: b.twin for b in buffers if b.twin is not None and buffers[b.twin].producer in ops}
+        ops, dropped = {op for op in ops if not one.keys() & ledger.ops[op].outputs}, {one.get(b, b) for b in dropped}
+        last |= {one.get(b, b): op for op in sorted(ops) for b in ledger.ops[op].inputs}
         worst, made = 0, set[int]()
         for op in sorted(ops):
             made.update(ledger.ops[op].outputs)
@@ -114,12 +128,20 @@ class _Order:
 
     ledger: LayerLedger
 
-    def saved_by_op(self, absent: Set[int]) -> list[int]:
-        """For each op, and for what comes after all of them, bytes saved for its backward and those before it."""
-        added = [0] * (len(self.ledger.ops) + 1)
+    def saved_by_op(self, absent: Set[int] = frozenset(), *, rebuilt: Set[int] = frozenset()) -> list[int]:
+        """For each op, and for what comes after all of them, bytes saved for its backward and those before it.
+
+        Without what is ``absent``. Of ``rebuilt`` buffers that equal ops make there is one, while any is needed.
+        """
+        needed: dict[int, int] = {}
         for buffer in self.saved:
             if buffer.index not in absent:
-                added[self._needed_from[buffer.index]] += buffer.nbytes
+                one = buffer.twin if buffer.index in rebuilt and buffer.twin in rebuilt else None
+                index = buffer.index if one is None else one
+                needed[index] = min(needed.get(index, len(self.ledger.ops)), self._needed_from[buffer.index])
+        added = [0] * (len(self.ledger.ops) + 1)
+        for index, first in needed.items():
+            added[first] += self.ledger.buffers[index].nbytes
         return list(accumulate(added))
 
     def crossing_after(self, op: int) -> int:
@@ -138,12 +160,41 @@ class _Order:
         return tuple(self.ledger.saved_activations())
 
     @cached_property
-    def crossing(self) -> list[int]:
-        """For each op, bytes of the gradients of what is made before or by it and read by or after it."""
-        return [
-            self._gradients_of(b for b in self._made if _born(b) <= op <= self._last_reader[b.index])
-            for op in range(len(self.ledger.ops))
-        ]
+    def beside(self) -> list[int]:
+        """For each op, bytes in its backward beside what is saved and the parameters' gradients.
+
+        Gradients of what crosses it, and of what it reads that ops behind it read too: its own part of these comes
+        beside theirs. What it takes for itself.
+        """
+        found: list[int] = []
+        for first, last, inside, workspace in self._steps:
+            crossing = [
+                b
+                for b in self._made
+                if b.index not in inside and _born(b) <= last and self._last_reader[b.index] >= first
+            ]
+            read = {b for op in self.ledger.ops[first : last + 1] for b in op.inputs}
+            passes = last == first and not traits_of(self.ledger.ops[first].name).reads_input
+            parts = [b for b in crossing if b.index in read and self._last_reader[b.index] > last and not passes]
+            nbytes = self._gradients_of(crossing) + self._gradients_of(parts) + workspace
+            found += [nbytes] * (last + 1 - first)
+        return found
+
+    @cached_property
+    def _steps(self) -> list[tuple[int, int, frozenset[int], int]]:
+        """The ops, a part that runs in chunks as one: its first and last, buffers inside it, bytes for itself."""
+        steps: list[tuple[int, int, frozenset[int], int]] = []
+        ops, parts = self.ledger.ops, self.ledger.chunked
+        for part, run in groupby(ops, lambda op: next((part for part in parts if part.has(op)), None)):
+            indices = [op.index for op in run]
+            if part is None:
+                steps += [(op, op, frozenset(), op_workspace(self.ledger, ops[op])) for op in indices]
+                continue
+            first, last = indices[0], indices[-1]
+            made = {b for op in indices for b in ops[op].outputs}
+            inside = frozenset(b for b in made if self._last_reader[b] <= last)
+            steps.append((first, last, inside, chunk_bytes(self.ledger, part)))
+        return steps
 
     @cached_property
     def trained(self) -> list[int]:
