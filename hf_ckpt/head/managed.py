@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 #: While no plan is known, a head that takes more than this share of the room is run in chunks.
 LARGE_SHARE = 0.5
-#: How many chunks it is run in then.
+#: Into so many chunks at least, and into as many as leave it no more than this share of the room.
 CHUNKS_UNTIL_PLANNED = 8
+SHARE_UNTIL_PLANNED = 0.125
 
 
 class ManagedHead:
@@ -122,9 +123,13 @@ class ManagedHead:
 
     def chunk_until_planned(self, tokens: int, room: int | None) -> None:
         """No plan is known yet: chunk a head that would take most of ``room`` bytes."""
-        plain = self.options(tokens)[0].nbytes
-        large = room is not None and plain > LARGE_SHARE * room
-        self.use(CHUNKS_UNTIL_PLANNED if large and self.is_chunkable else 1)
+        options = self.options(tokens)
+        if room is None or options[0].nbytes <= LARGE_SHARE * room or not self.is_chunkable:
+            self.use(1)
+            return
+        more = [option for option in options if option.chunks >= CHUNKS_UNTIL_PLANNED] or [options[-1]]
+        small = (option for option in more if option.nbytes <= SHARE_UNTIL_PLANNED * room)
+        self.use(next(small, more[-1]).chunks)
 
     def undo(self) -> None:
         """Take off what was put on here."""

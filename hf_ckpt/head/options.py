@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..planner.costs.problem import HeadOption
 
@@ -14,8 +14,14 @@ SMOOTHED_BYTES_PER_LOGIT = 16
 #: The same of a logit in a tile that TRL's fused head makes with torch's ops: seven float32 tensors and a mask. Counted
 #: on float32 models.
 BYTES_PER_TILE_LOGIT = 29
-#: Numbers of chunks worth considering.
+#: Bytes an element of the hidden states in the backward of a norm that computes in float32, as those of transformers'
+#: language models do: what it saves, and five tensors (three for its square: pow_backward in FunctionsManual.cpp).
+BYTES_PER_NORMED = 24
+#: Numbers of chunks worth considering; more only where logits are most of what the head takes.
 CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+MORE_CHUNKS = (128, 256, 512)
+#: The share of its bytes that twice as many chunks have to take off a head with so many.
+_LESS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,8 @@ class HeadShape:
 
     ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients. ``rows`` are the tokens for
     which there are logits, where these are not all; ``bytes_per_logit`` are those of its loss at the worst moment.
-    ``tile`` is what a loss that never builds logits makes of them in backward.
+    ``tile`` is what a loss that never builds logits makes of them in backward. ``norm_chunks`` are the chunks of the
+    tokens in which the norm before the head runs.
     """
 
     tokens: int
@@ -48,18 +55,24 @@ class HeadShape:
     rows: int | None = None
     bytes_per_logit: int = BYTES_PER_LOGIT
     tile: Tile | None = None
+    norm_chunks: int = 1
 
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
     """Bytes at the peak of this head in so many chunks, and the added seconds: adding up the weight gradients.
 
-    What the final norm before it saves counts as the head's.
+    What the final norm before it saves counts as the head's, and what the backward of that norm takes.
 
     Args:
         shape: Sizes of the head and of the batch.
         chunks: How many parts of the tokens go through the head one after the other.
         bytes_per_second: Memory bandwidth of the device.
     """
+    option = _behind_norm(shape, chunks, bytes_per_second)
+    return replace(option, nbytes=max(option.nbytes, _norm_backward_bytes(shape)), waits=option.held)
+
+
+def _behind_norm(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
     logits = rows * shape.vocabulary * shape.bytes_per_logit + final_norm_bytes(shape)
     weights = shape.vocabulary * shape.width
@@ -68,13 +81,21 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
         return HeadOption(chunks, logits + weights * shape.itemsize)
     if chunks == 1:
-        return HeadOption(1, logits)
-    logits += shape.tokens * shape.width * shape.itemsize  # the finished chunks' gradients of hidden states
+        return HeadOption(1, logits, waits=_held_logits(shape, rows))
+    finished = shape.tokens * shape.width * shape.itemsize  # the gradients of hidden states
+    logits, waits = logits + finished, final_norm_bytes(shape) + finished
     if not shape.trained:
-        return HeadOption(chunks, logits, chunks * 1e-5)
+        return HeadOption(chunks, logits, chunks * 1e-5, waits)
     # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.
-    sums = weights * (4 + shape.itemsize)
-    return HeadOption(chunks, logits + sums, chunks * weights * (8 + shape.itemsize) / bytes_per_second)
+    sums, seconds = weights * (4 + shape.itemsize), chunks * weights * (8 + shape.itemsize) / bytes_per_second
+    return HeadOption(chunks, logits + sums, seconds, waits + weights * shape.itemsize)
+
+
+def _held_logits(shape: HeadShape, rows: int) -> int | None:
+    """Bytes of the logits, their log-probabilities in float32 and the norm; None where the loss is another one."""
+    if shape.bytes_per_logit != BYTES_PER_LOGIT:
+        return None
+    return rows * shape.vocabulary * (4 + shape.itemsize) + final_norm_bytes(shape)
 
 
 def _bytes_in_tiles(shape: HeadShape, tile: Tile) -> int:
@@ -90,10 +111,25 @@ def _bytes_in_tiles(shape: HeadShape, tile: Tile) -> int:
 
 
 def final_norm_bytes(shape: HeadShape) -> int:
-    """Bytes between the last layer and the logits: two float32 tensors in the norm, and its result."""
-    return shape.tokens * shape.width * (8 + shape.itemsize)
+    """Bytes between the last layer and the logits: two float32 tensors in the norm, and its result.
+
+    In chunks the norm saves what it is given.
+    """
+    return shape.tokens * shape.width * (shape.itemsize + (8 if shape.norm_chunks == 1 else shape.itemsize))
+
+
+def _norm_backward_bytes(shape: HeadShape) -> int:
+    """Bytes in the backward of the final norm; in chunks it has what it was given and two gradients of all tokens."""
+    each = BYTES_PER_NORMED // shape.norm_chunks + (0 if shape.norm_chunks == 1 else 3 * shape.itemsize)
+    return shape.tokens * shape.width * each
 
 
 def head_options(shape: HeadShape, bytes_per_second: float) -> tuple[HeadOption, ...]:
     """All options worth considering, the plain head first."""
-    return tuple(head_option(shape, chunks, bytes_per_second) for chunks in CHUNKS if chunks <= shape.tokens)
+    found = [head_option(shape, chunks, bytes_per_second) for chunks in CHUNKS if chunks <= shape.tokens]
+    for chunks in MORE_CHUNKS:
+        option = head_option(shape, chunks, bytes_per_second)
+        if chunks > shape.tokens or found[-1].nbytes < option.nbytes / (1 - _LESS):
+            break
+        found.append(option)
+    return tuple(found)

@@ -15,10 +15,9 @@ IDS = torch.arange(32).reshape(2, 16)
 NO_RATES = Calibration(describe(torch.device("cpu")), {}, {}, 1e10, {}, 1e9, 1e9, 1e-6, 1e-5)
 
 
-def llama(dtype: torch.dtype) -> torch.nn.Module:
-    config = LlamaConfig(
-        num_hidden_layers=1, hidden_size=16, intermediate_size=32, num_attention_heads=2, vocab_size=97, use_cache=False
-    )
+def llama(dtype: torch.dtype, vocabulary: int = 97) -> torch.nn.Module:
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": vocabulary}
+    config = LlamaConfig(num_hidden_layers=1, num_attention_heads=2, use_cache=False, **sizes)
     return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
 
 
@@ -59,3 +58,16 @@ def test_a_head_that_was_asked_for_counts_as_it_runs(dtype: torch.dtype, chunks:
     head.observe(forward(model, None), IDS.numel())
     (option,) = head.options(IDS.numel())
     assert option.chunks == chunks
+
+
+@pytest.mark.parametrize(("room", "chunks"), [(None, 1), (4.0, 1), (1.0, 16), (0.2, 64)])
+def test_before_the_first_plan_a_large_head_is_cut_as_far_as_it_must(room: float | None, chunks: int) -> None:
+    head = ManagedHead(llama(torch.float32, vocabulary=4000), NO_RATES, fixed=None, choose=True)
+    head.attach()
+    used: list[int] = []
+    head.use = used.append  # type: ignore[method-assign]
+    tokens = 4096
+    plain = head.options(tokens)[0].nbytes
+    head.chunk_until_planned(tokens, None if room is None else int(room * plain))
+    head.undo()
+    assert used == [chunks]

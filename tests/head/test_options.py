@@ -8,7 +8,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from hf_ckpt.head.install import install
-from hf_ckpt.head.options import head_option, head_options
+from hf_ckpt.head.options import HeadShape, head_option, head_options
 from hf_ckpt.head.shape import head_shape
 
 TOKENS, VOCABULARY = 256, 4000
@@ -71,6 +71,37 @@ def test_options_get_smaller_and_dearer():
     assert [o.seconds for o in options] == sorted(o.seconds for o in options)
     assert options[0].seconds == 0
     assert options[-1].nbytes < options[0].nbytes / 8
+
+
+def test_more_chunks_are_options_while_logits_are_most_of_what_the_head_takes():
+    def chunks(tokens, norm_chunks):
+        shape = HeadShape(tokens, 128256, 1024, 2, trained=False, norm_chunks=norm_chunks)
+        return [o.chunks for o in head_options(shape, 1e12)][-1]
+
+    assert chunks(500_000, 16) == 256
+    assert chunks(500_000, 1) == 128  # the norm before it takes as much then
+    assert chunks(100, 16) == 64
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_head_holds_less_until_backward_than_its_backward_takes(trained):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG, dtype=torch.float32)
+    model.lm_head.requires_grad_(trained)
+    model.model.requires_grad_(False)
+    model.model.norm.requires_grad_()
+    ids = torch.randint(0, VOCABULARY, (2, TOKENS // 2))
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    for chunks in (1, 16):
+        handle = install(model, chunks) if chunks > 1 else None
+        with PeakBytes() as counted:
+            made = model(input_ids=ids, labels=ids)
+            held = sum(n for s, n in counted.storages.items() if s.data_ptr() not in weights)
+        option = head_option(head_shape(model, TOKENS), chunks, 1e10)
+        assert 0.99 * held <= option.held <= 1.4 * held
+        assert option.held < option.nbytes
+        del made
+    handle.restore()
 
 
 def test_a_model_without_a_head_has_no_shape():

@@ -42,7 +42,7 @@ class Measured:
     @cached_property
     def least_held(self) -> int:
         """Bytes held by the smallest plan, what its layers share included, and by the head as the model has it."""
-        return least_held(self.problem) + self.problem.shared + self.problem.heads[0].nbytes
+        return least_held(self.problem) + self.problem.shared + self.problem.heads[0].held
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +145,5 @@ def _written(measured: Measured, solution: Solution, demand: Demand) -> MadePlan
     )
     taken = measured.taken
     alive = taken.memory.used + taken.to_come + demand.alive + solution.predicted.peak
-    held = solution.predicted.held + under(problem, solution.layers).shared + solution.head.nbytes
+    held = solution.predicted.held + under(problem, solution.layers).shared + solution.head.held
     return MadePlan(solution, writes, frozenset(whole), alive, held)

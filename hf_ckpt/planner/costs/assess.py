@@ -67,6 +67,6 @@ def assess(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOption)
         held += held_by[key]
         seconds += seconds_of[key]
     # Rounded first: 1.1 forwards less one are a little more than a tenth in floating point.
-    others = ceil(round((problem.forwards - 1) * (held + head.nbytes), 3))
+    others = ceil(round((problem.forwards - 1) * (held + head.held), 3))
     at_loss = held + head.nbytes + loss_bytes(problem, plans)
     return Assessment(held, room + others + max(peak, at_loss), seconds)

@@ -45,7 +45,7 @@ def parts_over_step(problem: Problem, plans: Sequence[Assignment[int]], head: He
     held = [layer_held(problem.kind(layer), plan) for layer, plan in enumerate(plans)]
     inputs = [_inputs(problem, layer, plan) for layer, plan in enumerate(plans)]
     shared = problem.always + sum(verb.ready_bytes(problem, plans) for verb in verbs())
-    shared += ceil((problem.forwards - 1) * (sum(held) + head.nbytes))
+    shared += ceil((problem.forwards - 1) * (sum(held) + head.held))
 
     def taken(phase: Phase, layer: int | None, upto: int, more: dict[Part, int]) -> MomentParts:
         bytes_of = {Part.SHARED: shared, Part.BOUNDARIES: sum(inputs[:upto])}

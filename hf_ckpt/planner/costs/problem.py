@@ -56,11 +56,20 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class HeadOption:
-    """One way to run the loss head: in ``chunks`` (1: as the model does it), at ``nbytes`` peak, ``seconds`` added."""
+    """One way to run the loss head: in ``chunks`` (1: as the model does it), at ``nbytes`` peak, ``seconds`` added.
+
+    ``waits`` are the bytes of them that it holds until backward; None: all of them.
+    """
 
     chunks: int
     nbytes: int
     seconds: float = 0.0
+    waits: int | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes that it holds until backward."""
+        return self.nbytes if self.waits is None else self.waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def timeline(problem: Problem, plans: Sequence[Assignment[int]], head: HeadOptio
     """
     held = [layer_held(problem.kind(layer), plan) for layer, plan in enumerate(plans)]
     room = problem.always + sum(verb.ready_bytes(problem, plans) for verb in verbs())
-    room += ceil((problem.forwards - 1) * (sum(held) + head.nbytes))
+    room += ceil((problem.forwards - 1) * (sum(held) + head.held))
     sums = [sum(held[:layer]) for layer in range(len(held) + 1)]
     backward = problem.backward_bytes
     return (

@@ -35,7 +35,7 @@ def build(problem: Problem, limits: Limits) -> Program:
     room = {program.peak: -1.0}
     for verb in between_verbs(problem):
         room |= verb.add_room(program)
-    room |= _other_forwards(program, sizes)
+    room |= _other_forwards(program)
     peaks = peak_candidates(problem) if limits.peak is not None else []
     spans = [range(a, b) for a, b in zip([0, *peaks], [*peaks, len(problem.order)], strict=True)]
     held: Row = {}
@@ -171,9 +171,10 @@ def _add_heads(program: Program) -> Row:
     return dict(zip(program.heads, sizes, strict=True))
 
 
-def _other_forwards(program: Program, heads: Row) -> Row:
+def _other_forwards(program: Program) -> Row:
     """What the other forwards that wait for the same backward hold, all along."""
     others = program.problem.forwards - 1
     if not others:
         return {}
-    return {program.held: others} | {head: others * size for head, size in heads.items()}
+    options = zip(program.heads, program.problem.heads, strict=True)
+    return {program.held: others} | {head: others * option.held / program.unit for head, option in options}
