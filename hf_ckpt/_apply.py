@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .chunks.install import install as install_chunks
 from .compat.checkpointing import PolicySwitch, checkpointing_models
 from .compat.kv_cache import disable_kv_cache
 from .engine.offloading.transfers import give_back
 from .handle import Handle
 from .head.install import install as install_head
 from .install import Installation, install
-from .mlp.install import install as install_mlps
 from .planner.batches.batch_planner import BatchPlanner, PlannedLayer
 from .planner.calibration.calibrate import calibration
 from .policy.platform import Engine, parse_engine
@@ -86,8 +86,7 @@ def put_on(
     installation = Installation()
     handle = Handle(model, anatomy, resolved, installation)
     try:
-        if resolved.requests.mlp_chunks is not None:
-            handle.mlps = install_mlps(anatomy, resolved.requests.mlp_chunks, into=installation.changes)
+        handle.chunked = install_chunks(model, anatomy, resolved.requests.chunks, into=installation.changes)
         install(model, anatomy, resolved.layers, engine, into=installation)
         if resolved.recomputes:
             installation.changes.extend(disable_kv_cache(model))
@@ -142,7 +141,7 @@ def _plan(
         gradients_grow=gradients_grow,
         head=handle.head,
         offload=handle.resolved.requests.offload,
-        mlps=handle.mlps,
+        chunked=handle.chunked,
     )
     handle.installation.changes.append(planner)
     planner.attach()

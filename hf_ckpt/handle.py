@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .chunks.measured import MeasuredChunks
 from .head.measured import MeasuredHead
 from .measuring.make_report import make_report
 from .measuring.meter import Meter
-from .mlp.measured import MeasuredMlps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .anatomy import Anatomy
+    from .chunks.measured import ChunkedParts
     from .head.install import HeadHandle
     from .install import Installation
     from .measuring.report import Report
-    from .mlp.measured import ChunkedMlps
     from .planner.batches.batch_planner import BatchPlanner
     from .policy.resolve import ResolvedPolicy
 
@@ -56,8 +56,8 @@ class Handle:
         self.planner: BatchPlanner | None = None
         #: The head that ``head(chunks)`` of the policy put on; None without that term.
         self.head: HeadHandle | None = None
-        #: The MLPs that ``mlp(chunks)`` of the policy put in chunks; None without that term.
-        self.mlps: ChunkedMlps | None = None
+        #: The parts of layers that ``mlp(chunks)`` and the like put in chunks, by term of the policy.
+        self.chunked: tuple[ChunkedParts, ...] = ()
         #: Whether what applied the policy still runs; None when only ``restore`` ends it.
         self.in_use: Callable[[], bool] | None = None
         self._meter: Meter | None = None
@@ -82,8 +82,8 @@ class Handle:
     def start_measuring(self) -> None:
         """Begin what :meth:`measure` does, for callers that cannot use ``with``."""
         self.stop_measuring()
-        mlps = None if self.mlps is None else MeasuredMlps(self.mlps)
-        self._meter = Meter(self.model, self.anatomy, self.installation.regions, self._heads(), mlps)
+        chunked = tuple(map(MeasuredChunks, self.chunked))
+        self._meter = Meter(self.model, self.anatomy, self.installation.regions, self._heads(), chunked)
         self._meter.start()
 
     def stop_measuring(self) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .anatomy import Anatomy, read_anatomy
+from .chunks.install import obstacles
 from .compat.prefix_tuning import check_prefix_tuning
 from .conflicts import check_conflicts
 from .errors import ModelStructureError
 from .head.install import find_head
-from .mlp.install import obstacle as mlp_obstacle
 from .policy import parse_policy
 from .policy.platform import Engine, Platform
 from .policy.resolve import ResolvedPolicy, resolve
@@ -75,7 +75,7 @@ def read_platform(
     except ModelStructureError as error:
         missing = str(error)
     where = device or next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    return Platform(engine, compiled, where.type, missing, mlp_obstacle(anatomy), has_op)
+    return Platform(engine, compiled, where.type, missing, obstacles(anatomy), has_op)
 
 
 def _check_is_model(model: object) -> None:

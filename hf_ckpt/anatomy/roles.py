@@ -42,7 +42,7 @@ def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
     roles: dict[Role, list[str]] = {}
     claimed: list[str] = []
     for name, module in layer.named_modules():
-        role = _role(name, module) if name else None
+        role = role_of(name, module) if name else None
         if role is None or (role is not Role.NORM and any(name.startswith(f"{c}.") for c in claimed)):
             continue
         if role is not Role.NORM:
@@ -53,7 +53,8 @@ def sublayers_by_role(layer: nn.Module) -> dict[Role, tuple[str, ...]]:
     return {role: tuple(names) for role, names in roles.items()}
 
 
-def _role(name: str, module: nn.Module) -> Role | None:
+def role_of(name: str, module: nn.Module) -> Role | None:
+    """What the module of this name is for; None for one that has no role."""
     if isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
         return None  # it has no forward: its members run
     attribute, class_name = _PLACE_IN_LIST.sub("", name).rpartition(".")[2], type(module).__name__
@@ -78,7 +79,7 @@ def _own_mlp(layer: nn.Module) -> list[str]:
     matrices = {
         name: shape
         for name, child in layer.named_children()
-        if not _PROJECTION.match(name) and (shape := _matrix_shape(child)) is not None
+        if not _PROJECTION.match(name) and (shape := matrix_shape(child)) is not None
     }
     pairs = {
         name
@@ -90,7 +91,7 @@ def _own_mlp(layer: nn.Module) -> list[str]:
     return [name for name, child in layer.named_children() if name in pairs or _ACTIVATION.match(name)]
 
 
-def _matrix_shape(module: nn.Module) -> tuple[int, int] | None:
+def matrix_shape(module: nn.Module) -> tuple[int, int] | None:
     """(rows, columns) of the weight of a linear module, also below an adapter; None for any other."""
     base: nn.Module = getattr(module, "base_layer", module)
     weight = getattr(base, "weight", None)

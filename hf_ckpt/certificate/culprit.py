@@ -134,7 +134,7 @@ def of_buffers(names: Sequence[str]) -> Culprit:
 
 
 def of_chunks(report: Report | None) -> Culprit | None:
-    """The loss head or MLPs in chunks, which change the last bits of loss and gradients; None where none ran so."""
+    """The loss head or parts of layers in chunks, which change the last bits of a step; None where none ran so."""
     if report is None:
         return None
     chunks = next((head.chunks for head in report.heads if head.losses), None)
@@ -142,8 +142,10 @@ def of_chunks(report: Report | None) -> Culprit | None:
         return Culprit(
             "", "", f"the loss is summed in {chunks} chunks, in another order: leave `head` out of the policy"
         )
-    if report.mlps is not None and report.mlps.ran_in_chunks:
-        return Culprit("", "", f"MLPs run in {report.mlps.chunks} chunks, which rounds otherwise: leave the chunks out")
+    parts = next((parts for parts in report.chunked if parts.ran_in_chunks), None)
+    if parts is not None:
+        how = f"{parts.called} run in {parts.chunks} chunks"
+        return Culprit("", "", f"{how}, which rounds otherwise: leave the chunks out")
     return None
 
 

@@ -11,14 +11,15 @@ import click
 import torch
 
 from ..anatomy import Anatomy, read_anatomy
+from ..chunks.install import install as install_chunks
+from ..chunks.measured import parts_in
 from ..compat.models import supports_flash_attention
 from ..devices.flash_attn import planned_attention
 from ..errors import BudgetError, CkptError, ForecastError
 from ..head.install import obstacle
 from ..head.shape import head_shape
 from ..measuring.dry_run import dry_ledgers
-from ..measuring.forecast import ChunkedMlpShape, ForecastInputs, Growing, as_solution, spare_at_first
-from ..mlp.install import install as install_mlps
+from ..measuring.forecast import ForecastInputs, Growing, as_solution, spare_at_first
 from ..planner.budget import AutoBudget, DeviceMemory, PeakBudget, most_alive, parse_budget
 from ..planner.costs.unpacking import unpacking
 from ..planner.memory.cards import placed
@@ -36,15 +37,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .._undo import Change
+    from ..chunks.measured import ChunkedParts
     from ..devices.cuda_ops import CudaOps
     from ..ledger import LayerLedger
-    from ..mlp.measured import ChunkedMlps
     from ..planner.budget import Budget
     from ..planner.costs.problem import Problem
     from ..planner.costs.roofline import Calibration
     from ..planner.memory.cards import Card
     from ..planner.solver.solve import Solution
     from ..policy import Policy
+    from ..policy.base import Chunks
     from ..policy.decision import Stack
     from ..policy.platform import Platform
     from .subject import Subject
@@ -60,7 +62,7 @@ class Study:
         platform: What a policy on it has to work with.
         inputs: What a forecast reads, for the stacks that run on token ids.
         step_copies: Bytes that the optimizer's step takes for itself.
-        inputs_of_chunks: What a forecast reads where MLPs run in so many chunks.
+        inputs_of_chunks: What a forecast reads where parts of the layers run in so many chunks.
         cards: What each card holds where the layers stand on several; none: on one.
         total: Bytes of a card; None where nobody says.
     """
@@ -70,7 +72,7 @@ class Study:
     platform: Platform
     inputs: ForecastInputs
     step_copies: int
-    inputs_of_chunks: Callable[[int], ForecastInputs]
+    inputs_of_chunks: Callable[[Chunks], ForecastInputs]
     cards: tuple[Card, ...] = ()
     total: int | None = None
 
@@ -91,11 +93,9 @@ class Study:
         return most is None or alive <= most
 
     def inputs_under(self, policy: ResolvedPolicy) -> ForecastInputs:
-        """What a forecast of this policy reads. Raises ForecastError for more chunks of an MLP than tokens."""
-        chunks = policy.requests.mlp_chunks
-        if chunks is None:
-            return self.inputs
-        if chunks > self.subject.length:
+        """What a forecast of this policy reads. Raises ForecastError for more chunks than tokens."""
+        chunks = policy.requests.chunks
+        if any(count > self.subject.length for _, count in chunks):
             raise ForecastError(f"`{policy.policy}` cuts sequences of {self.subject.length} tokens: use fewer chunks")
         return self.inputs_of_chunks(chunks)
 
@@ -171,25 +171,28 @@ class Model:
     def _new_study(self, subject: Subject) -> Study:
         traced = cache(partial(self._inputs, subject))
         copies = self.standing.step_copies
-        stacks, inputs = self.anatomy.stacks, traced(None)
+        stacks, inputs = self.anatomy.stacks, traced(())
         return Study(subject, stacks, self._platform, inputs, copies, traced, self.cards, self.total)
 
-    def _inputs(self, subject: Subject, chunks: int | None) -> ForecastInputs:
-        """What a forecast reads, of MLPs in so many chunks; None: MLPs run whole."""
+    def _inputs(self, subject: Subject, chunks: Chunks) -> ForecastInputs:
+        """What a forecast reads where parts of the layers run in so many chunks."""
         anatomy, stands = self.anatomy.reached_by_tokens(), self.standing
-        with _chunked_mlps(anatomy, chunks) as mlps:
+        with _in_chunks(self.module, anatomy, chunks) as chunked:
             ledgers = self._ledgers(subject, anatomy)
+            parts = parts_in(chunked, (layer.module for layer in anatomy.layers))
+            head = head_shape(self.module, subject.batch * subject.length)
         return ForecastInputs(
             anatomy=anatomy,
             ledgers=ledgers,
-            head=head_shape(self.module, subject.batch * subject.length),
+            head=head,
             chunkable=obstacle(self.module) is None,
             rates=self.rates,
             memory=DeviceMemory(None if self.setup.in_turn else self.total, stands.weights, self._given(stands)),
             to_come=stands.all_along - stands.weights + (stands.gradients if self.setup.accumulates else 0),
             growing=self._growing(stands),
             cached=stands.whole.cached,
-            mlps=None if mlps is None else _shape_of(mlps, anatomy, subject.batch * subject.length),
+            chunks=chunks,
+            chunked=parts,
         )
 
     def _growing(self, stands: Standing) -> Growing | None:
@@ -258,19 +261,14 @@ def study(subject: Subject, memory: str | None, setup: Setup, gpu: str | None = 
 
 
 @contextmanager
-def _chunked_mlps(anatomy: Anatomy, chunks: int | None) -> Iterator[ChunkedMlps | None]:
-    """The MLPs of these layers in so many chunks; None: as they are."""
+def _in_chunks(model: torch.nn.Module, anatomy: Anatomy, chunks: Chunks) -> Iterator[tuple[ChunkedParts, ...]]:
+    """Parts of these layers in so many chunks."""
     changes: list[Change] = []
     try:
-        yield None if chunks is None else install_mlps(anatomy, chunks, into=changes)
+        yield install_chunks(model, anatomy, chunks, into=changes)
     finally:
         for change in reversed(changes):
             change.undo()
-
-
-def _shape_of(mlps: ChunkedMlps, anatomy: Anatomy, tokens: int) -> ChunkedMlpShape:
-    names = mlps.names_in(layer.module for layer in anatomy.layers)
-    return ChunkedMlpShape(mlps.chunks, mlps.chunk_bytes(tokens), names)
 
 
 def _bytes_of(memory: str) -> int:

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from ..anatomy import Anatomy
     from ..head.options import HeadShape
-    from ..ledger import LayerLedger
+    from ..ledger import ChunkedPart, LayerLedger
     from ..planner.budget import DeviceMemory
     from ..planner.costs.assess import Assessment
     from ..planner.costs.problem import Limits, Problem
     from ..planner.costs.roofline import Calibration
+    from ..policy.base import Chunks
     from ..policy.resolve import ResolvedPolicy
 
 
@@ -46,7 +47,8 @@ class ForecastInputs:
         memory: Bytes of the device, and those used by the weights.
         to_come: Bytes of gradients and optimizer state that will stand beside the activations at the peak.
         growing: Gradients that come up in backward, while activations go; None: they stand all along.
-        mlps: The MLPs in chunks that the ledgers are of; None: MLPs run whole.
+        chunks: In how many chunks parts of the layers run, by role, in these ledgers.
+        chunked: Those parts of each layer; () where all run whole.
         cached: Bytes that the allocator of a card keeps for the stream of the gathers.
     """
 
@@ -58,7 +60,8 @@ class ForecastInputs:
     memory: DeviceMemory
     to_come: int
     growing: Growing | None = None
-    mlps: ChunkedMlpShape | None = None
+    chunks: Chunks = ()
+    chunked: Sequence[Sequence[ChunkedPart]] = ()
     cached: int = 0
 
 
@@ -80,15 +83,6 @@ class Growing:
     def at_step(self) -> int:
         """Gradients in the optimizer's step."""
         return sum(self.layers) + self.head + self.late if self.left is None else self.left
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkedMlpShape:
-    """MLPs in so many ``chunks``: bytes that a backward takes for one of them, the MLP's name in each layer."""
-
-    chunks: int
-    nbytes: int
-    names: tuple[str | None, ...]
 
 
 def forecast(inputs: ForecastInputs, policy: ResolvedPolicy) -> Assessment:
@@ -122,8 +116,8 @@ def as_solution(inputs: ForecastInputs, policy: ResolvedPolicy) -> tuple[Problem
         ForecastError: as in :func:`forecast`.
         BudgetError: as in :func:`forecast`.
     """
-    if policy.requests.mlp_chunks != (None if inputs.mlps is None else inputs.mlps.chunks):
-        raise ForecastError(f"`{policy.policy}` runs MLPs in chunks: ask `hf-ckpt plan`, or `hf-ckpt bench`")
+    if policy.requests.chunks != inputs.chunks:
+        raise ForecastError(f"`{policy.policy}` runs parts in chunks: ask `hf-ckpt plan`, or `hf-ckpt bench`")
     problem = _problem(inputs, policy)
     limits, budget = limits_for(inputs, policy, problem), policy.requests.budget
     if limits is not None and budget is not None:
@@ -196,8 +190,7 @@ def _problem(inputs: ForecastInputs, policy: ResolvedPolicy) -> Problem:
         late_gradients=0 if growing is None else growing.late,
         gathering=0 if growing is None else growing.gathering,
         offload=policy.requests.offload,
-        chunk=0 if inputs.mlps is None else inputs.mlps.nbytes,
-        mlp_names=None if inputs.mlps is None else inputs.mlps.names,
+        chunked=inputs.chunked,
     )
 
 

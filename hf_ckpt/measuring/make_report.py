@@ -60,8 +60,8 @@ def make_report(
     kernels = tuple(dict.fromkeys(stack.kernel for stack in anatomy.stacks))
     outside = None if held is None else held.get(OUTSIDE, 0)
     heads = () if held is None or meter is None else meter.head_reports
-    mlps = None if held is None or meter is None else meter.mlp_report
-    return Report(str(resolved.policy), kernels, layers, outside, heads, mlps)
+    chunked = () if held is None or meter is None else meter.chunks_reports
+    return Report(str(resolved.policy), kernels, layers, outside, heads, chunked)
 
 
 def _of_engine(engine: EngineReport | None) -> dict[str, Any]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from ..anatomy import Anatomy
+    from ..chunks.measured import ChunksReport, MeasuredChunks
     from ..head.measured import HeadReport, MeasuredHead
-    from ..mlp.measured import MeasuredMlps, MlpReport
     from ..regions import Region
 
 #: Where saved tensors outside every decoder layer are counted: embeddings, final norm, head, loss.
@@ -65,17 +65,17 @@ class Meter:
         anatomy: Anatomy,
         regions: list[Region],
         heads: Sequence[MeasuredHead] = (),
-        mlps: MeasuredMlps | None = None,
+        chunked: Sequence[MeasuredChunks] = (),
     ) -> None:
         self.model = model
         self.anatomy = anatomy
         self.regions = regions
         self.heads = heads
-        self.mlps = mlps
+        self.chunked = chunked
         #: What each head did that should run in chunks; filled by ``stop``.
         self.head_reports: tuple[HeadReport, ...] = ()
-        #: What the MLPs did that should run in chunks; filled by ``stop``.
-        self.mlp_report: MlpReport | None = None
+        #: What the parts of layers did that should run in chunks; filled by ``stop``.
+        self.chunks_reports: tuple[ChunksReport, ...] = ()
         #: Names of the layers whose forward ran with gradients.
         self.ran: set[str] = set()
         self.held = Held()
@@ -123,7 +123,7 @@ class Meter:
         # Where transformers runs a layer's hooks inside its checkpoint, only the region saw the layer.
         self.ran |= {name for name, calls in self.calls.items() if calls > 0}
         self.head_reports = tuple(report for head in self.heads if (report := head.report()) is not None)
-        self.mlp_report = None if self.mlps is None else self.mlps.report()
+        self.chunks_reports = tuple(parts.report() for parts in self.chunked)
 
     def hold(self, layer: str, values: Iterable[Any]) -> None:
         """A region keeps these alive by plain reference."""

@@ -12,8 +12,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from ..chunks.measured import ChunksReport
     from ..head.measured import HeadReport
-    from ..mlp.measured import MlpReport
     from ..policy.decision import Role
 
 #: What a report says of a layer that keeps everything.
@@ -70,7 +70,7 @@ class Report:
         outside_bytes: Bytes held outside every layer (embeddings, head, loss), a loss outside the model's forward
             included (label smoothing, a ``compute_loss`` of one's own); None when no step was measured.
         heads: The loss heads that should have run in chunks in the measured step.
-        mlps: The MLPs that should have; None where none should.
+        chunked: The parts of layers that should have.
     """
 
     policy: str
@@ -78,7 +78,7 @@ class Report:
     layers: tuple[LayerReport, ...]
     outside_bytes: int | None
     heads: tuple[HeadReport, ...] = ()
-    mlps: MlpReport | None = None
+    chunked: tuple[ChunksReport, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -136,7 +136,7 @@ def _caption(report: Report) -> str | None:
     absent = dict.fromkeys(layer.name for layer in report.layers if not layer.ran)
     lines += ["did not run in the measured step: " + ", ".join(absent)] if absent else []
     lines += [line for head in report.heads if (line := head_line(head))]
-    lines += [line] if (line := mlp_line(report.mlps)) else []
+    lines += map(chunks_line, report.chunked)
     return "\n".join(lines) or None
 
 
@@ -148,12 +148,10 @@ def head_line(head: HeadReport) -> str:
     return f"{name} had no effect: {head.problem}" if head.problem else ""
 
 
-def mlp_line(mlps: MlpReport | None) -> str:
-    """One sentence about MLPs that ran in chunks, and about those that did not; empty where none should."""
-    if mlps is None:
-        return ""
-    why = f" ({mlps.reason})" if mlps.reason else ""
-    return f"mlp({mlps.chunks}): {mlps.ran_in_chunks} of {mlps.mlps} MLPs ran in chunks{why}"
+def chunks_line(parts: ChunksReport) -> str:
+    """One sentence about parts of layers that ran in chunks, and about those that did not."""
+    why = f" ({parts.reason})" if parts.reason else ""
+    return f"{parts.role}({parts.chunks}): {parts.ran_in_chunks} of {parts.parts} {parts.called} ran in chunks{why}"
 
 
 def as_text(report: Report) -> str:

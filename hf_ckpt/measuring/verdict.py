@@ -20,8 +20,8 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     A layer below the lowest trainable parameter has nothing to recompute and may stay silent, and so may one that has
     nothing to rebuild, or that the loss does not read while others replay; under a policy about sublayers, one of which
     the loss does not read all of these (of PI0's last layer it reads keys and values alone). Of a layer that did not
-    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks, and an
-    MLP must have run in them.
+    run nothing is known (see :func:`unseen`). A head that the policy names must have computed a loss in chunks, and of
+    the MLPs, norms and projections that it names one must have run in them.
     """
     if not report.measured:
         raise NoEffectError(
@@ -39,11 +39,12 @@ def check_effect(report: Report, anatomy: Anatomy) -> None:
     for head in report.heads:
         if head.asked and head.problem:
             raise NoEffectError(f"`head({head.chunks})` of policy `{report.policy}` had no effect: {head.problem}")
-    if report.mlps is not None and not report.mlps.ran_in_chunks:
-        raise NoEffectError(
-            f"`mlp({report.mlps.chunks})` of policy `{report.policy}` had no effect: "
-            f"{report.mlps.reason or 'no MLP ran in the measured step'}"
-        )
+    for parts in report.chunked:
+        if not parts.ran_in_chunks:
+            raise NoEffectError(
+                f"`{parts.role}({parts.chunks})` of policy `{report.policy}` had no effect: "
+                f"{parts.reason or f'none of the {parts.called} ran in the measured step'}"
+            )
 
 
 def unseen(report: Report, anatomy: Anatomy) -> set[str]:

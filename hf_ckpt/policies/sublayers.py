@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import ModelStructureError, PolicyError
 from ..policy.base import Policy, Requests, positive_int
@@ -18,14 +18,47 @@ _CHEAP_WITH_EAGER = (Role.ATTENTION, Role.NORM)
 _CHEAP_WITH_FUSED = (Role.MLP, Role.EXPERTS, Role.NORM)
 
 
+@dataclass(frozen=True, slots=True)
 class _SublayerPolicy(Policy):
-    """Recompute the sublayers of these roles."""
+    """Recompute the sublayers of these roles, or run parts of them in ``chunks`` of the tokens."""
 
-    __slots__ = ()
     roles: ClassVar[tuple[Role, ...]]
+    chunks: int | None = None
+
+    @classmethod
+    def parse(cls, arguments: tuple[str, ...]) -> Self:
+        """Nothing, or a whole number above 0."""
+        return cls(positive_int(cls.name, arguments) if arguments else None)
+
+    def arguments(self) -> tuple[str, ...]:
+        """``chunks``, where there are any."""
+        return () if self.chunks is None else (str(self.chunks),)
+
+    def about_layers(self) -> bool:
+        """With chunks it says how these parts of every layer run, and leaves what is saved to others."""
+        return self.chunks is None
+
+    def requests(self) -> Requests:
+        """The parts in chunks."""
+        asked: dict[str, Any] = {f"{self.name}_chunks": self.chunks}
+        return Requests(**asked)
+
+    def check(self, requests: Requests, platform: Platform) -> None:
+        """Refuse chunks inside a compiled graph, and in layers without a part that can be cut."""
+        if self.chunks is None:
+            return
+        if platform.compiled:
+            raise PolicyError(
+                f"`{self}` cannot be followed inside the graph that torch_compile=True makes: switch that off, or "
+                "leave the chunks out"
+            )
+        if missing := platform.uncut.get(self.name):
+            raise ModelStructureError(missing)
 
     def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """Every layer that has such a sublayer."""
+        """Every layer that has such a sublayer; none with chunks."""
+        if self.chunks is not None:
+            return {}
         decisions: dict[int, Decision] = {}
         for layer in stack.layers:
             present = frozenset(role for role in self.roles if layer.sublayers.get(role))
@@ -45,9 +78,15 @@ class Attention(_SublayerPolicy):
 
     With SDPA or flash attention the softmax matrix is never a saved tensor, so this buys little there; with eager
     attention that matrix is the largest saved tensor of the layer and grows with the square of the sequence.
+    ``attention(8)`` runs the projections into attention and out of it, adapters included, in 8 chunks of the tokens, as
+    ``mlp(8)`` runs the MLP; attention itself sees all tokens.
+
+    Args:
+        chunks: In how many chunks of the tokens the projections run; None: as the model runs them.
     """
 
     name: ClassVar[str] = "attention"
+    usage: ClassVar[str] = "attention(8)"
     roles: ClassVar[tuple[Role, ...]] = (Role.ATTENTION,)
 
 
@@ -66,47 +105,21 @@ class Mlp(_SublayerPolicy):
     name: ClassVar[str] = "mlp"
     usage: ClassVar[str] = "mlp(8)"
     roles: ClassVar[tuple[Role, ...]] = (Role.MLP, Role.EXPERTS)
-    chunks: int | None = None
-
-    @classmethod
-    def parse(cls, arguments: tuple[str, ...]) -> Self:
-        """Nothing, or a whole number above 0."""
-        return cls(positive_int(cls.name, arguments) if arguments else None)
-
-    def arguments(self) -> tuple[str, ...]:
-        """``chunks``, where there are any."""
-        return () if self.chunks is None else (str(self.chunks),)
-
-    def about_layers(self) -> bool:
-        """With chunks it says how every MLP runs, and leaves what is saved to others."""
-        return self.chunks is None
-
-    def decide(self, stack: Stack) -> Mapping[int, Decision]:
-        """Every layer that has an MLP or experts; none with chunks."""
-        return super(Mlp, self).decide(stack) if self.chunks is None else {}
-
-    def requests(self) -> Requests:
-        """The MLPs in chunks."""
-        return Requests(mlp_chunks=self.chunks)
-
-    def check(self, requests: Requests, platform: Platform) -> None:
-        """Refuse chunks inside a compiled graph, and in layers without an MLP that can be cut."""
-        if self.chunks is None:
-            return
-        if platform.compiled:
-            raise PolicyError(
-                f"`{self}` cannot be followed inside the graph that torch_compile=True makes: switch that off, or "
-                "leave the chunks out"
-            )
-        if platform.missing_mlp:
-            raise ModelStructureError(platform.missing_mlp)
 
 
 @dataclass(frozen=True, slots=True)
 class Norm(_SublayerPolicy):
-    """Rebuild what the norms save: fp32 intermediates in eager bf16 models, and nearly free to rebuild."""
+    """Rebuild what the norms save: fp32 intermediates in eager bf16 models, and nearly free to rebuild.
+
+    ``norm(8)`` runs them in 8 chunks of the tokens, as ``mlp(8)`` runs the MLP: the backward of a norm that computes in
+    fp32 takes ten times what it is given.
+
+    Args:
+        chunks: In how many chunks of the tokens the norms run; None: as the model runs them.
+    """
 
     name: ClassVar[str] = "norm"
+    usage: ClassVar[str] = "norm(8)"
     roles: ClassVar[tuple[Role, ...]] = (Role.NORM,)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from ..errors import PolicyError
-from .decision import Decision, RecomputeLayer, Stack, Tower
+from .decision import Decision, RecomputeLayer, Role, Stack, Tower
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..planner.budget import Budget
     from .platform import Platform
+
+#: Parts of a layer by their role, and in how many chunks of the tokens each of them runs.
+Chunks: TypeAlias = tuple[tuple[Role, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,28 @@ class Requests:
         budget: The memory budget that the planner keeps.
         head_chunks: In how many chunks of tokens the loss head runs; None: as the model runs it, or as a plan has it.
         offload: Whether a plan may move saved tensors to host memory.
-        mlp_chunks: In how many chunks of the tokens each MLP runs; None: as the model runs it.
+        attention_chunks: In how many chunks of the tokens the projections of attention run; None: as the model runs
+            them, likewise the next ones.
+        mlp_chunks: The same of each MLP.
+        norm_chunks: The same of each norm.
     """
 
     budget: Budget | None = None
     head_chunks: int | None = None
     offload: bool = False
+    attention_chunks: int | None = None
     mlp_chunks: int | None = None
+    norm_chunks: int | None = None
+
+    @property
+    def chunks(self) -> Chunks:
+        """The parts of each layer that run in chunks, by their role."""
+        asked = {
+            Role.ATTENTION: self.attention_chunks,
+            Role.MLP: self.mlp_chunks,
+            Role.NORM: self.norm_chunks,
+        }
+        return tuple((role, count) for role, count in asked.items() if count is not None)
 
 
 @dataclass(frozen=True, slots=True)

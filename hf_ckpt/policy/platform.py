@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class Engine(StrEnum):
@@ -52,7 +52,8 @@ class Platform:
         compiled: Whether the model will run inside a graph of ``torch.compile``.
         device: The type of the device that the model trains on: ``"cuda"``, ``"cpu"``, ``"meta"``.
         missing_head: Why the model has no loss head that could be chunked; empty when it has one.
-        missing_mlp: Why no layer has an MLP that could run in chunks; empty when one has.
+        uncut: Why no layer has a part that ``attention(8)``, ``mlp(8)`` or ``norm(8)`` could run in chunks, by the name
+            of the policy; empty when one has.
         has_op: Whether torch has an op of this name.
     """
 
@@ -60,5 +61,5 @@ class Platform:
     compiled: bool = False
     device: str = "cpu"
     missing_head: str = ""
-    missing_mlp: str = ""
+    uncut: Mapping[str, str] = field(default_factory=dict)
     has_op: Callable[[str], bool] = _any_op

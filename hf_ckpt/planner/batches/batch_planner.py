@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from ...chunks.measured import ChunkedParts
     from ...engine import TracedReplay
     from ...head.install import HeadHandle
-    from ...mlp.measured import ChunkedMlps
     from ..budget import Budget
     from ..costs.roofline import Calibration
     from .learning import PendingMeasurement
@@ -84,8 +84,8 @@ class BatchPlanner:
     still to come. With ``gradients_grow`` parameter gradients are freed before every forward (no accumulation), so they
     come up while activations go. ``head`` is a head that the user had chunked; without one, under a budget that bounds
     the peak, the head is chunked where that pays. ``offload`` allows moving saved tensors to host memory, where the
-    device has a link that was measured. ``mlps`` are those that run in chunks. ``memory`` tells what a device has and
-    what is used of it.
+    device has a link that was measured. ``chunked`` are the parts of layers that run in chunks. ``memory`` tells
+    what a device has and what is used of it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class BatchPlanner:
         gradients_grow: bool = False,
         head: HeadHandle | None = None,
         offload: bool = False,
-        mlps: ChunkedMlps | None = None,
+        chunked: Sequence[ChunkedParts] = (),
         memory: Callable[[torch.device], DeviceMemory] = device_memory,
     ) -> None:
         self.model = model
@@ -121,7 +121,9 @@ class BatchPlanner:
         self.group = None if isinstance(budget, ShareBudget) else Group()
         self.fragmentation = Fragmentation()
         self.demands = Demands(budget, self.book, self.group, self.fragmentation)
-        self.surroundings = Surroundings(rates, self.room, self.head, self.ranks, self.live, offload=offload, mlps=mlps)
+        self.surroundings = Surroundings(
+            rates, self.room, self.head, self.ranks, self.live, offload=offload, chunked=chunked
+        )
         self.learning = Learning([layer.engine for layer in layers], self.surroundings, self.demands)
         #: The plan in force; None while everything is rebuilt.
         self.current: MadePlan | None = None

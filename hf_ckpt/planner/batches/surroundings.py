@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...chunks.measured import parts_in
 from ..costs.assemble import assemble
 from .beside_layers import BesideLayers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...chunks.measured import ChunkedParts
     from ...head.managed import ManagedHead
     from ...ledger import LayerLedger
-    from ...mlp.measured import ChunkedMlps
     from ..costs.problem import Problem
     from ..costs.roofline import Calibration
     from ..memory.room import Room, Taken
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Surroundings:
     """The same for batches of every size. With ``offload`` saved tensors may move to host memory.
 
-    ``mlps`` are those that the policy puts in chunks.
+    ``chunked`` are the parts of layers that the policy puts in chunks.
     """
 
     rates: Calibration
@@ -35,7 +36,7 @@ class Surroundings:
     ranks: Ranks
     live: LiveForwards
     offload: bool = False
-    mlps: ChunkedMlps | None = None
+    chunked: Sequence[ChunkedParts] = ()
     beside: BesideLayers = field(default_factory=BesideLayers)
 
     def taken(self) -> Taken:
@@ -58,8 +59,7 @@ class Surroundings:
             freed=backward.freed,
             offload=self.offload,
             outside=self.beside.of(size),
-            chunk=0 if self.mlps is None else self.mlps.chunk_bytes(max(size.tokens, size.target_tokens)),
-            mlp_names=None if self.mlps is None else self.mlps.names_in(self.room.layers),
+            chunked=parts_in(self.chunked, self.room.layers),
             class_names=[type(layer).__name__ for layer in self.room.layers],
             given=given,
             waiting=backward.waiting,

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...ledger import Buffer, LayerLedger, Source
+from ...ledger import Buffer, ChunkedPart, LayerLedger, Source
 from ..verbs.rebuild import rebuilt_ops
 from .problem import Gradients, HeadOption, HostLink, Kind, Problem
 from .roofline import kind_of
@@ -33,8 +33,7 @@ def assemble(
     freed: Sequence[int] = (),
     offload: bool = False,
     outside: int = 0,
-    chunk: int = 0,
-    mlp_names: Sequence[str | None] | None = None,
+    chunked: Sequence[Sequence[ChunkedPart]] = (),
     class_names: Sequence[str] = (),
     given: Sequence[Sequence[int]] = (),
     waiting: Gradients | None = None,
@@ -52,9 +51,7 @@ def assemble(
         freed: Bytes that each layer's backward gives back when it ends; () where none does.
         offload: Whether plans may offload, where the device has a link that was measured.
         outside: Bytes that a forward saves beside the layers and the loss head.
-        chunk: Bytes that the backward of an MLP takes for one of its chunks; 0 where MLPs run whole.
-        mlp_names: Each layer's MLP that runs in chunks, by its name relative to the layer, None for a layer without
-            one; None where all MLPs run whole.
+        chunked: Each layer's parts that run in chunks; () where all run whole.
         class_names: The class of each layer. One without a ledger is given as much as the others of its class.
         given: The storages, by key, of the tensors that each layer is given; () where nobody knows.
         waiting: The gradients that wait in a backward through several forwards; None where none do.
@@ -65,12 +62,11 @@ def assemble(
     Raises:
         ValueError: Every ledger is None: nothing is known then.
     """
-    known = [ledger for ledger in ledgers if ledger is not None]
-    if not known:
+    if all(ledger is None for ledger in ledgers):
         raise ValueError("no layer has a ledger")
+    ledgers = _with_chunks(ledgers, chunked) if chunked else ledgers
     classes = list(class_names) or [""] * len(ledgers)
     kinds, order = _kinds(ledgers, rates, [0] * len(ledgers) if gradients is None else gradients, classes)
-    names = [None] * len(order) if mlp_names is None else mlp_names
     return Problem(
         kinds=kinds,
         order=order,
@@ -84,8 +80,7 @@ def assemble(
         overhead=rates.per_layer,
         link=HostLink(rates.host_link) if offload and rates.host_link is not None else None,
         outside=outside,
-        chunk=chunk,
-        chunk_seconds=sum(_seconds_inside(kinds[k], name) for k, name in zip(order, names, strict=True) if name),
+        chunk_seconds=sum(_seconds_in_chunks(kinds[k]) for k in order),
         waiting=waiting,
     )
 
@@ -114,10 +109,23 @@ def _different(ledgers: Sequence[LayerLedger | None]) -> tuple[list[LayerLedger 
     return list(numbers), [which[id(ledger)] for ledger in ledgers]
 
 
-def _seconds_inside(kind: Kind, module: str) -> float:
-    """Seconds of a layer's forward in one of its modules."""
-    pairs = zip(kind.ledger.ops, kind.seconds, strict=True)
-    return sum(seconds for op, seconds in pairs if op.module == module or op.module.startswith(f"{module}."))
+def _with_chunks(
+    ledgers: Sequence[LayerLedger | None], chunked: Sequence[Sequence[ChunkedPart]]
+) -> list[LayerLedger | None]:
+    """The ledgers with the parts that run in chunks; layers that share a ledger and parts share one again."""
+    made: dict[tuple[int, tuple[ChunkedPart, ...]], LayerLedger] = {}
+    found: list[LayerLedger | None] = []
+    for ledger, parts in zip(ledgers, map(tuple, chunked), strict=True):
+        if ledger is not None and (id(ledger), parts) not in made:
+            made[id(ledger), parts] = replace(ledger, chunked=parts)
+        found.append(None if ledger is None else made[id(ledger), parts])
+    return found
+
+
+def _seconds_in_chunks(kind: Kind) -> float:
+    """Seconds of a layer's forward in the parts that run in chunks, which their backwards take once more."""
+    parts, pairs = kind.ledger.chunked, zip(kind.ledger.ops, kind.seconds, strict=True)
+    return sum(seconds for op, seconds in pairs if any(part.has(op) for part in parts)) if parts else 0.0
 
 
 def under(problem: Problem, plans: Sequence[Assignment[int]]) -> Problem:

@@ -68,5 +68,5 @@ def _inputs(problem: Problem, layer: int, plan: Assignment[int]) -> int:
 
 def _backward(problem: Problem, layer: int) -> dict[Part, int]:
     """What the backward of a layer has alive beside what the layers before it hold."""
-    here = problem.kind(layer).transient + problem.chunk
+    here = problem.kind(layer).transient
     return {Part.GRADIENTS: problem.backward_bytes[layer] - here, Part.REPLAYED: here}

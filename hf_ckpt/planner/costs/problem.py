@@ -104,10 +104,9 @@ class Problem:
     traced one that replays. ``link`` is None where offloading is not possible or not wanted. ``forwards`` says how many
     forwards of this kind are alive when backward begins (a smaller one counts for a part): the others hold what this
     one holds, their heads and ``shared`` bytes too. Each of them holds ``outside`` bytes beside the layers and the head
-    (embeddings, final norms). ``chunk`` are the bytes that the backward of an MLP takes for one of its chunks, which no
-    ledger shows; 0 where MLPs run whole. ``chunk_seconds`` are the seconds of a step in which their backwards compute
-    the chunks again, whatever the plan. ``given`` are the storages, by key, of the tensors that each layer is given; ()
-    where unknown. ``waiting`` are the gradients of a backward through several forwards: where there are gradients
+    (embeddings, final norms). ``chunk_seconds`` are the seconds of a step in which the backwards of parts in chunks
+    compute them again, whatever the plan. ``given`` are the storages, by key, of the tensors that each layer is given;
+    () where unknown. ``waiting`` are the gradients of a backward through several forwards: where there are gradients
     beforehand, autograd holds each new one until the last forward's part of it is there (:func:`~.assemble.waited_for`
     counts them). None where they are counted already, or nobody knows.
     """
@@ -124,7 +123,6 @@ class Problem:
     link: HostLink | None = None
     forwards: float = 1.0
     outside: int = 0
-    chunk: int = 0
     chunk_seconds: float = 0.0
     given: tuple[tuple[int, ...], ...] = ()
     waiting: Gradients | None = None
@@ -144,7 +142,7 @@ class Problem:
         alive, total = [], self.head_gradients
         for layer in reversed(range(len(self.order))):
             kind = self.kind(layer)
-            alive.append(kind.transient + self.chunk + self.gathering + total)
+            alive.append(kind.transient + self.gathering + total)
             total += kind.gradients - (self.freed[layer] if self.freed else 0)
         return tuple(reversed(alive))
 

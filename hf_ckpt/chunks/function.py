@@ -1,8 +1,8 @@
-"""An MLP in chunks of the tokens: forward saves its input only, backward computes chunk after chunk again.
+"""A part of a layer in chunks of the tokens: forward saves its input only, backward computes chunk after chunk again.
 
-After ALST's TiledMLP (arXiv:2506.13996). An MLP treats every token alike, so chunks change nothing but the rounding of
-matmuls that choose other tiles for fewer rows. The gradients of its weights are summed over the chunks in float32, or
-in their own dtype where that is wider.
+After ALST's TiledMLP (arXiv:2506.13996). An MLP, a norm or a projection treats every token alike, so chunks change
+nothing but the rounding of matmuls that choose other tiles for fewer rows. The gradients of its weights are summed over
+the chunks in float32, or in their own dtype where that is wider.
 """
 
 from __future__ import annotations
@@ -21,49 +21,65 @@ from ..head.deferred import autocast_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Tokens stand in the last dimension but one: ``[batch, tokens, width]`` or ``[tokens, width]``.
-TOKENS = -2
 _CPU = torch.device("cpu")
 
 
-class Mlp(Protocol):
-    """An MLP on a model."""
+class Part(Protocol):
+    """A part of a layer."""
 
     @property
     def name(self) -> str:
         """What messages call it."""
 
+    @property
+    def term(self) -> str:
+        """The term of the policy that cuts it."""
+
     def compute(self, hidden: torch.Tensor) -> torch.Tensor:
-        """``[..., tokens, width]`` for the same."""
+        """``[..., tokens, width]`` for the same, of any width."""
 
     def trained(self) -> list[torch.Tensor]:
         """The leaves in it that get gradients, as they stand there now, always in the same order."""
 
 
-def in_chunks(mlp: Mlp, trained: Sequence[torch.Tensor], hidden: torch.Tensor, chunks: int) -> torch.Tensor:
-    """What an MLP makes of ``hidden``, ``[..., tokens, width]``, in so many parts of at least as many tokens.
+def in_chunks(part: Part, trained: Sequence[torch.Tensor], hidden: torch.Tensor, chunks: int) -> torch.Tensor:
+    """What a part makes of ``hidden``, ``[..., tokens, width]``, in so many chunks of at least as many tokens.
 
-    ``trained`` is what ``mlp.trained()`` gives now. Its backward raises ModelStructureError where the MLP trains a
+    ``trained`` is what ``part.trained()`` gives now. Its backward raises ModelStructureError where the part trains a
     tensor that it does not hold.
     """
-    result: torch.Tensor = _InChunks.apply(mlp, chunks, hidden, *trained)  # type: ignore[no-untyped-call]
+    result: torch.Tensor = _InChunks.apply(part, chunks, hidden, *trained)  # type: ignore[no-untyped-call]
     return result
 
 
-def cut(tensor: torch.Tensor, start: int, length: int) -> torch.Tensor:
-    """These tokens alone, laid out as a tensor of their own: some MLPs (transformers' Conv1D) take views of it."""
-    return tensor.narrow(TOKENS, start, length).contiguous()
+def tokens_in(hidden: torch.Tensor) -> int:
+    """The dimension of the tokens, from the end.
+
+    That is the last one but one: ``[batch, tokens, width]`` or ``[tokens, width]``. A norm of heads is given ``[batch,
+    tokens, heads, width]`` or ``[batch, heads, tokens, width]``: there it is the longer one of the two.
+    """
+    return -3 if hidden.dim() > 3 and hidden.shape[-3] > hidden.shape[-2] else -2
+
+
+def cut(tensor: torch.Tensor, tokens: int, start: int, length: int) -> torch.Tensor:
+    """These of the tokens, which dimension ``tokens`` has, laid out as a tensor of their own.
+
+    Some MLPs (transformers' Conv1D) take views of it.
+    """
+    return tensor.narrow(tokens, start, length).contiguous()
 
 
 class _InChunks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, mlp: Mlp, chunks: int, hidden: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        ctx.mlp, ctx.chunks, ctx.surroundings = mlp, chunks, _Surroundings.of(hidden.device)
+    def forward(ctx: Any, part: Part, chunks: int, hidden: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        ctx.part, ctx.chunks, ctx.surroundings = part, chunks, _Surroundings.of(hidden.device)
+        ctx.tokens = tokens_in(hidden)
         # The weights too, so that autograd refuses a backward after one was written in place (saved_variable.cpp).
         ctx.save_for_backward(hidden, *weights)
         # A cast that is cached here has no graph: whoever took it from the cache would get no gradient.
-        computed = (with_uncached_casts(mlp.compute, cut(hidden, *part)) for part in _parts(hidden, chunks))
-        return torch.cat(list(computed), TOKENS)
+        places = _places(hidden.shape[ctx.tokens], chunks)
+        computed = (with_uncached_casts(part.compute, cut(hidden, ctx.tokens, *place)) for place in places)
+        return torch.cat(list(computed), ctx.tokens)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -72,41 +88,42 @@ class _InChunks(torch.autograd.Function):
         gradient = torch.zeros_like(hidden) if ctx.needs_input_grad[2] else None
         sums: list[torch.Tensor | None] = [None] * len(weights)
         # FSDP2 has gathered the weights anew since the forward: those in the module now are the ones in the graph.
-        sources = ctx.mlp.trained()
+        sources, tokens = ctx.part.trained(), ctx.tokens
         with ctx.surroundings.again():
-            for part in _parts(hidden, ctx.chunks):
-                chunk = cut(hidden, *part).detach().requires_grad_(gradient is not None)
-                of_chunk, of_weights = _gradients(ctx.mlp, sources, chunk, cut(incoming, *part), check=not part[0])
+            for place in _places(hidden.shape[tokens], ctx.chunks):
+                chunk = cut(hidden, tokens, *place).detach().requires_grad_(gradient is not None)
+                asked = cut(incoming, tokens, *place)
+                of_chunk, of_weights = _gradients(ctx.part, sources, chunk, asked, check=not place[0])
                 if gradient is not None and of_chunk is not None:
-                    gradient.narrow(TOKENS, *part).copy_(of_chunk)
+                    gradient.narrow(tokens, *place).copy_(of_chunk)
                 sums = [_plus(total, added) for total, added in zip(sums, of_weights, strict=True)]
         rounded = (None if total is None else total.to(w.dtype) for total, w in zip(sums, weights, strict=True))
         return None, None, gradient, *rounded
 
 
 def _gradients(
-    mlp: Mlp, weights: list[torch.Tensor], chunk: torch.Tensor, incoming: torch.Tensor, *, check: bool
+    part: Part, weights: list[torch.Tensor], chunk: torch.Tensor, incoming: torch.Tensor, *, check: bool
 ) -> tuple[torch.Tensor | None, Sequence[torch.Tensor | None]]:
     """The gradients of a chunk and of the weights; None for what needs none, or has no part in the result."""
     with torch.enable_grad():
-        result = mlp.compute(chunk)
+        result = part.compute(chunk)
     if not result.requires_grad:
         return None, [None] * len(weights)
     sources = [*weights, *([chunk] if chunk.requires_grad else [])]
     if check:
-        _refuse_others(mlp, result, sources)
+        _refuse_others(part, result, sources)
     found = torch.autograd.grad(result, sources, incoming, allow_unused=True)
     return (found[-1], found[:-1]) if chunk.requires_grad else (None, found)
 
 
-def _refuse_others(mlp: Mlp, result: torch.Tensor, sources: list[torch.Tensor]) -> None:
+def _refuse_others(part: Part, result: torch.Tensor, sources: list[torch.Tensor]) -> None:
     """Raise where the graph of ``result`` trains a leaf that is no source, which would silently get no gradient."""
     for leaf in _leaves(result):
         if not any(leaf is source for source in sources):
             raise ModelStructureError(
-                f"`{mlp.name}` also trains a tensor of shape {tuple(leaf.shape)} that is no parameter of it (an "
+                f"`{part.name}` also trains a tensor of shape {tuple(leaf.shape)} that is no parameter of it (an "
                 "adapter outside of the model, a closure, a module in a plain list), which would get no gradient: "
-                "leave mlp(chunks) out of the policy"
+                f"leave {part.term} out of the policy"
             )
 
 
@@ -129,9 +146,8 @@ def _plus(total: torch.Tensor | None, added: torch.Tensor | None) -> torch.Tenso
     return total.add_(added)
 
 
-def _parts(hidden: torch.Tensor, chunks: int) -> Iterator[tuple[int, int]]:
+def _places(tokens: int, chunks: int) -> Iterator[tuple[int, int]]:
     """(start, length) of each chunk; the last one takes the rest, so that a symbolic length has as many chunks."""
-    tokens = hidden.shape[TOKENS]
     size = tokens // chunks
     yield from ((index * size, size) for index in range(chunks - 1))
     yield (chunks - 1) * size, tokens - (chunks - 1) * size

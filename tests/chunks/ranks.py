@@ -65,7 +65,7 @@ def run(wrap, policy):
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
-    return losses, handle.report().mlps
+    return losses, handle.report().chunked and handle.report().chunked[0]
 
 
 def main(name):

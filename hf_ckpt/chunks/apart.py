@@ -1,4 +1,4 @@
-"""Sees whether an MLP computes each token apart from the others, as chunks need it."""
+"""Sees whether a part of a layer computes each token apart from the others, as chunks need it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from ..engine.random_state import random_state_kept
 from ..engine.running.casts import with_uncached_casts
-from .function import TOKENS, cut
+from .function import cut, tokens_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,28 +21,40 @@ _ROUNDING = 1e-2
 _HALF_PRECISION_ROUNDING = 5e-2
 
 
-def problem_of(module: nn.Module, compute: Callable[..., Any], hidden: torch.Tensor) -> str | None:
+def problem_of(
+    module: nn.Module, compute: Callable[..., Any], hidden: torch.Tensor, *, narrows: bool = True
+) -> str | None:
     """Compute tokens at once, and the first and the last of them alone.
 
     Args:
-        module: The MLP.
+        module: The part.
         compute: Its forward.
         hidden: ``[..., tokens, width]``, two tokens or more.
+        narrows: Whether its result has to be as wide as what it is given, as a whole MLP's is.
 
     Returns:
         Why chunks would change what it computes, as a clause without subject; "" when they would not, None when the
         numbers do not show it (there are none, or some are infinite or none).
     """
-    last = hidden.shape[TOKENS] - 1
+    tokens = tokens_in(hidden)
+    last = hidden.shape[tokens] - 1
     kept = dict.fromkeys((hidden.device, torch.device("cpu")))
     with torch.no_grad(), random_state_kept(kept), _in_eval_mode(module):
         at_once = with_uncached_casts(compute, hidden)
         if not isinstance(at_once, torch.Tensor):
             return "returns something else than one tensor"
-        if at_once.shape != hidden.shape:
-            return f"turns {tuple(hidden.shape)} into {tuple(at_once.shape)}, so it is not a whole MLP"
-        alone = torch.cat([with_uncached_casts(compute, cut(hidden, token, 1)) for token in (0, last)], TOKENS)
-    return _compared(torch.cat([cut(at_once, token, 1) for token in (0, last)], TOKENS), alone)
+        if problem := _problem_of_shapes(hidden.shape, at_once.shape, narrows=narrows):
+            return problem
+        ends = (0, last)
+        alone = torch.cat([with_uncached_casts(compute, cut(hidden, tokens, token, 1)) for token in ends], tokens)
+    return _compared(torch.cat([cut(at_once, tokens, token, 1) for token in ends], tokens), alone)
+
+
+def _problem_of_shapes(given: torch.Size, made: torch.Size, *, narrows: bool) -> str:
+    turns = f"turns {tuple(given)} into {tuple(made)}"
+    if narrows and given != made:
+        return f"{turns}, so it is not a whole MLP"
+    return "" if given[:-1] == made[:-1] else f"{turns}, so it does not compute each token apart from the others"
 
 
 def _compared(at_once: torch.Tensor, alone: torch.Tensor) -> str | None:

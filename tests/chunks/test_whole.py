@@ -11,9 +11,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 import hf_ckpt
+from hf_ckpt.chunks.chunked_forward import ChunkedForward
+from hf_ckpt.chunks.measured import ChunkedParts, parts_in
 from hf_ckpt.errors import ModelStructureError
-from hf_ckpt.mlp.chunked_forward import ChunkedForward
-from hf_ckpt.mlp.measured import ChunkedMlps
+from hf_ckpt.policy.decision import Role
 
 from ..models import batch, fingerprint, step
 
@@ -122,8 +123,8 @@ def test_alora_counts_tokens():
     handle = hf_ckpt.apply(model := get_peft_model(llama(), adapter), "mlp(2)")
     with handle.measure():
         step(model)
-    assert "aLoRA" in handle.report().mlps.reason
-    assert handle.report().mlps.ran_in_chunks == 0
+    assert "aLoRA" in handle.report().chunked[0].reason
+    assert handle.report().chunked[0].ran_in_chunks == 0
 
 
 @pytest.mark.parametrize(
@@ -202,19 +203,29 @@ class Packed(nn.Module):
 def test_the_bytes_of_a_chunk_do_not_depend_on_how_weights_are_packed():
     module, packed = Small().requires_grad_(False), Small()
     packed.up, packed.down = Packed(packed.up), Packed(packed.down)
-    bytes_of = [ChunkedMlps(2, (ChunkedForward("mlp", part, 2),)).chunk_bytes(1024) for part in (module, packed)]
+    layers = [nn.ModuleDict({"mlp": part}) for part in (module, packed)]
+    bytes_of = [512 * part.token for layer in layers for (part,) in parts_in([chunks_of(layer["mlp"], 2)], [layer])]
     assert bytes_of == [3 * 512 * (8 + 8) * 4] * 2
+
+
+def chunks_of(module: nn.Module, chunks: int) -> ChunkedParts:
+    return ChunkedParts(Role.MLP, chunks, (ChunkedForward("mlp", module, chunks),))
 
 
 def test_an_mlp_that_runs_whole_takes_no_chunk_and_no_second_forward():
     layer = nn.ModuleDict({"mlp": Small()})
-    forward = ChunkedForward("mlp", layer["mlp"], 64)
-    mlps = ChunkedMlps(64, (forward,))
-    assert (mlps.chunk_bytes(1024) > 0, mlps.names_in([layer])) == (True, ("mlp",))
+    chunked = chunks_of(layer["mlp"], 64)
+    (forward,) = chunked.forwards
+
+    def cut() -> list[str]:
+        (parts,) = parts_in([chunked], [layer])
+        return [part.module for part in parts]
+
+    assert cut() == ["mlp"]
     forward(given())
-    assert (mlps.chunk_bytes(1024), mlps.names_in([layer])) == (0, (None,))
+    assert cut() == []
     forward(given(64))
-    assert (mlps.chunk_bytes(1024) > 0, mlps.names_in([layer])) == (True, ("mlp",))
+    assert cut() == ["mlp"]
 
 
 def test_a_budget_counts_the_second_forward_of_mlps_that_run_in_chunks_only():
@@ -231,13 +242,13 @@ def test_the_report_is_about_the_measured_step():
     handle = hf_ckpt.apply(model := llama(), "mlp(4)")
     with handle.measure():
         step(model, batch(2, 2))
-    assert "fewer than 4 tokens" in handle.report().mlps.reason
+    assert "fewer than 4 tokens" in handle.report().chunked[0].reason
     with handle.measure():
         step(model)
-    assert (handle.report().mlps.ran_in_chunks, handle.report().mlps.reason) == (2, "")
+    assert (handle.report().chunked[0].ran_in_chunks, handle.report().chunked[0].reason) == (2, "")
     with handle.measure(), torch.no_grad():
         model(input_ids=batch())
-    assert handle.report().mlps is None or handle.report().mlps.ran_in_chunks == 0
+    assert not handle.report().chunked or handle.report().chunked[0].ran_in_chunks == 0
 
 
 def test_an_mlp_that_layers_share_is_one():
@@ -248,14 +259,14 @@ def test_an_mlp_that_layers_share_is_one():
     handle = hf_ckpt.apply(model, "mlp(4)")
     with handle.measure():
         ours = step(model)
-    assert handle.report().mlps.mlps == handle.report().mlps.ran_in_chunks == 1
+    assert handle.report().chunked[0].parts == handle.report().chunked[0].ran_in_chunks == 1
     assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(ours[1], plain[1], strict=True))
     handle.restore()
     assert fingerprint(model) == before
 
 
 def test_an_interrupt_in_between_changes_nothing(monkeypatch):
-    from hf_ckpt.mlp import install
+    from hf_ckpt.chunks import install
 
     model, made = llama(), []
 

@@ -1,4 +1,4 @@
-"""The ``forward`` of an MLP that runs in chunks: an instance attribute of the MLP while it is installed."""
+"""The ``forward`` of a part that runs in chunks: an instance attribute of its module while it is installed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..engine.random_state import foreign_random_state, have_drawn
 from ..errors import ModelStructureError
 from ..head.pieces import weights_in, weights_of
+from ..policy.decision import Role
 from .apart import problem_of
-from .function import TOKENS, cut, in_chunks
+from .function import cut, in_chunks, tokens_in
 from .whole import why_whole
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Use:
-    """What the MLP of this name did since it was installed, where gradients were recorded."""
+    """What the part of this name did since it was installed, where gradients were recorded."""
 
     __slots__ = ("in_chunks", "known_apart", "name", "whole", "why_whole")
 
@@ -43,15 +44,19 @@ class Use:
 
 
 class ChunkedForward:
-    """Runs an MLP in chunks while it trains.
+    """Runs a part of this ``role`` in chunks while it trains; ``outside`` says that it is in no layer.
 
     A trace knows an object on a module by its attributes (engine/layer/binding.py): they never change, and are equal
-    where MLPs are.
+    where parts are.
     """
 
-    def __init__(self, name: str, module: torch.nn.Module, chunks: int) -> None:
+    def __init__(
+        self, name: str, module: torch.nn.Module, chunks: int, role: Role = Role.MLP, *, outside: bool = False
+    ) -> None:
         self.module = module
         self.chunks = chunks
+        self.role = role
+        self.outside = outside
         self.previous: Callable[..., Any] | None = module.__dict__.get("forward")
         self.use = Use(name)
 
@@ -59,6 +64,11 @@ class ChunkedForward:
     def name(self) -> str:
         """Its name in the model."""
         return self.use.name
+
+    @property
+    def term(self) -> str:
+        """The term of the policy that cuts it."""
+        return f"{self.role}({self.chunks})"
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes without chunks."""
@@ -71,7 +81,7 @@ class ChunkedForward:
         return _trained(weights_of(self.module))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The MLP's result: in chunks in training, as the module computes it otherwise."""
+        """The part's result: in chunks in training, as the module computes it otherwise."""
         if not (self.module.training or torch.is_grad_enabled()) or torch.compiler.is_compiling():
             return self.compute(*args, **kwargs)
         parts = tuple(self.module.modules())
@@ -86,10 +96,13 @@ class ChunkedForward:
         return self._checked(args[0], _trained(weights))
 
     def _checked(self, hidden: torch.Tensor, trained: list[torch.Tensor]) -> torch.Tensor:
-        """The MLP in chunks, the first time. Raises ModelStructureError where chunks would change its result."""
-        tokens = max(2, hidden.shape[TOKENS] // self.chunks)
-        enough = hidden.shape[TOKENS] >= tokens
-        problem = problem_of(self.module, self.compute, cut(hidden.detach(), 0, tokens)) if enough else None
+        """The part in chunks, the first time. Raises ModelStructureError where chunks would change its result."""
+        dimension = tokens_in(hidden)
+        tokens = max(2, hidden.shape[dimension] // self.chunks)
+        problem = None
+        if hidden.shape[dimension] >= tokens:
+            first = cut(hidden.detach(), dimension, 0, tokens)
+            problem = problem_of(self.module, self.compute, first, narrows=self.role is Role.MLP)
         self._refuse(problem or "")
         drawn = foreign_random_state()
         result = in_chunks(self, trained, hidden, self.chunks)
@@ -102,7 +115,7 @@ class ChunkedForward:
         if problem:
             raise ModelStructureError(
                 f"`{self.name}` ({type(self.module).__name__}) {problem}: chunks would change its result, so leave "
-                f"mlp({self.chunks}) out of the policy"
+                f"{self.term} out of the policy"
             )
 
 

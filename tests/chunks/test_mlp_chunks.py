@@ -26,12 +26,13 @@ from transformers import (
 import hf_ckpt
 from hf_ckpt import SelectiveCkpt
 from hf_ckpt.anatomy import read_anatomy
+from hf_ckpt.chunks.function import in_chunks
+from hf_ckpt.chunks.install import install
 from hf_ckpt.engine.tracing.cache import TRACES
 from hf_ckpt.errors import ModelStructureError, NoEffectError, PolicyError
 from hf_ckpt.measuring.peak import PeakMeter
 from hf_ckpt.measuring.verdict import check_effect
-from hf_ckpt.mlp.function import in_chunks
-from hf_ckpt.mlp.install import install
+from hf_ckpt.policy.decision import Role
 
 from ..callbacks.test_selective_ckpt import arguments, train
 from ..models import batch, build, build_encoder, build_encoder_decoder, fingerprint, step
@@ -157,7 +158,7 @@ def test_bfloat16_and_autocast():
 class Sum:
     """An MLP of one matrix whose gradient is a sum over tokens that bfloat16 cannot hold."""
 
-    name = "mlp"
+    name, term = "mlp", "mlp(64)"
 
     def __init__(self) -> None:
         self.weight = nn.Parameter(torch.ones(1, 1, dtype=torch.bfloat16))
@@ -199,8 +200,8 @@ def test_a_budget_in_bytes_holds(budget):
     torch.manual_seed(0)
     sizes = SIZES | {"hidden_size": 64, "intermediate_size": 512}
     model = AutoModelForCausalLM.from_config(LlamaConfig(**sizes)).train()
-    mlps = install(read_anatomy(model), 8, into=[])
-    conduct(model, f"{budget}B", memory=nothing_used(), mlps=mlps, gradients_grow=True)
+    chunked = install(model, read_anatomy(model), ((Role.MLP, 8),), into=[])
+    conduct(model, f"{budget}B", memory=nothing_used(), chunked=chunked, gradients_grow=True)
     for _ in range(3):
         with PeakMeter(torch.device("cpu")) as meter:
             step(model, batch(2, 256))
@@ -337,4 +338,4 @@ def test_trainer_takes_it_and_the_run_proves_it(tmp_path):
 
     callback = SelectiveCkpt("full+mlp(4)")
     assert losses(callback) == pytest.approx(losses(), rel=1e-5)
-    assert callback.report.mlps.ran_in_chunks == 2
+    assert callback.report.chunked[0].ran_in_chunks == 2

@@ -1,4 +1,4 @@
-"""Why a call of an MLP stays whole: where chunks would lose a gradient, or draw other random numbers in backward."""
+"""Why a call of a part stays whole: where chunks would lose a gradient, or draw other random numbers in backward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from ..compat.adapters import counts_tokens
 from ..compat.wrappers import gathers_parameters, is_zero3_shard
 from ..engine.random_state import can_redraw
-from .function import TOKENS
+from .function import tokens_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ def why_whole(
     """Why this call cannot run in chunks, in a clause; empty when it can.
 
     Args:
-        parts: The MLP and all modules in it.
+        parts: Its module and all modules in it.
         weights: The tensors that it computes with.
         args: What it is given.
         kwargs: What it is given by name.
         chunks: In how many chunks it should run.
     """
-    if len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor) or args[0].dim() < -TOKENS:
+    if len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor) or args[0].dim() < 2:
         return "it is given something else than one tensor of hidden states"
     return _because_of_modules(parts) or _because_of_weights(weights) or _because_of_input(args[0], weights, chunks)
 
@@ -59,9 +59,9 @@ def _because_of_weights(weights: list[torch.Tensor]) -> str:
 def _because_of_input(hidden: torch.Tensor, weights: list[torch.Tensor], chunks: int) -> str:
     if not can_redraw(hidden.device):
         return f"random numbers on {hidden.device.type} cannot be drawn again in backward"
-    if hidden.shape[TOKENS] < chunks:
+    if hidden.shape[tokens_in(hidden)] < chunks:
         return f"a batch has fewer than {chunks} tokens (the last dimension but one of its input)"
-    # It would have no graph at all, and with it no backward that finds what the MLP trains without holding it.
+    # It would have no graph at all, and with it no backward that finds what the part trains without holding it.
     if torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in (hidden, *weights)):
         return "no gradient goes through it"
     return ""
