@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from ..study import Model
     from .rows import Row
 
-#: Chunks of an MLP, and of the loss head, that are tried where nothing fits without.
+#: Chunks of parts of layers, and of the loss head, that are tried where nothing fits without.
 CHUNKS = 8
+_ALL_PARTS = f"mlp({CHUNKS})+norm({CHUNKS})+attention({CHUNKS})"
 #: What takes least memory of the device, without chunks and with them.
-THRIFTIER = ("full", f"full+head({CHUNKS})", f"full+mlp({CHUNKS})", f"full+mlp({CHUNKS})+head({CHUNKS})")
+THRIFTIER = (
+    "full",
+    f"full+head({CHUNKS})",
+    f"full+mlp({CHUNKS})",
+    f"full+mlp({CHUNKS})+head({CHUNKS})",
+    f"full+{_ALL_PARTS}+head({CHUNKS})",
+)
 #: What is tried where that does not fit, of a device with a link to host memory.
-OFFLOADED = ("budget=auto+offload", f"budget=auto+offload+mlp({CHUNKS})")
+OFFLOADED = ("budget=auto+offload", f"budget=auto+offload+mlp({CHUNKS})", f"budget=auto+offload+{_ALL_PARTS}")
 
 
 @dataclass(frozen=True, slots=True)
