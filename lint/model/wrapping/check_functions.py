@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
-from .policies import meaning
+from .meanings import meaning
 
 if TYPE_CHECKING:
     from ...facts.values import Value

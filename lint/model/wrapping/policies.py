@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
-from ...facts.objects.attributes import get_attribute
 from ...facts.parameters import parameter_names
 from ...facts.scopes import bound_names
-from ...facts.values import Function, Ref, Seq, Unknown, Value, options
+from ...facts.values import Function, Ref, Value, options
 from ..names import canonical
+from .meanings import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,18 +60,6 @@ def comparisons(policy: Function) -> Iterator[Comparison]:
 
 def _values(pattern: ast.pattern) -> Iterator[ast.expr]:
     return (part.value for part in all_nodes(pattern) if isinstance(part, ast.MatchValue))
-
-
-def meaning(node: ast.expr, function: Function) -> Value:
-    """The value of a name, a dotted name or a display of them, as the scope around ``function`` has it."""
-    match node:
-        case ast.Name(id=name):
-            return function.scope.look_up(name)
-        case ast.Attribute(value=base, attr=name):
-            return get_attribute(meaning(base, function), name, node)
-        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
-            return Seq("tuple", [meaning(element, function) for element in elements], False, node)
-    return Unknown(node)
 
 
 def given_by_lambda(value: Value) -> Value | None:
