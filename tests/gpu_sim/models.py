@@ -47,11 +47,17 @@ def causal_lm(
         return AutoModelForCausalLM.from_config(config, dtype=dtype).train()
 
 
-def with_lora(model: Any, dropout: float = 0.05, *, autocast_adapter_dtype: bool = False) -> Any:
-    """The model with adapters of rank 16 on all linear layers, in its own dtype or, as peft has it, in float32."""
+def with_lora(
+    model: Any,
+    dropout: float = 0.05,
+    *,
+    autocast_adapter_dtype: bool = False,
+    target_modules: str | list[str] = "all-linear",
+) -> Any:
+    """The model with adapters of rank 16 on these layers, in its own dtype or, as peft has it, in float32."""
     from peft import LoraConfig, get_peft_model
 
-    adapter = LoraConfig(r=16, lora_dropout=dropout, target_modules="all-linear", init_lora_weights=False)
+    adapter = LoraConfig(r=16, lora_dropout=dropout, target_modules=target_modules, init_lora_weights=False)
     with torch.device("cuda"):
         return get_peft_model(model, adapter, autocast_adapter_dtype=autocast_adapter_dtype).to("cuda").train()
 
