@@ -26,11 +26,11 @@ Written by `python -m tests.gpu_sim.long` (part of `make sim`); every number of 
 not: [README.md](README.md)). Real are torch's CUDA dispatch, its FlashAttention's buffers, its caching allocator with
 default settings on a card of 80 GiB (79.11 GiB usable), and the order of streams.
 
-Llama 8B with all 32 layers, one sequence, AdamW (fused), loss and logits in the model. GiB of the whole card, the CUDA
-context of 0.49 GiB included. **planned** is the peak by `hf-ckpt plan`; under a budget **in the run** is what the plan in
-force says is alive. **copies hidden**: of the seconds that the copies to host memory and back take at the link's rate,
-those that a step does not take more than with a link that copies in no time. **host** is pinned memory at its peak.
-Steps until three are alike, 16 at most. Targets: 500,000 tokens fit, {hidden:.0%} of the copies hidden.
+Llama 8B with all 32 layers, one sequence, AdamW (fused), FlashAttention. GiB of the whole card, the CUDA context of 0.49
+GiB included. **planned** is the peak by `hf-ckpt plan`; under a budget **in the run** is what the plan in force says is
+alive; **off** is allocated against planned. **copies** are the seconds that copies to host memory and back take at the
+link's rate, **hidden** the share of them that a step does not take more than with a link that copies in no time, **host**
+pinned memory at its peak. Steps until three are alike, 16 at most. Targets: 500,000 tokens fit, {hidden:.0%} hidden.
 
 {summary}
 """
@@ -40,6 +40,7 @@ _COLUMNS = (
     "planned",
     "in the run",
     "allocated",
+    "off",
     "reserved",
     "step",
     "copies",
@@ -125,7 +126,7 @@ def _summary(rows: Mapping[str, _Rows]) -> str:
 
 
 def _table(setup: str, rows: _Rows, plans: Mapping[str, Any]) -> str:
-    lines = [f"## {TITLES[setup]}\n", "| " + " | ".join(_COLUMNS) + " |", "|---:|---|" + "---:|" * 8 + "---|"]
+    lines = [f"## {TITLES[setup]}\n", "| " + " | ".join(_COLUMNS) + " |", "|---:|---|" + "---:|" * 9 + "---|"]
     found = [(policy, row) for policy, each in rows.items() for row in each or ()]
     for policy, row in sorted(found, key=lambda entry: entry[1]["length"]):
         lines.append("| " + " | ".join(_row(policy, row, plans[str(row["length"])][policy])) + " |")
@@ -140,6 +141,7 @@ def _row(policy: str, row: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterat
     yield "" if said is None else _gib(said + CONTEXT)
     yield "" if alive is None else _gib(alive)
     yield _gib(row["allocated"]) if ran else ""
+    yield f"{row['allocated'] / (said + CONTEXT) - 1:+.1%}" if ran and said else ""
     yield _gib(row["reserved"]) if ran else ""
     yield f"{row['seconds']:.1f} s" if ran else ""
     yield f"{row['copies']:.2f} s" if ran and share is not None else ""
