@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .judge.table import TOLERANCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     #: What ran under each policy, length by length.
-    _Rows = Mapping[str, Sequence[Mapping[str, Any]] | None]
+    _Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 GIB = 2**30
 #: The CUDA context, which plans leave out and the card has (README.md).
@@ -28,9 +30,10 @@ default settings on a card of 80 GiB (79.11 GiB usable), and the order of stream
 
 Llama 8B with all 32 layers, one sequence, AdamW (fused), FlashAttention. GiB of the whole card, the CUDA context of 0.49
 GiB included. **planned** is the peak by `hf-ckpt plan`; under a budget **in the run** is what the plan in force says is
-alive; **off** is allocated against planned. **copies** are the seconds that copies to host memory and back take at the
-link's rate, **hidden** the share of them that a step does not take more than with a link that copies in no time, **host**
-pinned memory at its peak. Steps until three are alike, 16 at most. Targets: 500,000 tokens fit, {hidden:.0%} hidden.
+alive; **off** is allocated against that, or else against planned. **copies** are the seconds that copies to host memory and
+back take at the link's rate, **hidden** the share of them that a step does not take more than with a link that copies in no
+time, **host** pinned memory at its peak. Steps until three are alike, 16 at most, a process for each row. Targets: 500,000
+tokens fit, {hidden:.0%} hidden, within {tolerance:.0%} of planned.
 
 {summary}
 """
@@ -74,7 +77,7 @@ def page(
     """The whole page.
 
     Args:
-        rows: What ran, by setup, then by policy and length by length; None where it was not run yet.
+        rows: What ran, by setup, then by policy.
         plans: What `hf-ckpt plan` says, by setup, length and policy.
         cut: The policies of the second table, by number of pieces and name of the part.
         inside: Bytes by these policies.
@@ -84,7 +87,7 @@ def page(
         Markdown.
     """
     tables = [_table(setup, rows[setup], plans[setup]) for setup in plans]
-    head = _HEAD.format(hidden=HIDDEN, summary=_summary(rows))
+    head = _HEAD.format(hidden=HIDDEN, tolerance=TOLERANCE, summary=_summary(rows))
     return "\n".join([head, *tables, _inside(cut, inside, gradients)])
 
 
@@ -113,21 +116,20 @@ def fits(row: Mapping[str, Any]) -> bool:
 
 
 def _summary(rows: Mapping[str, _Rows]) -> str:
-    ran = {setup: [row for each in found.values() for row in each or ()] for setup, found in rows.items()}
+    ran = {setup: [row for each in found.values() for row in each] for setup, found in rows.items()}
     each = [row for found in ran.values() for row in found]
     copying = [share for row in each if fits(row) and (share := hidden(row)) is not None]
     longest = {setup: max((row["length"] for row in found if fits(row)), default=0) for setup, found in ran.items()}
     ended = ", ".join(f"{length:,} tokens ({setup})" for setup, length in longest.items())
-    absent = sum(each is None for found in rows.values() for each in found.values())
     return (
         f"{len(each)} rows, {sum(map(fits, each))} within the card's memory; the longest that are: {ended}. Of the "
         f"copies at least {min(copying, default=0):.2%} are hidden."
-    ) + (f"\n\nPolicies that were not run yet: {absent}." if absent else "")
+    )
 
 
 def _table(setup: str, rows: _Rows, plans: Mapping[str, Any]) -> str:
     lines = [f"## {TITLES[setup]}\n", "| " + " | ".join(_COLUMNS) + " |", "|---:|---|" + "---:|" * 9 + "---|"]
-    found = [(policy, row) for policy, each in rows.items() for row in each or ()]
+    found = [(policy, row) for policy, each in rows.items() for row in each]
     for policy, row in sorted(found, key=lambda entry: entry[1]["length"]):
         lines.append("| " + " | ".join(_row(policy, row, plans[str(row["length"])][policy])) + " |")
     return "\n".join(lines) + "\n"
@@ -135,19 +137,27 @@ def _table(setup: str, rows: _Rows, plans: Mapping[str, Any]) -> str:
 
 def _row(policy: str, row: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
     said, share, ran = plan.get("total_bytes"), hidden(row), fits(row)
-    alive = row.get("planned")
+    alive, off = row.get("planned"), _off(row, plan)
     yield f"{row['length']:,}"
     yield f"`{policy}`"
     yield "" if said is None else _gib(said + CONTEXT)
     yield "" if alive is None else _gib(alive)
     yield _gib(row["allocated"]) if ran else ""
-    yield f"{row['allocated'] / (said + CONTEXT) - 1:+.1%}" if ran and said else ""
+    yield f"{off:+.1%}" if ran and off is not None else ""
     yield _gib(row["reserved"]) if ran else ""
     yield f"{row['seconds']:.1f} s" if ran else ""
     yield f"{row['copies']:.2f} s" if ran and share is not None else ""
     yield f"{share:.2%}" if ran and share is not None else ""
     yield _gib(row["pinned"]) if ran and share is not None else ""
-    yield misses(row)
+    far = [f"{off:+.1%} from planned"] if ran and off is not None and abs(off) > TOLERANCE else []
+    yield "; ".join(filter(None, [misses(row), *far]))
+
+
+def _off(row: Mapping[str, Any], plan: Mapping[str, Any]) -> float | None:
+    """By which share the allocated bytes differ from the plan in force, which is `hf-ckpt plan`'s without a budget."""
+    said = plan.get("total_bytes")
+    planned = row.get("planned") or (None if said is None else said + CONTEXT)
+    return None if planned is None else row["allocated"] / planned - 1
 
 
 def _inside(cut: Mapping[int, Mapping[str, str]], inside: Mapping[str, int], gradients: Mapping[str, float]) -> str:

@@ -19,7 +19,7 @@ LONGEST = 500_000
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [f"full+head(64)+{EIGHT}+offload", f"budget=auto+{EIGHT}+offload"])
 def test_half_a_million_tokens_fit_and_copies_hide_behind_compute(policy: str, simulate: Callable[..., Any]) -> None:
-    (row,) = simulate("h100", "long_sequences", "lora", policy, str(LONGEST))
+    row = simulate("h100", "long_sequences", "lora", policy, str(LONGEST))
     assert (row.get("failed"), row["out_of_memory"]) == (None, 0)
     assert row["reserved"] <= row["total"]
     assert row["copies"] > 0

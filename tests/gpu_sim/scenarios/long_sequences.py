@@ -1,4 +1,4 @@
-"""Trainings on long sequences on the card of this process: what plans say, what the card gives, what copies cost.
+"""A training on a long sequence on the card of this process: what plans say, what the card gives, what copies cost.
 
 How long the copies to host memory and back hold a step up is what the same step takes less when copies take no time. The
 plan stays the same then: its rates are those of the card's profile.
@@ -18,11 +18,11 @@ import hf_ckpt
 
 from .. import stand_ins
 from ..counters import Span
-from ..judge.cell import free, measure
+from ..judge.cell import measure
 from ..models import LLAMA_8B, causal_lm, sharded, token_ids, with_lora
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _RUNTIME = ctypes.CDLL(None)
 HALF = torch.bfloat16
@@ -31,20 +31,17 @@ CARDS = 8
 AT_ONCE = 1e18
 
 
-def main(arguments: list[str]) -> list[dict[str, Any]]:
-    """For each length; ``arguments`` are the setup (``lora`` or ``fsdp``), the policy, and lengths in tokens."""
-    setup, policy, *lengths = arguments
-    return list(run(setup, policy, [int(length) for length in lengths]))
+def main(arguments: list[str]) -> dict[str, Any]:
+    """Steps of one sequence until they are alike; ``arguments``: the setup (``lora`` or ``fsdp``), policy, and tokens.
 
-
-def run(setup: str, policy: str, lengths: list[int]) -> Iterator[dict[str, Any]]:
-    """Steps of one sequence until they are alike, and what they took; each length has a fresh model."""
+    One training a process: FSDP2 keeps the model of an earlier one alive.
+    """
+    setup, policy, tokens = arguments
     warnings.simplefilter("ignore")
     stand_ins.install()
     torch.backends.cuda.enable_cudnn_sdp(False)  # torch's FlashAttention stands for flash-attn
-    for length in lengths:
-        free()
-        yield {"length": length, **_trained(_BUILT[setup](length), length, policy)}
+    length = int(tokens)
+    return {"length": length, **_trained(_BUILT[setup](length), length, policy)}
 
 
 def _trained(model: Any, length: int, policy: str) -> dict[str, Any]:
