@@ -4,7 +4,7 @@
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without
 `gradient_checkpointing_kwargs`, unless something decides anew: a Trainer that enables checkpointing itself, a later
 `gradient_checkpointing_enable` or `_disable`, a trainer of another library, or whoever gets the model from a file
-that does not train it. It is silent where the model is only run. A model that is not quantized is fine: peft turns
+that does not train it. It is silent where the model only generates. A model that is not quantized is fine: peft turns
 nothing on for it.
 
 ## Why is this bad?
@@ -322,12 +322,12 @@ def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
 
 
 def _is_used_without_training(run: Run, prepare: KbitPrepare) -> bool:
-    """Whether the model runs here and no backward pass does, nor code that is not shown and gets the model."""
+    """Whether the model only generates here: nothing runs it for a loss, nor is it given to code that is not shown."""
     walk = prepare.place.walk
     later = [call for call in run.program.calls if call.place.walk == walk and call.order > prepare.order]
-    uses = [call for call in later if _is_model(call.func, prepare) or _generates(call, prepare)]
     handed_on = (call for call in later if _gets(call, prepare) and not _is_model(Result(call), prepare))
-    return bool(uses) and not any(event.place.walk == walk for event in run.of(Backward)) and not any(handed_on)
+    runs = any(_is_model(call.func, prepare) for call in later)
+    return any(_generates(call, prepare) for call in later) and not runs and not any(handed_on)
 
 
 def _generates(call: Call, prepare: KbitPrepare) -> bool:

@@ -104,8 +104,13 @@ class Steps:
 
     def filled(self, names: frozenset[str], first: Position, last: Position) -> frozenset[str]:
         """Those of ``names`` that a step between the two positions fills."""
-        between = self._steps[bisect_left(self._starts, first) : bisect_left(self._starts, last)]
-        return names & frozenset[str]().union(*(step.filled for step in between))
+        start, end = bisect_left(self._starts, first), bisect_left(self._starts, last)
+        return frozenset(name for name in names if self._fills(name, start, end))
+
+    def _fills(self, name: str, start: int, end: int) -> bool:
+        filling = self._filling.get(name, ())
+        position = bisect_left(filling, start)
+        return position < len(filling) and filling[position] < end
 
     def _await(self, waiting: list[int], names: AbstractSet[str], before: int) -> None:
         """Add the last steps before ``before`` that fill ``names`` to the heap ``waiting``, the last one first."""

@@ -159,8 +159,8 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     if holder is not None:
         return _in_steps(run, Modes(run, *models, holder=holder), holder)
     modes = Modes(run, *models)
-    forwards = [call for call in modes.forwards if call.order > enable.order and _is_trained(run, call)]
-    first = None if modes.escapes else next(iter(forwards), None) or _run_by_module(run, modes)
+    forwards = (call for call in modes.forwards if call.order > enable.order and _is_trained(run, call))
+    first = None if modes.escapes else next(forwards, None) or _run_by_module(run, modes)
     cause = modes.eval_at(first) if first is not None else None
     return None if first is None or cause is None else TrainedInEval(cause, first)
 
