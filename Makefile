@@ -95,7 +95,7 @@ $(SIM_STAMP): pyproject.toml $(CONSTRAINTS)
 	touch $@
 
 .PHONY: sim
-sim: $(STAMP) $(SIM_STAMP) ## Everything on simulated GPUs: the tests and the tables of tests/gpu_sim (5 GB for torch's CUDA wheel, gcc; half an hour, it resumes)
+sim: $(STAMP) $(SIM_STAMP) ## Everything on simulated GPUs: the tests and the tables of tests/gpu_sim (5 GB for torch's CUDA wheel, gcc; hours on two cores, it resumes)
 	$(SIM_VENV)/bin/python -m tests.gpu_sim.build
 	HF_CKPT_SIM_VENV=$(SIM_VENV) $(BIN)/python -m pytest tests/gpu_sim $(PYTEST_ARGS)
 	HF_CKPT_SIM_VENV=$(SIM_VENV) nice $(BIN)/python -m tests.gpu_sim.judge
