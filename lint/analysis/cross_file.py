@@ -32,8 +32,13 @@ def findings_from_elsewhere(results: list[FileResult]) -> dict[int, list[Finding
     found: dict[int, dict[tuple[object, ...], Finding]] = {}
     for finding in (finding for result in results for finding in result.elsewhere):
         position = positions.get(os.path.abspath(finding.filename))
-        if position is not None:
-            found.setdefault(position, {}).setdefault((finding.code, finding.span), finding)
+        if position is None:
+            continue
+        here, place = found.setdefault(position, {}), (finding.code, finding.span)
+        known = here.setdefault(place, finding)
+        # What one run makes certain is no note because another one leaves it open.
+        if known.condition is not None and finding.condition is None:
+            here[place] = finding
     return {position: news for position in sorted(found) if (news := list(_new(results[position], found[position])))}
 
 

@@ -151,3 +151,28 @@ def test_a_package_hands_on_what_prepares_the_model(tmp_path, given, expected):
     (tmp_path / "run.py").write_text(LOOP)
     printed = ckpt_lint("check", "--isolated", "--no-cache", "--output-format", "concise", ".", cwd=tmp_path)
     assert [word.rstrip(":") for word in printed.stdout.split() if word.startswith("CKPT")] == expected
+
+
+CHOSEN_NORM = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8) if norm == "bn" else nn.LayerNorm(8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+"""
+RUN_OF_NET = "import sys\n\nimport torch\nfrom net import Net\n\nNet({})(torch.ones(2, 8)).sum().backward()\n"
+
+
+def test_what_one_script_makes_certain_is_no_note_of_another_one(tmp_path):
+    (tmp_path / "net.py").write_text(CHOSEN_NORM)
+    (tmp_path / "a_open.py").write_text(RUN_OF_NET.format("sys.argv[1]"))
+    (tmp_path / "b_certain.py").write_text(RUN_OF_NET.format('"bn"'))
+    options = ("--isolated", "--no-cache", "--notes", "--output-format", "concise")
+    printed = ckpt_lint("check", *options, ".", cwd=tmp_path).stdout
+    assert "CKPT106 `BatchNorm1d`" in printed
+    assert "if `norm`" not in printed
