@@ -248,10 +248,8 @@ def _has_backward(run: Run, loop: Loop) -> bool:
 
 def _replays_last_iteration_only(run: Run, event: Checkpoint, leading: Call, loop: Loop) -> bool:
     """Whether nothing trains in front of the last block, so that only its region runs again, with the right name."""
-    blocks, frozen = (
-        _count(leading.place.function, loop),
-        max((switch.leading for switch in run.of(GradientSwitch)), default=0),
-    )
+    blocks = _count(leading.place.function, loop)
+    frozen = max((switch.leading for switch in run.of(GradientSwitch)), default=0)
     last = blocks is not None and 0 < blocks - 1 <= frozen
     return last and all(is_gradless(run, value) for value in event.inputs)
 
