@@ -15,7 +15,7 @@ import torch
 from ..planner.batches.beside_layers import nodes_behind, saved_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch.autograd.graph import Node
 
@@ -41,12 +41,15 @@ def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
 
     def bytes_of_gradients(node: Node | None) -> int:
         # What torch keeps of each result of a forward: its gradient is an input of the node.
-        return 0 if node is None else sum(count(each.shape) * each.dtype.itemsize for each in node._input_metadata)
+        if node is None or node in of_weights:
+            return 0
+        return sum(count(each.shape) * each.dtype.itemsize for each in node._input_metadata)
 
     if not rows:
         return None
     # Autograd runs what was recorded last first (torch/csrc/autograd/engine.cpp).
     nodes = sorted(nodes_behind(output), key=lambda node: node._sequence_nr())
+    of_weights = _made_of_one_weight(nodes)
     first_reader: dict[int, int] = {}
     saved = [0] * len(nodes)
     for place, node in enumerate(nodes):
@@ -62,3 +65,16 @@ def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
         for node, still_saved in zip(nodes, accumulate(saved), strict=True)
     )
     return LogitBytes(*(round(nbytes / (rows * vocabulary)) for nbytes in (sum(saved), max(alive))))
+
+
+def _made_of_one_weight(nodes: Sequence[Node]) -> set[Node]:
+    """Those of ``nodes``, in the order they were recorded, that transpose or cast a parameter and read nothing else.
+
+    The transposed weight of output embeddings, (width, vocabulary), has the shape of logits of as many tokens.
+    """
+    found: set[Node] = set()
+    for node in nodes:
+        match node.next_functions:
+            case ((before, _),) if before in found or isinstance(getattr(before, "variable", None), torch.nn.Parameter):
+                found.add(node)
+    return found

@@ -100,3 +100,15 @@ def test_plans_count_capped_logits(policy: str, chunks: int) -> None:
     assert of_one <= head.nbytes <= 1.2 * of_one  # gradients of weights and of hidden states besides
     assert isinstance(handle.planner.budget, ShareBudget) == ("0.9" in policy)
     handle.restore()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [4, 12, 512])
+def test_the_weight_of_the_embeddings_is_no_logits(rows: int, dtype: torch.dtype) -> None:
+    """Transposed it has the shape of logits, of as many tokens as it is wide."""
+    weight = torch.nn.Parameter(torch.randn(VOCABULARY, 32))
+    hidden = torch.randn(rows, 32, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+        logits = torch.nn.functional.linear(hidden, weight).float()
+        loss = torch.nn.functional.cross_entropy(logits, torch.zeros(rows, dtype=torch.int64))
+    assert logit_bytes(loss, rows, VOCABULARY) == LogitBytes(4, 12)
