@@ -159,8 +159,6 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, Const(str(name))]:
             return get_attribute(base, name, call.node)
-        case [Ref() as base, Choice(options=names)] if all(isinstance(it, Const) for it in names):
-            return join(*(get_attribute(base, str(it.value), call.node) for it in names if isinstance(it, Const)))
         case [Instance() as base, Template(name)]:
             return matching_field(base.cls.fields, name)
         case [Result() | Attr() as base, Template(name)]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
 from ..objects.dicts import merge_into
-from ..objects.numbers import ARITHMETIC
+from ..objects.numbers import ARITHMETIC, combined
 from ..scopes import Scope
 from ..values import (
     Choice,
@@ -179,10 +179,8 @@ def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
         ):
             return Template(f"{text_of(left) or GAP}{text_of(right) or GAP}", node)
         case Const(int() | float() as a), Const(int() | float() as b), op if type(op) in ARITHMETIC:
-            try:
-                return Const(ARITHMETIC[type(op)](a, b), node)
-            except ArithmeticError:
-                return Unknown(node)
+            number = combined(type(op), a, b)
+            return Unknown(node) if number is None else Const(number, node)
     return Computed((left, right), node)
 
 

@@ -37,6 +37,17 @@ CALCULATIONS: dict[str, Callable[..., Any]] = {
 _DEPTH = 8
 
 
+def combined(kind: type[ast.operator], left: float, right: float) -> int | float | None:
+    """What an operator gives for two numbers; None for an error, or an operator that is not computed."""
+    if kind not in ARITHMETIC:
+        return None
+    try:
+        found = ARITHMETIC[kind](left, right)
+    except ArithmeticError:
+        return None
+    return found if isinstance(found, int | float) else None
+
+
 def calculated(name: str, numbers: list[Any]) -> int | float | None:
     """What the function ``name`` gives for ``numbers``; None for an error, or for what is no number."""
     if not numbers or not all(type(number) in (int, float) for number in numbers):
@@ -48,7 +59,7 @@ def calculated(name: str, numbers: list[Any]) -> int | float | None:
     return found if type(found) in (int, float) else None
 
 
-def settled(value: Value) -> Value:
+def settled_number(value: Value) -> Value:
     """``value`` as a constant, where the whole program decides the number; ``value`` itself elsewhere.
 
     To be asked when the program is read: a container may grow while it is.
@@ -61,9 +72,9 @@ def _number(value: Value, depth: int) -> int | float | None:
     match value:
         case Const(int() | float() as known) if type(known) is not bool:
             return known
-        case Computed(operands=[_, _] as operands, node=ast.BinOp(op=op)) if depth and type(op) in ARITHMETIC:
+        case Computed(operands=[_, _] as operands, node=ast.BinOp(op=op)) if depth:
             left, right = (_number(operand, depth - 1) for operand in operands)
-            return None if left is None or right is None else _combined(type(op), left, right)
+            return None if left is None or right is None else combined(type(op), left, right)
         case Result(call) if call.kwargs or call.open_args or call.open_kwargs:
             return None
         case Result(call) if call.name == "builtins.len" and len(call.args) == 1:
@@ -71,11 +82,3 @@ def _number(value: Value, depth: int) -> int | float | None:
         case Result(call) if call.name in CALCULATIONS and depth:
             return calculated(call.name, [_number(argument, depth - 1) for argument in call.args])
     return None
-
-
-def _combined(kind: type[ast.operator], left: float, right: float) -> int | float | None:
-    try:
-        found = ARITHMETIC[kind](left, right)
-    except ArithmeticError:
-        return None
-    return found if isinstance(found, int | float) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ...facts.objects.numbers import settled
+from ...facts.objects.numbers import settled_number
 from ...facts.values import ABSENT, Absent, Partial, Ref, Value, options
 from ..variant import torch_reentrant
 from .event import CallEvent
@@ -126,7 +126,7 @@ class CheckpointSequential(TorchCheckpoint):
     @property
     def segments(self) -> Value:
         """How many parts they are cut into."""
-        return settled(self.call.argument(1, "segments"))
+        return settled_number(self.call.argument(1, "segments"))
 
     @property
     def input(self) -> Value:
