@@ -36,6 +36,9 @@ MARGIN = 0.08
 #: The same of a device whose allocator's own overhead is known, and left to it besides (memory/fragmentation.py).
 DEVICE_MARGIN = 0.02
 
+#: The part of that which steps may take once plans leave the allocator what it took before.
+DEVICE_LENDS = 0.5
+
 NOTHING_SPARE = Spare()
 
 
@@ -145,6 +148,11 @@ def allowed_bytes(budget: Budget, memory: DeviceMemory) -> int | None:
         case AutoBudget() if memory.total is not None:
             return int(memory.total * (1 - (MARGIN if memory.given is None else DEVICE_MARGIN)))
     return None
+
+
+def lent(budget: Budget) -> float:
+    """The part of what a budget leaves of the device that steps may take: plans aim at less than ``auto`` bears."""
+    return DEVICE_LENDS if isinstance(budget, AutoBudget) else 0.0
 
 
 def most_alive(memory: DeviceMemory, beside: int, spare: Spare) -> int | None:

@@ -17,7 +17,7 @@ from ...engine.offloading.transfers import forward_begins, give_back, plannable_
 from ...engine.running.graph import is_in_backward
 from ...head.managed import ManagedHead
 from ...policy.decision import Keep, RecomputeLayer
-from ..budget import DeviceMemory, ShareBudget, allowed_bytes
+from ..budget import DeviceMemory, ShareBudget, allowed_bytes, lent
 from ..memory.device_memory import device_memory
 from ..memory.fragmentation import Fragmentation, Look
 from ..memory.room import NO_BOUND, Room, no_host_bound
@@ -119,7 +119,7 @@ class BatchPlanner:
         self.live = LiveForwards()
         #: Forwards before one backward; a share of what is saved is the same share of each of them.
         self.group = None if isinstance(budget, ShareBudget) else Group()
-        self.fragmentation = Fragmentation()
+        self.fragmentation = Fragmentation(lends=lent(budget))
         self.demands = Demands(budget, self.book, self.group, self.fragmentation)
         self.surroundings = Surroundings(
             rates, self.room, self.head, self.ranks, self.live, offload=offload, chunked=chunked
@@ -229,7 +229,7 @@ class BatchPlanner:
             self.book.plans.clear()
         if look is not Look.NOTHING:
             self.room.empty_cache()
-        elif alive.over > 0:
+        elif self.fragmentation.exceeds(alive.over, -alive.short):
             self._warn_exceeded(alive.over)
 
     def _warn_exceeded(self, over: int) -> None:

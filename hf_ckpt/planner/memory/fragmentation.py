@@ -6,7 +6,9 @@ the first plans leave more than it usually takes, the second step under one of t
 plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
 device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
 step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so
-they take what earlier ones left for too much; where some plan left too little, once half of that.
+they take what earlier ones left for too much; where some plan left too little, once half of that. Where a cache grew
+beyond the budget in a step behind the second one, later plans are judged by that step. Under ``auto`` steps may take
+half of what it leaves of the device: plans whose cache differs by less are as good.
 
 Plans much alike can differ by the blocks of a whole loss head: whether freed ones fit it hangs on their addresses. So
 where a plan took much less than another one did, plans leave what the other one took, if either then leaves little of
@@ -41,6 +43,8 @@ _GAMBLES = 3
 _MOST = 0.6
 #: A cache that was emptied grows for so many steps: what one step leaves behind splits the blocks of the next ones.
 _FILLS = 5
+#: The step of a plan that shows what later ones take, unless some plan took more behind it.
+_SHOWS = 2
 #: How often the cache is emptied, or plans are made anew, because the device had to give more than the budget.
 _TRIES = 8
 
@@ -73,12 +77,18 @@ FIRST_SPARE = Spare(share=UNKNOWN)
 
 @dataclass
 class Fragmentation:
-    """Bytes beyond what is alive at the peak; None until a step showed it."""
+    """Bytes beyond what is alive at the peak; None until a step showed it.
+
+    ``lends`` is the part of what the budget leaves of the device that steps may take besides.
+    """
 
     nbytes: int | None = None
     share: float = UNKNOWN
+    lends: float = 0.0
     _planned: int = 0
     _steps: int = 0
+    #: The step that showed what later ones take, of the plan that took longest to.
+    _shows: int = _SHOWS
     _tries: int = 0
     _first: int = 0
     #: The most that was too little, and the least that was enough since; 0 where none was.
@@ -116,9 +126,14 @@ class Fragmentation:
         if self.nbytes is None:
             self.share = min(_MOST, 2 * self.share)
         else:
+            self._grew_in(self._steps + 1)
             self.nbytes = self._more(self.nbytes, given // _REFUSED)
         self.start_over()
         return Look.PLAN
+
+    def exceeds(self, over: int, left: int) -> bool:
+        """Whether a step took too much that took so many bytes more than the budget, where the device has so many."""
+        return over > self.lends * max(0, left + over)
 
     def look(self, given: int, planned: int, over: int, left: int) -> Look:
         """A step ended.
@@ -138,20 +153,25 @@ class Fragmentation:
             return Look.EMPTY
         self._planned = max(self._planned, planned)
         before = self.nbytes
-        if over > 0 and before is not None:
+        if before is not None and self.exceeds(over, left):
             if self._tries >= _TRIES:
                 return Look.NOTHING
             self._tries += 1
             if self._steps > _FILLS:  # steps stayed within the budget: something between them did not (an evaluation)
                 self._steps, self._planned = 1, 0
                 return Look.EMPTY
+            self._grew_in(self._steps)
             return self._leave_more(before, given, over)
-        if before is None or self._steps == 2:
+        if before is None or self._steps == self._shows:
             self.nbytes = self._left_after(before, given, given - over)
         if self.nbytes == before:
             return Look.NOTHING
         self.start_over()
         return Look.PLAN
+
+    def _grew_in(self, step: int) -> None:
+        """A plan's cache grew too large in so late a step: sooner none shows what it takes."""
+        self._shows = max(self._shows, min(step, _FILLS))
 
     def _leave_more(self, before: int, given: int, over: int) -> Look:
         """The device gave more than the budget under a plan that left so much."""
@@ -173,7 +193,7 @@ class Fragmentation:
         return min(before + missing, self._enough or before + missing)
 
     def _left_after(self, before: int | None, given: int, limit: int) -> int:
-        """What plans leave after a plan's second step: as much as before where less is not worth new plans."""
+        """What plans leave after a step that shows what later ones take: as much as before where less is not worth new plans."""
         took = max(0, given - self._planned)
         self._most = max(self._most, took)
         taken = self._grown(max(int(_MORE * took), self._first), limit)

@@ -1,6 +1,7 @@
 """Runs every cell on every card and writes the page: ``python -m tests.gpu_sim.judge [--cards a100,t4]``.
 
-Cells are kept beside the simulated runtime, so an interrupted run goes on where it was.
+Cells are kept beside the simulated runtime, so an interrupted run goes on where it was, and another run beside it takes
+cards off it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .subjects import LABELS, SUBJECTS
 from .table import page
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ..simulated import Rig
 
 PAGE = Path(__file__).parents[1] / "SIMULATED.md"
@@ -59,7 +62,7 @@ def groups(cards: list[str], allocators: list[str], subjects: list[str]) -> list
     return [Group(*place, *pair) for place in product(cards, allocators) for pair in pairs]
 
 
-def run(wanted: list[Group], found: Rig) -> None:
+def run(wanted: Iterable[Group], found: Rig) -> None:
     """Run the cells of these. Raises SystemExit where a process failed, when the others are through."""
     failed = []
     with found.start("a100", ["-m", "tests.gpu_sim.judge.forks"]) as process:
@@ -73,6 +76,11 @@ def run(wanted: list[Group], found: Rig) -> None:
         process.stdin.close()
     if failed:
         raise SystemExit(f"{len(failed)} processes failed: {failed}")
+
+
+def _not_kept(chosen: Iterable[Group], found: Rig) -> Iterator[Group]:
+    """Those of which nothing is kept by the time that it is their turn."""
+    return (group for group in chosen if not group.kept_in(found).exists())
 
 
 def main() -> None:
@@ -89,9 +97,8 @@ def main() -> None:
     if found.missing():
         raise SystemExit(found.missing())
     chosen = groups(asked.cards.split(","), asked.allocators.split(","), asked.subjects.split(","))
-    wanted = [group for group in chosen if asked.again or not group.kept_in(found).exists()]
-    if wanted and not asked.kept:
-        run(wanted, found)
+    if not asked.kept:
+        run(chosen if asked.again else _not_kept(chosen, found), found)
     everything = groups(list(CARDS), ["", EXPANDABLE], list(SUBJECTS))
     shown = [cell for group in everything for cell in group.cells(found)]
     missing = [group for group in everything if not group.kept_in(found).exists()]

@@ -72,6 +72,31 @@ def test_a_cache_that_still_grows_after_it_was_emptied_is_planned_for():
     assert seen.spare == Spare(2 * GIB + 61 * GIB // 200)
 
 
+def test_later_plans_are_judged_by_the_step_in_which_an_earlier_ones_cache_grew():
+    seen = settled(8 * GIB)
+    assert look(seen, 57, 50, -1) is Look.NOTHING
+    assert look(seen, 60, 50, 2) is Look.PLAN
+    enough = seen.nbytes
+    assert look(seen, 55, 47, -3) is Look.EMPTY
+    assert look(seen, 54, 47, -4) is Look.NOTHING, "the third step of the plan before took 3 more than its second one"
+    assert look(seen, 57, 47, -1) is Look.NOTHING
+    assert seen.nbytes == enough
+    refused = settled(8 * GIB)
+    assert look(refused, 57, 50, -1) is Look.NOTHING
+    assert refused.refused(30 * GIB) is Look.PLAN
+    assert look(refused, 55, 47, -3) is Look.EMPTY
+    assert look(refused, 54, 47, -4) is Look.NOTHING
+
+
+def test_a_step_may_take_a_part_of_what_the_budget_leaves_of_the_device_where_it_lends_it():
+    strict, lending = settled(8 * GIB), Fragmentation(8 * GIB, lends=0.5)
+    assert look(lending, 0, 40, -1) is Look.EMPTY
+    assert look(strict, 61, 53, 1, left=1) is Look.PLAN
+    assert look(lending, 61, 53, 1, left=1) is Look.NOTHING
+    assert look(lending, 62, 53, 2, left=0) is Look.PLAN
+    assert (lending.exceeds(GIB, GIB), lending.exceeds(GIB, 0)) == (False, True)
+
+
 def test_an_allocator_that_never_fits_is_left_alone_after_some_tries():
     seen = settled(GIB)
     looks = [look(seen, 70, 50, 10) for _ in range(40)]
