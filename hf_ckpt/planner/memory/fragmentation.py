@@ -193,7 +193,7 @@ class Fragmentation:
         return min(before + missing, self._enough or before + missing)
 
     def _left_after(self, before: int | None, given: int, limit: int) -> int:
-        """What plans leave after a step that shows what later ones take: as much as before where less is not worth new plans."""
+        """What plans leave after a step that shows what later ones take: as before where less is not worth it."""
         took = max(0, given - self._planned)
         self._most = max(self._most, took)
         taken = self._grown(max(int(_MORE * took), self._first), limit)
