@@ -54,7 +54,7 @@ class Writer:
         self._known: dict[Ref, str] = {}
         self._written: dict[str, str] = {}  # an expression -> its variable
         self._twins: dict[int, str] = {}  # a value whose expression was written before -> that variable
-        self._returned = {ref.value for ref in piece.targets}
+        self._returned = {ref.buffer for ref in piece.targets}
         storages = [buffer.storage for buffer in trace.buffers]
         self._rewritten = {storage for storage in storages if storages.count(storage) > 1}
         self._runs = {run.first: (k, run.device) for k, run in enumerate(draw_runs(trace, set(piece.ops)))}
@@ -174,9 +174,10 @@ class Writer:
     def _is_worth_holding(self, op: TracedOp, made: int) -> bool:
         """Whether an equal op that comes later reads what ``op`` made, and that is not made once more instead.
 
-        What the slice returns is there anyway. Anything else that is quickly made would only be held for longer.
+        That of which the slice returns a view is there anyway. Anything else that is quickly made would only be held
+        for longer.
         """
-        return op.is_view or made in self._returned or traits_of(op.name).product
+        return op.is_view or self._trace.values[made].buffer in self._returned or traits_of(op.name).product
 
     def _argument(self, item: Any) -> str:
         if isinstance(item, Ref):

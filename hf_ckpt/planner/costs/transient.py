@@ -1,6 +1,7 @@
 """What a layer's backward needs on top of what the layers before it hold, from its ledger. Pure arithmetic, no torch.
 
-Backward goes through the ops in reverse. At an op there are alive: the layer's input, what was saved for this op and
+Backward goes through the ops in reverse. At an op there are alive: the layer's input until a replay read it (longer
+where autograd saved it), what was saved for this op and
 for those before it, the gradients of what crosses it (made before or by it, read by or after it), the op's part of a
 gradient that others have a part in too, what its backward takes for itself, and the parameters' gradients made so far.
 Dropped tensors come back all at once, where backward first asks for one of them; of those that equal ops make there is
@@ -38,12 +39,12 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     further = ledger.own_input_bytes()
     saved = frozenset(b.index for b in order.saved)
     if held is None:
-        timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None else 0))
+        timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None else 0), None)
         everything, end = frozenset(range(len(ledger.ops))), len(ledger.ops)
         return max(timeline.backward(saved, end), timeline.replay(everything, saved, end))
     dropped, again = saved - held, ledger.rebuild_ops(frozenset(held))
     is_there = own is not None and (bool(own.saved) or any(own.index in ledger.ops[op].inputs for op in again))
-    timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None and is_there else 0))
+    timeline = _Timeline(order, gradients, further, own if is_there else None)
     asked = max(map(order.last_user, dropped), default=-1)
     worst = timeline.backward(dropped, asked)
     return max(worst, timeline.replay(again, dropped, asked)) if dropped else worst
@@ -85,20 +86,28 @@ def _estimated_chunk_bytes(ledger: LayerLedger) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """One backward of a layer: the order of its ops, and bytes of its parameters' ``gradients`` and ``own`` inputs."""
+    """One backward of a layer: the order of its ops, bytes of its parameters' ``gradients`` and ``further`` inputs.
+
+    ``own`` is the hidden states that it reads; None where nothing needs them.
+    """
 
     order: _Order
     gradients: int
-    own: int
+    further: int
+    own: Buffer | None
 
     def backward(self, dropped: Set[int], asked: int) -> int:
         """The most bytes alive in the ops' backward; ``dropped`` buffers are there from op ``asked`` on."""
         order, there, absent = self.order, self.order.saved_by_op(rebuilt=dropped), self.order.saved_by_op(dropped)
+        own = self.own.nbytes if self.own is not None else 0
+        after_replay = own if self.own is not None and self.own.saved else 0
         alive = (
-            (absent if op > asked else there)[op] + order.beside[op] + self._parameter_gradients(op)
+            (absent[op] + own if op > asked else there[op] + after_replay)
+            + order.beside[op]
+            + self._parameter_gradients(op)
             for op in range(len(order.ledger.ops))
         )
-        return max((self.own + nbytes for nbytes in alive), default=0)
+        return max((self.further + nbytes for nbytes in alive), default=0)
 
     def replay(self, ops: Set[int], dropped: Set[int], asked: int) -> int:
         """The most bytes alive while ``ops`` run again to make ``dropped``, before the backward of op ``asked``."""
@@ -106,7 +115,8 @@ class _Timeline:
         buffers, last = ledger.buffers, dict.fromkeys(range(len(ledger.buffers)), -1)
         after = self._parameter_gradients(asked + 1) if asked + 1 < len(ledger.ops) else 0
         saved = self.order.saved_by_op(dropped)[asked] if asked >= 0 else 0
-        around = self.own + saved + self.order.crossing_after(asked) + after
+        own = self.own.nbytes if self.own is not None else 0
+        around = self.further + own + saved + self.order.crossing_after(asked) + after
         one = {b.index: b.twin for b in buffers if b.twin is not None and buffers[b.twin].producer in ops}
         ops, dropped = {op for op in ops if not one.keys() & ledger.ops[op].outputs}, {one.get(b, b) for b in dropped}
         last |= {one.get(b, b): op for op in sorted(ops) for b in ledger.ops[op].inputs}

@@ -14,6 +14,9 @@ _FLOAT32 = 4
 _ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 #: Gradients and temporaries of its largest tensor that the backward of a chunk has at its worst moment.
 _LARGEST = 3
+#: A sum over more bytes of a half type runs in pieces, and adds up in a float32 tensor of its own (`AccumulationBuffer`
+#: and `can_use_32bit_indexing` in ATen/native/cuda/Reduce.cuh).
+_SUMMED_AT_ONCE = 2**31 - 1
 
 
 def op_workspace(ledger: LayerLedger, op: Op) -> int:
@@ -22,10 +25,16 @@ def op_workspace(ledger: LayerLedger, op: Op) -> int:
     made = ledger.buffers[op.outputs[0]].nbytes if op.outputs else 0
     taken = traits.workspace * made
     if traits.summed and read:
-        taken += traits.summed * read[0].nbytes * _FLOAT32 // _ITEMSIZE.get(read[0].dtype, _FLOAT32)
+        taken += traits.summed * _in_float32(read[0])
     if traits.grouped and len(read) > 1 and read[1].nbytes < read[0].nbytes:
         taken += traits.grouped * read[0].nbytes
+        if read[0].nbytes > _SUMMED_AT_ONCE:
+            taken += _in_float32(read[1]) if _ITEMSIZE.get(read[1].dtype, _FLOAT32) < _FLOAT32 else 0
     return taken
+
+
+def _in_float32(buffer: Buffer) -> int:
+    return buffer.nbytes * _FLOAT32 // _ITEMSIZE.get(buffer.dtype, _FLOAT32)
 
 
 def chunk_bytes(ledger: LayerLedger, part: ChunkedPart) -> int:

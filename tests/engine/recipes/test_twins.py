@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_ckpt.engine import Mode, ledger_of
 
@@ -21,6 +24,17 @@ class CastsTwice(PlainLayer):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         one, two = self.up(hidden.double()), torch.relu(self.up.weight.sum() + hidden.double() @ self.up.weight.T)
         return hidden + self.down((one * two).tanh()).float()
+
+
+class CastsTwiceFor(PlainLayer):
+    """Likewise, each cast read by a matrix product, which saves a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.double()
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden + self.down((self.up(hidden.double()) * self.up(hidden.double())).tanh()).float()
 
 
 class DrawsTwice(PlainLayer):
@@ -66,7 +80,29 @@ def test_what_is_not_sure_to_be_equal_has_no_twin(kind: type[PlainLayer]) -> Non
     assert twins(kind) == []
 
 
-@pytest.mark.parametrize("kind", [CastsTwice, DrawsTwice, MakesQuicklyAgain])
+class Casts(TorchDispatchMode):
+    """Counts casts of float32 to float64."""
+
+    found = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found += func is torch.ops.aten._to_copy.default and kwargs.get("dtype") is torch.float64
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", [CastsTwice, CastsTwiceFor])
+def test_a_replay_makes_and_holds_one_of_two(kind: type[PlainLayer]) -> None:
+    stack = Stack(kind, count=1)
+    stack.checkpoint()
+    for _ in range(2):
+        loss = stack(hidden_states(3)).sum()
+        with Casts() as casts:
+            loss.backward()
+    gradient_of_the_result = 1
+    assert casts.found == 1 + gradient_of_the_result
+
+
+@pytest.mark.parametrize("kind", [CastsTwice, CastsTwiceFor, DrawsTwice, MakesQuicklyAgain])
 def test_gradients_are_equal(kind: type[PlainLayer]) -> None:
     torch.manual_seed(0)
     expected = gradients(Stack(kind))

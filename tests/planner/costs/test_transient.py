@@ -56,6 +56,22 @@ def test_what_is_dropped_comes_back_when_it_is_asked_for():
     assert transient_bytes(b.ledger(), held={z, 3}) == 10 + 100 + 30
 
 
+def test_the_input_goes_with_the_replay_that_reads_it_unless_it_is_saved():
+    def peak(saved):
+        b = Builder()
+        x = b.buffer(10, Source.INPUT, saved=saved)
+        (y,) = b.op([x], [(40, True)])
+        (z,) = b.op([y], [(30, True)])
+        b.op([z], [(50, False)])
+        ledger = b.ledger()
+        floats = tuple(dataclasses.replace(x, dtype="torch.float32") for x in ledger.buffers)
+        return transient_bytes(dataclasses.replace(ledger, buffers=floats), held=frozenset())
+
+    replayed, gradients = 40 + 30, 30 + 50
+    assert peak(saved=False) == replayed + gradients
+    assert peak(saved=True) == 10 + replayed + gradients
+
+
 def forward_backward(model, ids):
     model.zero_grad()
     model(input_ids=ids, labels=ids).loss.backward()

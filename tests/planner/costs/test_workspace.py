@@ -55,6 +55,19 @@ def test_what_attention_takes(name: str, dtype: str, keys: int, taken: int) -> N
     assert op_workspace(ledger, ledger.ops[0]) == taken
 
 
+@pytest.mark.parametrize(("dtype", "kept"), [("bfloat16", 4), ("float32", 0)])
+def test_a_sum_by_group_over_more_than_two_gigabytes_adds_up_in_float32(dtype: str, kept: int) -> None:
+    def taken(queries: int) -> int:
+        b = Builder()
+        q, k, v = (b.buffer(n, Source.INPUT) for n in (queries, queries // 4, queries // 4))
+        b.op([q, k, v], [(queries, True)], name=FLASH)
+        ledger = floats(b.ledger(), dtype)
+        return op_workspace(ledger, ledger.ops[0])
+
+    half, more = 1 << 30, 1 << 31
+    assert taken(more) - 2 * taken(half) == kept * (more // 4) // 2
+
+
 def test_what_two_ops_read_has_two_parts_of_a_gradient() -> None:
     """The part of the op at hand beside that of the op behind it; an addition passes on what it is given."""
 
