@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .._undo import Change
     from ..chunks.measured import ChunkedParts
     from ..devices.cuda_ops import CudaOps
+    from ..head.options import HeadShape
     from ..ledger import LayerLedger
     from ..planner.budget import Budget
     from ..planner.costs.problem import Problem
@@ -180,7 +181,7 @@ class Model:
         with _in_chunks(self.module, anatomy, chunks) as chunked:
             ledgers = self._ledgers(subject, anatomy)
             parts = parts_in(chunked, (layer.module for layer in anatomy.layers))
-            head = head_shape(self.module, subject.batch * subject.length)
+            head = self._head(subject)
         return ForecastInputs(
             anatomy=anatomy,
             ledgers=ledgers,
@@ -194,6 +195,14 @@ class Model:
             chunks=chunks,
             chunked=parts,
         )
+
+    def _head(self, subject: Subject) -> HeadShape | None:
+        """The loss head for a batch, with the copy that autocast makes of its weights."""
+        shape = head_shape(self.module, subject.batch * subject.length)
+        if shape is None or self.setup.autocast is None:
+            return shape
+        half = getattr(torch, self.setup.autocast).itemsize
+        return replace(shape, copied=0 if half == shape.itemsize else half)
 
     def _growing(self, stands: Standing) -> Growing | None:
         """What comes up in backward; whole gradients are there until they are reduced, so their shards come after."""

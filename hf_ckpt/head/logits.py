@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogitBytes:
-    """Bytes a logit: what the forward saves, and what is alive at the worst moment of the backward."""
+    """Bytes a logit: what the forward saves, and what is alive at the worst moment of the backward.
+
+    ``weights`` are the bytes an element of output embeddings as the product reads them: autocast makes a copy. 0 where
+    none is saved.
+    """
 
     saved: int
     peak: int
+    weights: int = 0
 
 
 def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
@@ -52,8 +57,10 @@ def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
     of_weights = _made_of_one_weight(nodes)
     first_reader: dict[int, int] = {}
     saved = [0] * len(nodes)
+    weights = 0
     for place, node in enumerate(nodes):
         for tensor in saved_by(node):
+            weights = max(weights, _itemsize_of_weights(tensor, vocabulary))
             storage = tensor.untyped_storage()
             if count(tensor.shape) and tensor.is_contiguous() and storage._cdata not in first_reader:
                 first_reader[storage._cdata] = place
@@ -64,7 +71,14 @@ def logit_bytes(output: Any, rows: int, vocabulary: int) -> LogitBytes | None:
         still_saved + bytes_of_gradients(node) + sum(bytes_of_gradients(before) for before, _ in node.next_functions)
         for node, still_saved in zip(nodes, accumulate(saved), strict=True)
     )
-    return LogitBytes(*(round(nbytes / (rows * vocabulary)) for nbytes in (sum(saved), max(alive))))
+    in_forward, in_backward = (round(nbytes / (rows * vocabulary)) for nbytes in (sum(saved), max(alive)))
+    return LogitBytes(in_forward, in_backward, weights)
+
+
+def _itemsize_of_weights(tensor: torch.Tensor, vocabulary: int) -> int:
+    """Bytes an element of output embeddings that a product saved, transposed; 0 for any other tensor."""
+    is_transposed = tensor.dim() == 2 and tensor.shape[1] == vocabulary and not tensor.is_contiguous()
+    return tensor.element_size() if is_transposed else 0
 
 
 def _made_of_one_weight(nodes: Sequence[Node]) -> set[Node]:

@@ -68,7 +68,9 @@ class ManagedHead:
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
-        shape = replace(shape, bytes_per_logit=self._bytes_per_logit())
+        read = 0 if self.per_logit is None else self.per_logit.weights
+        copied = 0 if read == shape.itemsize else read
+        shape = replace(shape, bytes_per_logit=self._bytes_per_logit(), copied=copied)
         if self.rows_per_token < 1:
             shape = replace(shape, rows=ceil(self.rows_per_token * tokens), tile=self.tile)
             return (head_option(shape, 1, self.rates.stream),)

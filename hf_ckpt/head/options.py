@@ -44,7 +44,8 @@ class HeadShape:
     ``itemsize`` is the weights' bytes an element; ``trained`` whether they get gradients. ``rows`` are the tokens for
     which there are logits, where these are not all; ``bytes_per_logit`` are those of its loss at the worst moment.
     ``tile`` is what a loss that never builds logits makes of them in backward. ``norm_chunks`` are the chunks of the
-    tokens in which the norm before the head runs.
+    tokens in which the norm before the head runs. ``copied`` are the bytes an element of the copy that autocast makes
+    of the weights, 0 where it makes none.
     """
 
     tokens: int
@@ -56,6 +57,7 @@ class HeadShape:
     bytes_per_logit: int = BYTES_PER_LOGIT
     tile: Tile | None = None
     norm_chunks: int = 1
+    copied: int = 0
 
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
@@ -74,21 +76,34 @@ def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadO
 
 def _behind_norm(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
     rows = -(-(shape.tokens if shape.rows is None else shape.rows) // chunks)
-    logits = rows * shape.vocabulary * shape.bytes_per_logit + final_norm_bytes(shape)
     weights = shape.vocabulary * shape.width
     if shape.tile is not None:
         return HeadOption(chunks, final_norm_bytes(shape) + _bytes_in_tiles(shape, shape.tile))
     if not rows and shape.trained:  # a fused loss makes the gradient of its weights in the forward
-        return HeadOption(chunks, logits + weights * shape.itemsize)
+        return HeadOption(chunks, final_norm_bytes(shape) + weights * shape.itemsize)
+    copy, loss = weights * shape.copied, rows * shape.vocabulary * shape.bytes_per_logit
+    product, cast = _of_copied_weights(shape, rows)
     if chunks == 1:
-        return HeadOption(1, logits, waits=_held_logits(shape, rows))
+        waits = _held_logits(shape, rows)
+        nbytes = max(loss + copy, product + copy, cast) + final_norm_bytes(shape)
+        return HeadOption(1, nbytes, waits=None if waits is None else waits + copy)
     finished = shape.tokens * shape.width * shape.itemsize  # the gradients of hidden states
-    logits, waits = logits + finished, final_norm_bytes(shape) + finished
+    waits = final_norm_bytes(shape) + finished
+    # Autocast caches the copy until the forward is over.
+    nbytes = waits + copy + max(loss, product, cast)
     if not shape.trained:
-        return HeadOption(chunks, logits, chunks * 1e-5, waits)
-    # A float32 sum beside the gradient of the chunk at hand; per chunk one pass over both.
+        return HeadOption(chunks, nbytes, chunks * 1e-5, waits)
+    # A float32 sum beside the gradient of the chunk before; per chunk one pass over both.
     sums, seconds = weights * (4 + shape.itemsize), chunks * weights * (8 + shape.itemsize) / bytes_per_second
-    return HeadOption(chunks, logits + sums, seconds, waits + weights * shape.itemsize)
+    return HeadOption(chunks, nbytes + sums, seconds, waits + weights * shape.itemsize)
+
+
+def _of_copied_weights(shape: HeadShape, rows: int) -> tuple[int, int]:
+    """Bytes of gradients when the product with a copy of the weights is in backward, and when theirs is cast."""
+    if not (shape.copied and shape.trained):
+        return 0, 0
+    product = (rows + shape.width) * shape.vocabulary * shape.copied
+    return product, shape.vocabulary * shape.width * (shape.copied + shape.itemsize)
 
 
 def _held_logits(shape: HeadShape, rows: int) -> int | None:

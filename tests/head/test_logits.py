@@ -82,7 +82,7 @@ def test_a_loss_for_all_tokens_but_the_last() -> None:
     model = built("llama", torch.float32)
     logits = model(input_ids=batch()["input_ids"]).logits[:, :-1]
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch()["labels"][:, 1:].flatten())
-    assert logit_bytes(loss, ROWS * LENGTH, VOCABULARY) == LogitBytes(4, 12)
+    assert logit_bytes(loss, ROWS * LENGTH, VOCABULARY) == LogitBytes(4, 12, weights=4)
 
 
 @pytest.mark.parametrize(("policy", "chunks"), [("budget=0.9", 1), ("budget=100GiB", 1), ("budget=100GiB+head(4)", 4)])
@@ -92,7 +92,7 @@ def test_plans_count_capped_logits(policy: str, chunks: int) -> None:
     for _ in range(3):
         model(**batch()).loss.backward()
     assert handle.planner is not None
-    assert handle.planner.head.per_logit == LogitBytes(6, 14)
+    assert handle.planner.head.per_logit == LogitBytes(6, 14, weights=2)
     assert handle.planner.current is not None
     head = handle.planner.current.solution.head
     assert head.chunks == chunks
@@ -111,4 +111,4 @@ def test_the_weight_of_the_embeddings_is_no_logits(rows: int, dtype: torch.dtype
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
         logits = torch.nn.functional.linear(hidden, weight).float()
         loss = torch.nn.functional.cross_entropy(logits, torch.zeros(rows, dtype=torch.int64))
-    assert logit_bytes(loss, rows, VOCABULARY) == LogitBytes(4, 12)
+    assert logit_bytes(loss, rows, VOCABULARY) == LogitBytes(4, 12, weights=dtype.itemsize)

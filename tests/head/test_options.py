@@ -1,5 +1,7 @@
 """The head's predicted bytes against bytes counted in a real step."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -38,10 +40,12 @@ class PeakBytes(TorchDispatchMode):
         return out
 
 
-def peak(model):
+def peak(model, autocast=False):
     ids = torch.randint(0, VOCABULARY, (2, TOKENS // 2))
     with PeakBytes() as counted:
-        model(input_ids=ids, labels=ids).loss.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
     return counted.peak
 
 
@@ -62,6 +66,24 @@ def test_predicted_peaks(dtype, trained):
     # What the rest of the step takes is the same in all three.
     rest = [c - p for c, p in zip(counted, predicted, strict=True)]
     assert max(rest) - min(rest) < 0.001 * predicted[0]
+
+
+@pytest.mark.parametrize("width", [32, 512])
+@pytest.mark.parametrize("trained", [True, False])
+def test_predicted_peaks_where_autocast_copies_the_weights(trained, width):
+    torch.manual_seed(0)
+    config = LlamaConfig(**{**CONFIG.to_diff_dict(), "hidden_size": width, "tie_word_embeddings": False})
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.lm_head.requires_grad_(trained)
+    shape = replace(head_shape(model, TOKENS), copied=2)
+    rest = []
+    for chunks in (1, 4):
+        model.zero_grad()
+        handle = install(model, chunks)
+        rest.append(peak(model, autocast=True) - head_option(shape, chunks, 1e10).nbytes)
+        handle.restore()
+    gradient_of_hidden_states = 4 * TOKENS * width  # not counted
+    assert abs(rest[0] - rest[1]) <= gradient_of_hidden_states
 
 
 def test_options_get_smaller_and_dearer():

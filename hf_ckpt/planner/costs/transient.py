@@ -1,11 +1,12 @@
 """What a layer's backward needs on top of what the layers before it hold, from its ledger. Pure arithmetic, no torch.
 
-Backward goes through the ops in reverse. At an op there are alive: the layer's input until a replay read it (longer
-where autograd saved it), what was saved for this op and
+Backward goes through the ops in reverse. At an op there are alive: the layer's input, what was saved for this op and
 for those before it, the gradients of what crosses it (made before or by it, read by or after it), the op's part of a
 gradient that others have a part in too, what its backward takes for itself, and the parameters' gradients made so far.
 Dropped tensors come back all at once, where backward first asks for one of them; of those that equal ops make there is
-one. A part that runs in chunks is one op here: its backward has gradients of all tokens, and takes a chunk's bytes.
+one. An input that was offloaded goes with the replay that reads it; one that was not is counted throughout, for the
+first forward under a plan, which compares what it rebuilds. A part that runs in chunks is one op here: its backward has
+gradients of all tokens, and takes a chunk's bytes.
 """
 
 from __future__ import annotations
@@ -39,15 +40,18 @@ def transient_bytes(ledger: LayerLedger, *, gradients: int = 0, held: Set[int] |
     further = ledger.own_input_bytes()
     saved = frozenset(b.index for b in order.saved)
     if held is None:
-        timeline = _Timeline(order, gradients, further + (own.nbytes if own is not None else 0), None)
+        timeline = _Timeline(order, gradients, further, own.nbytes if own is not None else 0)
         everything, end = frozenset(range(len(ledger.ops))), len(ledger.ops)
         return max(timeline.backward(saved, end), timeline.replay(everything, saved, end))
     dropped, again = saved - held, ledger.rebuild_ops(frozenset(held))
     is_there = own is not None and (bool(own.saved) or any(own.index in ledger.ops[op].inputs for op in again))
-    timeline = _Timeline(order, gradients, further, own if is_there else None)
+    goes = own is not None and own.index in held and not own.saved
+    timeline = _Timeline(order, gradients, further, own.nbytes if own is not None and is_there else 0, goes=goes)
     asked = max(map(order.last_user, dropped), default=-1)
     worst = timeline.backward(dropped, asked)
-    return max(worst, timeline.replay(again, dropped, asked)) if dropped else worst
+    if not dropped:
+        return worst
+    return max(worst, timeline.replay(again, dropped, asked))
 
 
 def _counted_bytes(ledger: LayerLedger, workspace: int, held: Set[int] | None) -> int:
@@ -88,21 +92,22 @@ def _estimated_chunk_bytes(ledger: LayerLedger) -> int:
 class _Timeline:
     """One backward of a layer: the order of its ops, bytes of its parameters' ``gradients`` and ``further`` inputs.
 
-    ``own`` is the hidden states that it reads; None where nothing needs them.
+    ``own`` are those of the hidden states that it reads, 0 where nothing needs them; ``goes`` is whether they go with
+    the replay.
     """
 
     order: _Order
     gradients: int
     further: int
-    own: Buffer | None
+    own: int
+    goes: bool = False
 
     def backward(self, dropped: Set[int], asked: int) -> int:
         """The most bytes alive in the ops' backward; ``dropped`` buffers are there from op ``asked`` on."""
         order, there, absent = self.order, self.order.saved_by_op(rebuilt=dropped), self.order.saved_by_op(dropped)
-        own = self.own.nbytes if self.own is not None else 0
-        after_replay = own if self.own is not None and self.own.saved else 0
+        after_replay = 0 if self.goes else self.own
         alive = (
-            (absent[op] + own if op > asked else there[op] + after_replay)
+            (absent[op] + self.own if op > asked else there[op] + after_replay)
             + order.beside[op]
             + self._parameter_gradients(op)
             for op in range(len(order.ledger.ops))
@@ -115,8 +120,7 @@ class _Timeline:
         buffers, last = ledger.buffers, dict.fromkeys(range(len(ledger.buffers)), -1)
         after = self._parameter_gradients(asked + 1) if asked + 1 < len(ledger.ops) else 0
         saved = self.order.saved_by_op(dropped)[asked] if asked >= 0 else 0
-        own = self.own.nbytes if self.own is not None else 0
-        around = self.further + own + saved + self.order.crossing_after(asked) + after
+        around = self.further + self.own + saved + self.order.crossing_after(asked) + after
         one = {b.index: b.twin for b in buffers if b.twin is not None and buffers[b.twin].producer in ops}
         ops, dropped = {op for op in ops if not one.keys() & ledger.ops[op].outputs}, {one.get(b, b) for b in dropped}
         last |= {one.get(b, b): op for op in sorted(ops) for b in ledger.ops[op].inputs}

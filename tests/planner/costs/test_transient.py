@@ -56,8 +56,8 @@ def test_what_is_dropped_comes_back_when_it_is_asked_for():
     assert transient_bytes(b.ledger(), held={z, 3}) == 10 + 100 + 30
 
 
-def test_the_input_goes_with_the_replay_that_reads_it_unless_it_is_saved():
-    def peak(saved):
+def test_an_offloaded_input_goes_with_the_replay_that_reads_it_unless_it_is_saved():
+    def peak(saved, offloaded):
         b = Builder()
         x = b.buffer(10, Source.INPUT, saved=saved)
         (y,) = b.op([x], [(40, True)])
@@ -65,11 +65,12 @@ def test_the_input_goes_with_the_replay_that_reads_it_unless_it_is_saved():
         b.op([z], [(50, False)])
         ledger = b.ledger()
         floats = tuple(dataclasses.replace(x, dtype="torch.float32") for x in ledger.buffers)
-        return transient_bytes(dataclasses.replace(ledger, buffers=floats), held=frozenset())
+        return transient_bytes(dataclasses.replace(ledger, buffers=floats), held={x} if offloaded else frozenset())
 
     replayed, gradients = 40 + 30, 30 + 50
-    assert peak(saved=False) == replayed + gradients
-    assert peak(saved=True) == 10 + replayed + gradients
+    assert peak(saved=False, offloaded=True) == replayed + gradients
+    assert peak(saved=True, offloaded=True) == 10 + replayed + gradients
+    assert peak(saved=False, offloaded=False) == 10 + replayed + gradients
 
 
 def forward_backward(model, ids):
