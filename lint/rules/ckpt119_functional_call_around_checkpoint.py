@@ -148,7 +148,7 @@ def check(run: Run) -> Iterator[Report]:
         known = isinstance(model, Instance) or is_hf_model(model)
         if not (trains and known) or is_gradient_free(call) or _is_recomputed(run, call):
             continue
-        if are_computed(call.argument(1, "parameter_and_buffer_dicts")) and is_checkpointed(run, model, call):
+        if are_computed(run, call.argument(1, "parameter_and_buffer_dicts")) and is_checkpointed(run, model, call):
             yield Report(
                 call.node,
                 "the checkpoint inside this module runs again in the backward pass, when these parameters are no "

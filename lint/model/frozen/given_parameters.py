@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
-from ...facts.values import Seq, Value, options
+from ...facts.values import Computed, Dict, Result, Seq, Value, options
+
+if TYPE_CHECKING:
+    from ..history import History
 
 #: Methods that give another tensor, functions of torch of these names too.
 _COMPUTING = frozenset(("detach", "clone", "add", "sub", "mul", "lerp"))
+#: Methods that give the tensor itself, marked.
+_SAME = frozenset(("requires_grad_", "to", "float", "contiguous"))
 _DICTS = ("dict", "OrderedDict")
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
 
 
-def are_computed(parameters: Value) -> bool:
+def are_computed(run: History, parameters: Value) -> bool:
     """Whether the dict certainly holds other tensors than the module's own."""
-    return all(any(map(_holds_computed, _parts(option))) for option in options(parameters))
+    return all(any(_holds_computed(run, part) for part in _parts(option)) for option in options(parameters))
 
 
 def _parts(value: Value) -> list[Value]:
@@ -22,20 +28,45 @@ def _parts(value: Value) -> list[Value]:
     return value.items if isinstance(value, Seq) and not isinstance(value.node, _COMPREHENSIONS) else [value]
 
 
-def _holds_computed(value: Value) -> bool:
+def _holds_computed(run: History, value: Value) -> bool:
+    match value:
+        case Dict(items) if any(map(_is_computed, items.values())):
+            return True
     match value.node:
-        case ast.DictComp(value=computed):
-            return _is_computed(computed)
         case ast.Call(func=made, args=[ast.GeneratorExp(elt=pair) | ast.ListComp(elt=pair)]):
             named = isinstance(made, ast.Name | ast.Attribute) and ast.unparse(made).rpartition(".")[2] in _DICTS
-            return named and isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and _is_computed(pair.elts[1])
+            return named and isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and _computes(pair.elts[1])
+        case ast.Call() as made:
+            # `dict(zip(names, fast))`
+            given = [call.args[0] for call in run.calls_at(made) if len(call.args) == 1]
+            zipped = [it.call for it in given if isinstance(it, Result) and it.call.name == "builtins.zip"]
+            return any(_holds_computed_elements(call.args[1]) for call in zipped if len(call.args) == 2)
     return False
 
 
-def _is_computed(value: ast.expr) -> bool:
+def _holds_computed_elements(value: Value) -> bool:
+    return isinstance(value, Seq) and any(map(_is_computed, value.items))
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether ``value`` is another tensor than those that it is computed from, in one of its ways at least."""
+    for option in options(value):
+        match option:
+            case Computed(node=ast.BinOp()):
+                return True
+            case Computed(operands=ways) if any(map(_is_computed, ways)):
+                return True
+            case Result(call) if call.method in _COMPUTING or (call.method in _SAME and _is_computed(call.receiver)):
+                return True
+            case Result(call) if call.name.rpartition(".")[2] in _COMPUTING and call.name.startswith("torch."):
+                return True
+    return False
+
+
+def _computes(value: ast.expr) -> bool:
     match value:
         case ast.BinOp():
             return True
         case ast.Call(func=ast.Attribute(value=inner, attr=method)):
-            return method in _COMPUTING or _is_computed(inner)
+            return method in _COMPUTING or _computes(inner)
     return False
