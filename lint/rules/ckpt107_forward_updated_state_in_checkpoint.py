@@ -4,8 +4,9 @@
 Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their
 module's buffers (in place, by index, or by assigning what is computed from it) or count in one of its attributes
 (`self.calls += 1`), and return something computed with it.
+A moving average that only other code reads, an own normalization in eval mode say, or that is saved, is a warning.
 A buffer that is overwritten before it is read, or only moved, cast or reshaped, holds the same in both runs and is not
-reported, nor is an update under a condition that may hold in one of them only.
+reported, nor is an update under a condition that may hold in one of them only, nor a sum that nothing computes with.
 
 ## Why is this bad?
 The recomputation updates the state a second time and computes with other values than the forward pass did: gradients
@@ -91,6 +92,33 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.block = Annealed()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)  # error
+```
+
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Norm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(width))
+
+    def forward(self, x):
+        if not self.training:
+            return x - self.running_mean
+        mean = x.mean(0)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, 0.1)
+        return x - mean
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), Norm(8))
 
     def forward(self, x):
         return checkpoint(self.block, x, use_reentrant=False)  # error
@@ -196,6 +224,21 @@ def gradient(read_first, is_checkpointed):
     y.pow(2).sum().backward()
     return x.grad
 
+class Average(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        self.mean.lerp_(x.detach().mean(0), 0.1)
+        return x.tanh()
+
+def average(is_checkpointed):
+    norm, x = Average(), torch.ones(2, 4, requires_grad=True)
+    (checkpoint(norm, x, use_reentrant=False) if is_checkpointed else norm(x)).sum().backward()
+    return norm.mean
+
+assert torch.allclose(average(True), 1.9 * average(False))
 assert not torch.allclose(gradient(True, True), gradient(True, False))
 assert torch.equal(gradient(False, True), gradient(False, False))
 ```
@@ -235,7 +278,7 @@ from ..finding import Severity
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.updates import state_updates
+from ..model.state.updates import moving_averages, state_updates
 
 if TYPE_CHECKING:
     import ast
@@ -262,6 +305,16 @@ def check(run: Run) -> Iterator[Report]:
         update = next(state_updates(run, region, training), None)
         if update is not None:
             yield _report(event.node, f"the {update.kind} `{update.name}`", update.node)
+            continue
+        average = next(moving_averages(run, region), None) if training else None
+        if average is not None:
+            yield Report(
+                event.node,
+                f"the buffer `{average.name}` moves twice a step, in the forward pass and in the recomputation: "
+                "what reads it gets other values than without checkpointing; keep the update outside",
+                notes=(Remark(average.node, "this average is updated twice a step"),),
+                severity=Severity.WARNING,
+            )
 
 
 def _report(node: ast.Call, what: str, origin: ast.AST) -> Report:

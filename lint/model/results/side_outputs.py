@@ -7,22 +7,24 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, inner_nodes
-from ...facts.values import Attr, Instance, Seq, Value
+from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from ..tensors.gradless import carries_gradient
 from .added_up import adds_up
+from .stored import handed_out, stored_outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import Call, Function
-    from ...facts.walk import Program, Write
+    from ...facts.walk import Program
     from ..regions.region import Region
     from ..run import Run
+    from .stored import Stored
 
 #: Functions and methods whose argument, or object, feeds no loss.
 _SHOWS = frozenset(
@@ -46,38 +48,29 @@ class SideOutput(NamedTuple):
 
 def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
     """What the region stores and code outside of it adds to something, as a loss does."""
-    for write in _added_up(run, region):
-        yield SideOutput(write.field, write.node)
+    inside = frozenset[ast.AST](function.node for function in region.functions)
+    for stored in stored_outside(run, region):
+        used = _used_outside(run.program, inside)
+        known = [stored, *handed_out(run, stored, inside)]
+        if any(_adds(node, it) for it in known for node in used) or any(
+            _is_gathered_for_loss(run, it, used) for it in known
+        ):
+            yield SideOutput(stored.name, stored.node)
     for call in _appended(run, region):
         yield SideOutput(ast.unparse(call.node.args[0]), call.node)
 
 
-def _added_up(run: Run, region: Region) -> Iterator[Write]:
-    """The attributes that the region stores and that code outside of it adds to something."""
-    inside = frozenset[ast.AST](function.node for function in region.functions)
-    for write in run.writes:
-        function, owner = write.place.function, write.obj
-        if function is None or function.node not in inside or write.is_item or write.place.contexts:
-            continue
-        others = [other.obj for other in run.writes if other.field == write.field]
-        is_own = isinstance(owner, Instance) and all(_same_class(owner, other) for other in others)
-        if not is_own or not carries_gradient(write.value):
-            continue
-        used = _used_outside(run.program, inside)
-        if any(_adds(node, write.field) for node in used) or _is_gathered_for_loss(run, write.field, used):
-            yield write
-
-
-def _is_gathered_for_loss(run: Run, field: str, used: list[ast.AST]) -> bool:
-    """Whether attributes ``field`` are put together, or made one number, by a call that feeds a backward pass."""
-    names = frozenset(name for node in used for name in _gathered_under(node, field))
-    nodes = {node for node in used if _gathers(node, field, names)}
+def _is_gathered_for_loss(run: Run, stored: Stored, used: list[ast.AST]) -> bool:
+    """Whether what is stored is put together, or made one number, by a call that feeds a backward pass."""
+    names = frozenset(name for node in used for name in _gathered_under(node, stored))
+    nodes = {node for node in used if _gathers(node, stored, names)}
     calls = [call for call in run.program.calls if call.node in nodes] if nodes else []
     if any(not may_lack_graph(call, sink) for call in calls for sink in run.losses.fed_by(call)):
         return True
-    properties = frozenset(name for node in used for name in _property_giving(node, nodes))
+    names_of_properties = frozenset(name for node in used for name in _property_giving(node, nodes))
+    properties = [stored._replace(name=name, key=None, scope=None) for name in names_of_properties]
     return any(_is_trained_on(run, call) for call in calls) or any(
-        _adds(node, name) for name in properties for node in used
+        _adds(node, given) for given in properties for node in used
     )
 
 
@@ -95,30 +88,30 @@ def _is_trained_on(run: Run, call: Call) -> bool:
     return bool(way) and is_loss_for_trainer(way[0].place.function) and all(map(run.losses.is_returned, way))
 
 
-def _gathered_under(node: ast.AST, field: str) -> Iterator[str]:
-    """The name that ``node`` gives to a list of attributes ``field``."""
+def _gathered_under(node: ast.AST, stored: Stored) -> Iterator[str]:
+    """The name that ``node`` gives to a list of what is stored."""
     match node:
-        case ast.Assign(targets=[ast.Name(id=name)], value=held) if _is_list_of(held, field):
+        case ast.Assign(targets=[ast.Name(id=name)], value=held) if _is_list_of(held, stored):
             yield name
 
 
-def _gathers(node: ast.AST, field: str, names: AbstractSet[str]) -> bool:
+def _gathers(node: ast.AST, stored: Stored, names: AbstractSet[str]) -> bool:
     match node:
-        case ast.Call(func=ast.Attribute(value=term, attr="sum" | "mean")) if _is_term(term, field):
+        case ast.Call(func=ast.Attribute(value=term, attr="sum" | "mean")) if _is_term(term, stored):
             return True
         case ast.Call(func=ast.Attribute(attr="stack" | "cat" | "concat" | "hstack"), args=[held, *_]):
-            return _is_list_of(held, field) or (isinstance(held, ast.Name) and held.id in names)
+            return _is_list_of(held, stored) or (isinstance(held, ast.Name) and held.id in names)
         case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name), *_]):
             return name in names
     return False
 
 
-def _is_list_of(node: ast.expr, field: str) -> bool:
+def _is_list_of(node: ast.expr, stored: Stored) -> bool:
     match node:
         case ast.ListComp(elt=term) | ast.GeneratorExp(elt=term):
-            return _is_term(term, field)
+            return _is_term(term, stored)
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return bool(parts) and all(_is_term(part, field) for part in parts)
+            return bool(parts) and all(_is_term(part, stored) for part in parts)
     return False
 
 
@@ -157,10 +150,6 @@ def _list_name(run: Run, call: Call) -> str:
 
 def _is_in(function: Function | None, functions: AbstractSet[ast.AST]) -> bool:
     return function is not None and function.node in functions
-
-
-def _same_class(owner: Instance, other: Value) -> bool:
-    return isinstance(other, Instance) and other.cls is owner.cls
 
 
 @lru_cache(maxsize=8)
@@ -217,22 +206,19 @@ def _may_be_loss(key: ast.expr | None) -> bool:
     return True
 
 
-def _adds(node: ast.AST, field: str) -> bool:
-    """Whether ``node`` is a sum with an attribute ``field`` as a term."""
+def _adds(node: ast.AST, stored: Stored) -> bool:
+    """Whether ``node`` is a sum with what is stored as a term."""
     match node:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _is_term(left, field) or _is_term(right, field)
+            return _is_term(left, stored) or _is_term(right, stored)
         case ast.AugAssign(op=ast.Add(), value=value):
-            return _is_term(value, field)
+            return _is_term(value, stored)
         case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_]):
-            return _is_term(term, field)
+            return _is_term(term, stored)
     return False
 
 
-def _is_term(node: ast.expr, field: str) -> bool:
-    match node:
-        case ast.Attribute(attr=name):
-            return name == field
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _is_term(left, field) or _is_term(right, field)
-    return False
+def _is_term(node: ast.expr, stored: Stored) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _is_term(node.left, stored) or _is_term(node.right, stored)
+    return stored.is_read_by(node)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors, is_run_as_written
-from ...facts.values import Const, Instance
+from ...facts.values import Absent, Const, Instance
 from ..conditions.guards import in_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...facts.values import Class
+    from ...facts.values import Call, Class
     from ..regions.region import Region
     from ..run import Run
 
 #: Methods whose result depends on what the tensor held, and those that overwrite it.
 _ACCUMULATE = frozenset(("add_", "sub_", "mul_", "div_", "lerp_", "index_add_", "scatter_add_", "addcmul_", "addcdiv_"))
 _OVERWRITE = frozenset(("copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
+#: Methods that keep a part of what the tensor held.
+_DECAYING = frozenset(("mul_", "lerp_"))
 #: Methods that give the values they were called on, on another device, in another type or shape.
 _KEEP = frozenset(
     (
@@ -26,10 +30,13 @@ _KEEP = frozenset(
         *("contiguous", "clone", "detach", "view", "reshape"),
     )
 )
+#: Methods that write the state of a model to disk, or give it.
+_SAVING = ("state_dict", "save_pretrained", "save_model", "save_state", "save_checkpoint")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 #: Buffers and counters, and the step at which each was read.
 Reads: TypeAlias = frozenset[tuple[str, int]]
+_Method: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Update(NamedTuple):
@@ -42,6 +49,23 @@ class Update(NamedTuple):
     accumulates: bool
     #: `buffer` or `counter`.
     kind: str
+    #: Whether it keeps a part of the old content alone, as a moving average does.
+    decays: bool = False
+
+
+def moving_averages(run: Run, region: Region) -> Iterator[Update]:
+    """The buffers that a region moves towards its data and that something else than its results in training reads.
+
+    A sum counts each batch twice and stays right as a share; whether a count does, its readers know.
+    """
+    for owner, function, state in _stateful(run, region):
+        methods = _own_methods(region, owner)
+        saved = _saved(run, owner) if any(run.method_calls(*_SAVING)) else frozenset[str]()
+        kept = [update for update in _Body(function, state, True, methods).updates if update.decays]
+        asked = _Body(function, state, False, methods).read if kept else frozenset[str]()
+        for update in kept:
+            if update.name in asked | saved or _is_read_elsewhere(run.program.trees, update.name):
+                yield update
 
 
 def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[Update]:
@@ -55,14 +79,10 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
         region: What runs again.
         training: Whether the model is in train mode.
     """
-    bodies: list[tuple[Class, _Body]] = []
-    for function in region.functions:
-        owner = function.owner
-        if owner is None or isinstance(function.node, ast.Lambda):
-            continue
-        state = dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
-        if state:
-            bodies.append((owner, _Body(function.node, state, training, _own_methods(region, owner))))
+    bodies = [
+        (owner, _Body(function, state, training, _own_methods(region, owner)))
+        for owner, function, state in _stateful(run, region)
+    ]
     for owner, body in bodies:
         elsewhere = {
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
@@ -71,6 +91,33 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
             before = any(name == update.name and step <= update.step for name, step in body.results)
             if before or (update.accumulates and update.name in body.read | elsewhere):
                 yield update
+
+
+def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[str, str]]]:
+    """The methods that run in ``region``, with the state of their classes: `buffer` or `counter` by its name."""
+    for function in region.functions:
+        owner = function.owner
+        if owner is not None and not isinstance(function.node, ast.Lambda):
+            state = dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
+            if state:
+                yield owner, function.node, state
+
+
+@lru_cache(maxsize=8)
+def _is_read_elsewhere(trees: tuple[ast.AST, ...], name: str) -> bool:
+    """Whether something but updates reads the attribute ``name``."""
+    reads, changed = set[ast.AST](), set[ast.AST]()
+    for node in (node for tree in trees for node in all_nodes(tree)):
+        match node:
+            case ast.Attribute(attr=attribute, ctx=ast.Load()) if attribute == name:
+                reads.add(node)
+            case ast.Assign(targets=[ast.Attribute(attr=attribute)], value=value) if attribute == name:
+                changed.update(all_nodes(value))
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in _ACCUMULATE | _OVERWRITE:
+                changed.update((inner, *(part for given in node.args for part in all_nodes(given))))
+            case ast.Attribute(value=inner, attr="data"):
+                changed.add(inner)
+    return not reads <= changed
 
 
 def computes_with(region: Region, owner: Class, name: str) -> bool:
@@ -99,15 +146,21 @@ def _related(left: Class, right: Class) -> bool:
     return left is right or left in ancestors(right) or right in ancestors(left)
 
 
-def _buffers(run: Run, owner: Class) -> frozenset[str]:
-    """The names that the class, or one of the file that it derives from, registers as buffers."""
+def _buffers(run: Run, owner: Class) -> dict[str, Call]:
+    """The names that the class, or one of the file that it derives from, registers as buffers, and where."""
     classes = (owner, *ancestors(owner))
-    given = [
-        call.args[0]
-        for call in run.method_calls("register_buffer")
-        if isinstance(call.receiver, Instance) and call.receiver.cls in classes and call.args
-    ]
-    return frozenset(name.value for name in given if isinstance(name, Const) and isinstance(name.value, str))
+    found = {}
+    for call in run.method_calls("register_buffer"):
+        match call.receiver, call.argument(0, "name"):
+            case Instance(cls), Const(str(name)) if cls in classes:
+                found[name] = call
+    return found
+
+
+def _saved(run: Run, owner: Class) -> frozenset[str]:
+    """Those of them that `state_dict()` gives."""
+    calls = _buffers(run, owner).items()
+    return frozenset(name for name, call in calls if isinstance(call.argument(2, "persistent"), Absent))
 
 
 def _counters(owner: Class) -> Iterator[str]:
@@ -243,7 +296,11 @@ class _Body:
                 continue
             if isinstance(held, ast.Attribute) and _of_self(held):
                 depends = accumulates or held.attr in {name for name, _ in reads}
-                self._update(held.attr, node, certain, depends, reads)
+                decays = _scales(value, held.attr) or (
+                    isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult)
+                )
+                found = Update(held.attr, node, self._step, depends, self._state.get(held.attr, ""), decays)
+                self._update(found, certain, reads)
             elif accumulates and isinstance(held, ast.Name):
                 self._bind([held], reads | self._locals.get(held.id, frozenset()))
             else:
@@ -259,11 +316,11 @@ class _Body:
     def _method(self, call: ast.Call, method: ast.Attribute, certain: bool) -> None:
         if method.attr not in _ACCUMULATE | _OVERWRITE:
             return
-        changed: ast.expr = method.value
+        changed, is_decayed = method.value, False
         while True:
             match changed:
                 case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name.endswith("_"):
-                    changed = inner
+                    changed, is_decayed = inner, is_decayed or name in _DECAYING
                 case ast.Attribute(value=inner, attr="data"):
                     changed = inner
                 case _:
@@ -271,12 +328,17 @@ class _Body:
         if isinstance(changed, ast.Attribute) and _of_self(changed):
             given = frozenset[tuple[str, int]]().union(*(self._reads(argument) for argument in call.args))
             depends = changed.attr in {name for name, _ in given}
-            self._update(changed.attr, call, certain, method.attr in _ACCUMULATE or depends, given)
+            accumulates = method.attr in _ACCUMULATE or depends
+            scales = any(_scales(argument, changed.attr) for argument in call.args)
+            decays = method.attr in _DECAYING or is_decayed or scales
+            kind = self._state.get(changed.attr, "")
+            self._update(Update(changed.attr, call, self._step, accumulates, kind, decays), certain, given)
 
-    def _update(self, name: str, node: ast.expr | ast.stmt, certain: bool, accumulates: bool, reads: Reads) -> None:
-        if certain and name in self._state:
-            self.updates.append(Update(name, node, self._step, accumulates, self._state[name]))
-            self._held[name] = reads | (self._held.get(name, frozenset()) if accumulates else frozenset())
+    def _update(self, update: Update, certain: bool, reads: Reads) -> None:
+        if certain and update.name in self._state:
+            self.updates.append(update)
+            held = self._held.get(update.name, frozenset()) if update.accumulates else frozenset()
+            self._held[update.name] = reads | held
 
     def _reads(self, expression: ast.expr) -> Reads:
         found: set[tuple[str, int]] = set()
@@ -306,3 +368,10 @@ def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
         case ast.IfExp(body=body, orelse=orelse):
             return _keeps(body, target) and _keeps(orelse, target)
     return False
+
+
+def _scales(value: ast.expr, name: str) -> bool:
+    """Whether ``value`` has a multiple of the attribute ``name`` of ``self`` in it: `0.9 * self.mean + 0.1 * x`."""
+    products = (part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult))
+    factors = (inner for product in products for inner in ast.walk(product))
+    return any(isinstance(it, ast.Attribute) and it.attr == name and _of_self(it) for it in factors)

@@ -1,0 +1,167 @@
+"""What the functions of a region store outside of it: in attributes, in dicts, in variables of functions around."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import all_nodes, is_inside
+from ...facts.origin import origin
+from ...facts.values import Dict, Instance, Seq, options
+from ..flow.statements import body_around, holder_of
+from ..tensors.gradless import carries_gradient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
+
+    from ...facts.values import Call, Function, Value
+    from ...facts.walk import Write
+    from ..regions.region import Region
+    from ..run import Run
+
+_READS = frozenset(("get", "pop"))
+
+
+class Stored(NamedTuple):
+    """A tensor with a graph that a region leaves outside."""
+
+    #: What it is stored under: an attribute, or a variable.
+    name: str
+    #: Where it is stored.
+    node: ast.AST
+    #: The entry of what the attribute or the variable holds; None for what it is itself.
+    key: str | int | None = None
+    #: The function, or the module, whose variable it is; None for an attribute.
+    scope: ast.AST | None = None
+
+    def is_read_by(self, node: ast.AST) -> bool:
+        """Whether ``node`` is it, or a part of it."""
+        if self.key is not None:
+            return self._is_entry(node)
+        match node:
+            case ast.Attribute(attr=name) if self.scope is None:
+                return name == self.name
+            case ast.Name(id=name) if self.scope is not None:
+                return name == self.name and _is_of(node, name, self.scope)
+            case ast.Subscript(value=inner):
+                return self.is_read_by(inner)
+        return False
+
+    def _is_entry(self, node: ast.AST) -> bool:
+        held = self._replace(key=None)
+        match node:
+            case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
+                return key == self.key and held.is_read_by(inner)
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[ast.Constant(value=key), *_]):
+                return method in _READS and key == self.key and held.is_read_by(inner)
+        return False
+
+
+def _is_of(node: ast.Name, name: str, scope: ast.AST) -> bool:
+    """Whether ``node`` is the variable ``name`` of ``scope``, and of no function in a module."""
+    if origin(node) != origin(scope):
+        return False
+    return name not in _bound_in_functions(scope) if isinstance(scope, ast.Module) else is_inside(node, scope)
+
+
+@lru_cache(maxsize=4)
+def _bound_in_functions(module: ast.Module) -> frozenset[str]:
+    """The variables and parameters of the functions of a module."""
+    functions = (node for node in all_nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    parts = (part for function in functions for part in all_nodes(function))
+    return frozenset(
+        part.arg if isinstance(part, ast.arg) else part.id
+        for part in parts
+        if isinstance(part, ast.arg) or (isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    )
+
+
+def stored_outside(run: Run, region: Region) -> Iterator[Stored]:
+    """What the functions of ``region`` store in something that is there before and behind it."""
+    inside = frozenset[ast.AST](function.node for function in region.functions)
+    for write in run.writes:
+        function = write.place.function
+        if function is not None and function.node in inside and not write.place.contexts:
+            yield from _in_dict(write, function) if write.is_item else _in_attribute(run, write)
+    for function in region.functions:
+        yield from _in_variable(function, inside)
+
+
+def handed_out(run: Run, stored: Stored, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
+    """``stored`` as the callers know it to whom a function outside of the region returns it: `out, aux = net(x)`."""
+    for node, returns in run.program.returns.items():
+        if node in inside:
+            continue
+        position = _position(stored, [found.node for found in returns])
+        function = run.program.functions.get(node)
+        if position is None or function is None:
+            continue
+        for call in (*run.calls_of(function), *run.forwards.get(node, ())):
+            yield from _under(run, call, position, stored)
+
+
+def _position(stored: Stored, returns: list[ast.Return | ast.Lambda]) -> int | None:
+    """Where in the tuple that each of ``returns`` gives ``stored`` stands; None where it does not."""
+    found = set()
+    for statement in returns:
+        given = statement.value if isinstance(statement, ast.Return) else None
+        parts = given.elts if isinstance(given, ast.Tuple) else []
+        found.add(next((at for at, part in enumerate(parts) if stored.is_read_by(part)), None))
+    return found.pop() if len(found) == 1 else None
+
+
+def _under(run: Run, call: Call, position: int, stored: Stored) -> Iterator[Stored]:
+    """The variables that hold the part ``position`` of what ``call`` gives."""
+    scope = body_around(run, call)
+    match holder_of(run, call):
+        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if position < len(targets):
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if len(names) == len(targets):
+                yield Stored(names[position], stored.node, scope=scope)
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            yield Stored(name, stored.node, position, scope)
+
+
+def _in_attribute(run: Run, write: Write) -> Iterator[Stored]:
+    others = [other.obj for other in run.writes if other.field == write.field and not other.is_item]
+    owner = write.obj
+    is_own = isinstance(owner, Instance) and all(isinstance(it, Instance) and it.cls is owner.cls for it in others)
+    if is_own and _has_graph(write.value):
+        yield Stored(write.field, write.node)
+
+
+def _in_dict(write: Write, function: Function) -> Iterator[Stored]:
+    """`self.aux["balance"] = loss`, `extra["balance"] = loss` for a dict of a function around."""
+    target = write.node.targets[0] if isinstance(write.node, ast.Assign) else None
+    if not isinstance(target, ast.Subscript) or not carries_gradient(write.value):
+        return
+    match target.value, write.obj:
+        case ast.Attribute(value=ast.Name("self"), attr=name), _:
+            yield Stored(name, write.node, write.field)
+        case ast.Name(id=name), Dict(place=made) if made is not None and made.function is not None:
+            if is_inside(function.node, made.function.node) and made.function.node is not function.node:
+                yield Stored(name, write.node, write.field, made.function.node)
+
+
+def _in_variable(function: Function, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
+    """`nonlocal loss` of a function around."""
+    around = function.place.function
+    if around is None or around.node in inside:
+        return
+    declared = {name for node in all_nodes(function.node) if isinstance(node, ast.Nonlocal) for name in node.names}
+    for node in all_nodes(function.node) if declared else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in declared:
+                if _has_graph(function.scope.look_up(name)):
+                    yield Stored(name, node, scope=around.node)
+
+
+def _has_graph(value: Value) -> bool:
+    """Whether it is computed, or is a tuple or list of which a part is."""
+    return any(
+        carries_gradient(part)
+        for option in options(value)
+        for part in (option, *(option.items if isinstance(option, Seq) and option.kind == "tuple" else ()))
+    )
