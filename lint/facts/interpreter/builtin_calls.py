@@ -22,6 +22,7 @@ from ..objects.dataclass_fields import as_dict, attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
+from ..objects.slices import bounds_of, slice_of
 from ..values import (
     UNKNOWN,
     Absent,
@@ -141,6 +142,9 @@ def _list(walk: Walk, call: Call) -> Value | None:
 def _len(walk: Walk, call: Call) -> Value | None:
     """``len(layers)`` of a list that is made and counted in one function: no loop makes it longer."""
     held = call.args[0] if call.args else None
+    if is_module_list(held or UNKNOWN) and not walk.place.loops:
+        length = length_of(held or UNKNOWN)
+        return None if length is None else Const(length, call.node)
     here = isinstance(held, Seq) and held.place is not None and held.place.function is walk.place.function
     if not here or not isinstance(held, Seq) or held.open or held.place is None or walk.place.loops:
         return None
@@ -153,6 +157,19 @@ def _calculated(walk: Walk, call: Call) -> Value | None:
         return None
     found = calculated(call.name, [given.value if isinstance(given, Const) else None for given in call.args])
     return None if found is None else Const(found, call.node)
+
+
+def _islice(walk: Walk, call: Call) -> Value | None:
+    """``itertools.islice(layers, 3)`` and ``islice(layers, 1, None, 2)``."""
+    none = Const(None)
+    match call.args:
+        case [held, stop]:
+            return slice_of(held, bounds_of((none, stop, none)), call.node)
+        case [held, start, stop]:
+            return slice_of(held, bounds_of((start, stop, none)), call.node)
+        case [held, start, stop, step]:
+            return slice_of(held, bounds_of((start, stop, step)), call.node)
+    return None
 
 
 def _getattr(walk: Walk, call: Call) -> Value | None:
@@ -325,6 +342,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.list": _list,
     "builtins.tuple": _list,
     "builtins.len": _len,
+    "itertools.islice": _islice,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,

@@ -233,6 +233,12 @@ def _is_passed_over(walk: Walk, node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and any(isinstance(part, ast.Name) and part.id == node.id for part in targets)
 
 
+def _slice(walk: Walk, node: ast.Slice) -> Value:
+    """`1:n`: its bounds and its step, None for those that are not there."""
+    parts = (node.lower, node.upper, node.step)
+    return Seq("slice", [Const(None) if part is None else evaluate(walk, part) for part in parts], False, node)
+
+
 def _named(walk: Walk, node: ast.NamedExpr) -> Value:
     value = evaluate(walk, node.value)
     assign(walk, node.target, value, node)
@@ -287,6 +293,7 @@ _HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
     ast.Constant: _constant,
     ast.Attribute: _attribute,
     ast.Subscript: _subscript,
+    ast.Slice: _slice,
     ast.Call: _call,
     ast.List: _sequence,
     ast.Tuple: _sequence,

@@ -46,7 +46,7 @@ from .containers import (
     text_of,
 )
 from .enums import enum_member, is_enum
-from .slices import at_position, slice_of
+from .slices import at_position, bounds_of, slice_of
 
 _TOP = Place()
 _DICT_METHODS = frozenset(dir(dict))
@@ -268,7 +268,9 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
         return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):
-        return slice_of(base, node.slice, node) if isinstance(node.slice, ast.Slice) else _element(base, index, node)
+        if not isinstance(node.slice, ast.Slice):
+            return _element(base, index, node)
+        return slice_of(base, bounds_of(index.items) if isinstance(index, Seq) else None, node)
     return Element(base, node, index.value if isinstance(index, Const) else None)
 
 

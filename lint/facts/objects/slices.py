@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ..values import Choice, Element, Instance, Result, Seq, Unknown, Value, join, one_at
+from ..values import Choice, Const, Element, Instance, Result, Seq, Unknown, Value, join, one_at
 from .containers import another_list, container_kind, held_by, is_module_list, length_of
 
 if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable
+
     from ..values import Call
 
 
-def slice_of(value: Value, index: ast.Slice, node: ast.Subscript) -> Value:
-    """``value[index]``, which ``node`` writes: another list, or another container of the modules that it takes.
+def slice_of(value: Value, bounds: slice | None, node: ast.expr) -> Value:
+    """``value[bounds]``, which ``node`` writes: another list, or another container of the modules that it takes.
 
     Where the bounds, or all that is held, are not known, it takes each of several kinds under a condition.
     """
+    if isinstance(value, Seq) and bounds is not None and not (value.open or value.optional or value.repeats):
+        return Seq(value.kind, value.items[bounds], False, node, value.place)
     if not isinstance(value, Result):
         return another_list(value)
     held = held_by(value)
     if not held or not isinstance(join(*held), Choice | Unknown):
         return value
-    bounds = _bounds(index)
     if bounds is not None and length_of(value) == len(held):
         return _holding(value, held[bounds], is_all=True)
     return _holding(value, [one_at(node, ((module, ()) for module in held), node)], is_all=False)
@@ -65,13 +68,11 @@ def _present(container: Value, held: list[Value], length: int | None) -> list[Va
     return held if length == len(held) else certain if length == len(certain) else None
 
 
-def _bounds(index: ast.Slice) -> slice | None:
-    """The slice, where its bounds are constants."""
-    parts = (index.lower, index.upper, index.step)
-    try:
-        return slice(*(None if part is None else ast.literal_eval(part) for part in parts))
-    except ValueError:
-        return None
+def bounds_of(parts: Iterable[Value]) -> slice | None:
+    """The slice with these bounds, a lower one, an upper one and a step; None where one of them is not known."""
+    known = [part.value for part in parts if isinstance(part, Const)]
+    are_numbers = len(known) == 3 and all(value is None or type(value) is int for value in known)
+    return slice(*known) if are_numbers and known[2] != 0 else None
 
 
 def _holding(container: Result, modules: list[Value], is_all: bool) -> Result:

@@ -26,7 +26,7 @@ from ...facts.values import (
     conditional_options,
     options,
 )
-from ..calls.given import asked_of_self, of_object
+from ..calls.given import asked_of_self, holds_for, of_object
 from ..conditions.guards import own_guards
 from ..events.checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
@@ -95,10 +95,16 @@ class Region(NamedTuple):
 class Regions:
     """Finds regions in one program; the search of a body is done once."""
 
-    __slots__ = ("_calls", "_checkpointed", "_known", "classes")
+    __slots__ = ("_calls", "_checkpointed", "_known", "changed", "classes")
 
     def __init__(self, program: Program) -> None:
         self.classes = program.classes
+        #: The attributes that something else than a constructor sets.
+        self.changed = frozenset(
+            write.field
+            for write in program.writes
+            if write.place.function is None or write.place.function.name != "__init__"
+        )
         self._known: dict[tuple[int, ...], tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
         #: The checkpoints of each function of the file, with how many of its parameters are taken already.
@@ -213,7 +219,10 @@ class _Search:
         chosen = tuple(own_guards(function.place))
         called: list[_Entry] = []
         for call in calls:
-            under = (*chosen, *own_guards(call.place))
+            found = [(guard, holds_for(instance, guard, self.regions.changed)) for guard in own_guards(call.place)]
+            if any(holds is False for _, holds in found):
+                continue  # This object never comes to it.
+            under = (*chosen, *(guard for guard, holds in found if not holds))
             self.calls[call.node] = call
             self._came_to(call, (*self._under, *under))
             called += [(meant, under) for meant in self._meant(of_object(call, instance))]
