@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from ..facts.origin import origin, setting_span
+from ..facts.origin import as_written, origin, setting_span
 from ..finding import Finding, Note, Span
 from ..fix.build import build
 from ..fix.places import Places
@@ -53,13 +53,13 @@ class _Trees:
 
     def place(self, node: ast.AST) -> tuple[Tree | Places, Span | None]:
         """The tree of the file that ``node`` stands in, and its place there."""
-        filename = origin(node)
+        filename, written = origin(node), as_written(node)
         tree = self._of(filename)
         try:
-            return tree, tree.place(node)
+            return tree, tree.place(written)
         except RecursionError:
             tree = self._parsed[filename] = Places(self._text(filename), filename)
-            return tree, tree.place(node)
+            return tree, tree.place(written)
 
     def name(self, tree: Tree | Places) -> str:
         """What findings call the file of ``tree``."""

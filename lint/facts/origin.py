@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _FIELD = "_ckpt_lint_file"
 _SETTING = "_ckpt_lint_setting"
 _LINE = "_ckpt_lint_line"
+_WRITTEN = "_ckpt_lint_written"
 
 
 def mark(tree: ast.Module, filename: str) -> None:
@@ -25,6 +26,20 @@ def mark(tree: ast.Module, filename: str) -> None:
 def origin(node: ast.AST) -> str | None:
     """The file ``node`` stands in; None for the file that is checked."""
     return cast("str | None", getattr(node, _FIELD, None))
+
+
+def stands_for(node: ast.expr, written: ast.expr) -> None:
+    """Remember that ``node`` is not in the text, and that what says it there is ``written``."""
+    setattr(node, _WRITTEN, written)
+    node.lineno, node.col_offset = written.lineno, written.col_offset
+    node.end_lineno, node.end_col_offset = written.end_lineno, written.end_col_offset
+    if origin(written) is not None:
+        setattr(node, _FIELD, origin(written))
+
+
+def as_written(node: ast.AST) -> ast.AST:
+    """What says in the text what ``node`` does: mostly itself."""
+    return cast("ast.AST", getattr(node, _WRITTEN, node))
 
 
 def mark_setting(node: ast.AST, filename: str, span: Span, line: str) -> None:

@@ -33,6 +33,7 @@ from .bindings import assign
 from .calling import evaluate_call
 from .conditions import decided
 from .context_managers import hand_over, hand_over_each
+from .mapped import as_comprehension
 from .picked import pick
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def _subscript(walk: Walk, node: ast.Subscript) -> Value:
 
 
 def _call(walk: Walk, node: ast.Call) -> Value:
-    return evaluate_call(walk, node)
+    each = as_comprehension(walk, node)
+    return evaluate_call(walk, node) if each is None else _comprehension(walk, each)
 
 
 def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:

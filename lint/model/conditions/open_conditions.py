@@ -112,7 +112,9 @@ def _alternatives(run: Run, remark: Remark, facts: Iterable[Call | Write], insid
     met = []
     for place in (fact.place for fact in facts):
         again = place.function is not None and place.function.node in inside
-        met.append((*_decided_once(run, place, own_guards(place) if again else place.guards), *more))
+        here = tuple(guard for guard in more if any(_holds_test(loop, guard) for loop in place.loops))
+        around = (*(own_guards(place) if again else place.guards), *here)
+        met.append((*_decided_once(run, place, around), *(guard for guard in more if guard not in here)))
     possible = [guards for guards in met if not any(one.contradicts(other) for one, other in combinations(guards, 2))]
     return possible or ([more] if more else [])
 
