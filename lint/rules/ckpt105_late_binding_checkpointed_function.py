@@ -8,7 +8,7 @@ such a name. Silent where the backward pass of an iteration
 is over before the next one begins, where the iteration is the last one, and under `torch.no_grad()`. Also a function
 that reads a name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives),
 and one that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it
-checkpoints.
+checkpoints, or that it collects in a list which is checkpointed when the loop is over.
 
 ## Why is this bad?
 The function runs a second time in the backward pass, after the loop has ended, and then the name means what the last
@@ -411,6 +411,7 @@ from ..model.regions.late_binding import (
     leading_call,
     may_be_rebound,
     names_bound_afterwards,
+    names_of_finished_loop,
     names_of_last_iteration,
     names_of_later_loop,
 )
@@ -439,6 +440,8 @@ def check(run: Run) -> Iterator[Report]:
             leading = leading_call(run, event, function)
             if leading is not None and (names := changed_names(run, event, function, leading)):
                 yield _report(run, event, function, leading, names)
+            elif names := names_of_finished_loop(run, function, leading):
+                yield _report_kept(event, names)
             elif names := names_of_later_loop(run, event, function):
                 yield _report_later_loop(event, function, names)
             elif names := names_bound_afterwards(run, event, function):

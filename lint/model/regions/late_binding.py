@@ -207,8 +207,28 @@ def names_of_last_iteration(run: Run, event: Checkpoint) -> tuple[str, ...]:
     return tuple(sorted(late))
 
 
+def names_of_finished_loop(run: Run, function: Function, leading: Call | None) -> tuple[str, ...]:
+    """The names ``function`` reads of a loop that collects what its iterations make, and that is over when it runs.
+
+    Args:
+        run: The run.
+        function: What is checkpointed.
+        leading: The call that leads to the checkpoint from where the function is made; None where it runs elsewhere.
+    """
+    loop = function.place.loops[-1] if function.place.loops else None
+    if loop is None or (leading is not None and loop in leading.place.loops):
+        return ()
+    late = _names_that_count(function.node) & names_changed_by(loop, function.node)
+    is_alone = is_last_iteration(loop, function.node) or is_in_one_iteration(function.place, loop)
+    if not late or is_alone or _has_backward(run, loop) or not _is_kept(function, loop):
+        return ()
+    return tuple(sorted(late))
+
+
 def _is_kept(function: Function, loop: Loop) -> bool:
     """Whether each iteration of ``loop`` stores ``function`` in an attribute or in a container."""
+    if isinstance(loop, ast.comprehension):
+        return True
 
     def means(node: ast.AST) -> bool:
         return node is function.node or (isinstance(node, ast.Name) and node.id == function.name)
