@@ -1,8 +1,9 @@
 """A checkpoint policy that compares operators without their overload.
 
 ## What it does
-Flags `op == torch.ops.aten.mm`, `op in {torch.ops.aten.mm, ...}` and `op is torch.mm` in a policy function for
-`create_selective_checkpoint_contexts`.
+Flags `op == torch.ops.aten.mm`, `op in {torch.ops.aten.mm, ...}`, `{torch.ops.aten.mm: ...}.get(op)` and
+`op is torch.mm` in a policy for `create_selective_checkpoint_contexts`, a function or an object that is called. An
+operator in a table is reported once.
 
 ## Why is this bad?
 The policy gets overloads (`torch.ops.aten.mm.default`), and a packet of overloads never equals one of its members. The
@@ -53,7 +54,46 @@ def forward(block, x):
     )
 ```
 
+```python
+from functools import partial
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+TABLE = {torch.ops.aten.mm: CheckpointPolicy.MUST_SAVE}
+
+class Policy:
+    def __init__(self):
+        self.saved = frozenset((torch.ops.aten.bmm,))
+
+    def __call__(self, ctx, op, *args, **kwargs):
+        if op in self.saved:  # error
+            return CheckpointPolicy.MUST_SAVE
+        return TABLE.get(op, CheckpointPolicy.PREFER_RECOMPUTE)  # error
+
+def forward(block, x):
+    contexts = partial(create_selective_checkpoint_contexts, Policy())
+    return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+```
+
 ## Good
+```python
+from functools import partial
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+TABLE = {torch.ops.aten.mm.default: CheckpointPolicy.MUST_SAVE}
+BOTH = {torch.ops.aten.bmm: CheckpointPolicy.MUST_SAVE, torch.ops.aten.mm.default: CheckpointPolicy.MUST_SAVE}
+
+def policy(ctx, op, *args, **kwargs):
+    return TABLE.get(op, CheckpointPolicy.PREFER_RECOMPUTE)
+
+def by_packet(ctx, op, *args, **kwargs):
+    return BOTH.get(op) or BOTH.get(op.overloadpacket, CheckpointPolicy.PREFER_RECOMPUTE)
+
+def forward(block, x, chosen):
+    contexts = partial(create_selective_checkpoint_contexts, by_packet if chosen else policy)
+    return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+```
 ```python
 from functools import partial
 import torch
@@ -133,7 +173,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Ref, Seq, Value, options
+from ..facts.values import Ref, Value, options
 from ..finding import Applicability, Severity
 from ..model.report import Remark, Replace, Report, Rewrite
 from ..model.wrapping.policies import comparisons, policies
@@ -158,16 +198,13 @@ _FUNCTIONS = frozenset(
 
 def check(run: Run) -> Iterator[Report]:
     """Report comparisons in policies that are never true."""
+    reported = set()
     for policy in policies(run):
         for compared in comparisons(policy):
-            packet = next((packet for value in compared.values for packet in _packets(value)), None)
-            if packet is not None:
+            packet = next(filter(_is_packet, (it for value in compared.values for it in options(value))), None)
+            if packet is not None and packet.node not in reported:
+                reported.add(packet.node)
                 yield _report(compared.node, packet)
-
-
-def _packets(value: Value) -> Iterator[Ref]:
-    for held in value.items if isinstance(value, Seq) else [value]:
-        yield from filter(_is_packet, options(held))
 
 
 def _is_packet(value: Value) -> TypeGuard[Ref]:

@@ -17,6 +17,8 @@ def meaning(node: ast.expr, function: Function) -> Value:
     match node:
         case ast.Name(id=name):
             return function.scope.look_up(name)
+        case ast.Attribute(value=ast.Name(id=base), attr=name) if function.owner is not None and base == "self":
+            return get_attribute(function.owner.instance, name, node)
         case ast.Attribute(value=base, attr=name):
             return get_attribute(meaning(base, function), name, node)
         case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):

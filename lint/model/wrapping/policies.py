@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes
 from ...facts.parameters import parameter_names
 from ...facts.scopes import bound_names
-from ...facts.values import Function, Ref, Value, options
+from ...facts.values import Dict, Function, Ref, Result, Seq, Value, options
 from ..names import canonical
 from .meanings import meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..run import Run
 
 CONTEXTS = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
 
 
+_SETS = frozenset(("builtins.set", "builtins.frozenset"))
+
+
 class Comparison(NamedTuple):
-    """A comparison of what a policy is given, a `case` among them, with ``values``."""
+    """A comparison of what a policy is given with each of ``values``: a `case` too, and the keys of a table."""
 
     node: ast.AST
     values: list[Value]
@@ -49,13 +52,39 @@ def comparisons(policy: Function) -> Iterator[Comparison]:
     Another name may hold what the policy makes of its parameter: its `overloadpacket`, its text.
     """
     given = parameter_names(policy.node).difference(bound_names(policy.node))
-    for node in all_nodes(policy.node):
+    nodes = list(all_nodes(policy.node))
+    asks_packet = any(isinstance(node, ast.Attribute) and node.attr == "overloadpacket" for node in nodes)
+    # A table may have the packet for the one question and the overload for the other.
+    tables = frozenset[str]() if asks_packet else given
+    for node in nodes:
         match node:
             case ast.Compare(left=ast.Name(id=name), comparators=compared) if name in given:
-                yield Comparison(node, [meaning(part, policy) for part in compared])
+                yield _compared(node, compared, policy)
+            case ast.Subscript(value=table, slice=ast.Name(id=name), ctx=ast.Load()) if name in tables:
+                yield _compared(node, [table], policy)
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Name(id=name), *_]) if name in tables:
+                yield _compared(node, [table], policy)
             case ast.Match(subject=ast.Name(id=name), cases=cases) if name in given:
                 for value in (value for case in cases for value in _values(case.pattern)):
                     yield Comparison(value, [meaning(value, policy)])
+
+
+def _compared(node: ast.AST, parts: Iterable[ast.expr], policy: Function) -> Comparison:
+    meant = [meaning(part, policy) for part in parts]
+    return Comparison(node, [held for value in meant for held in _held(value, policy)])
+
+
+def _held(value: Value, policy: Function) -> Iterator[Value]:
+    """What a comparison with ``value`` compares with: the elements of a list or set, the keys of a dict, or itself."""
+    match value:
+        case Seq(_, items):
+            yield from items
+        case Dict() if (display := value.display) is not None:
+            yield from (meaning(key, policy) for key in display.keys if key is not None)
+        case Result(call) if call.name in _SETS and call.args:
+            yield from _held(call.args[0], policy)
+        case _:
+            yield value
 
 
 def _values(pattern: ast.pattern) -> Iterator[ast.expr]:
