@@ -16,6 +16,7 @@ from .flow.uses import Uses
 from .names import canonical
 from .regions.region import Region, Regions, classes_checked
 from .types import unwrapped
+from .wrapping.check_functions import accepted_parts
 
 if TYPE_CHECKING:
     import ast
@@ -110,7 +111,10 @@ class History:
                 return self.bodies.of(*(part for part in self.bodies.of(whole).modules if part is not whole))
             case ApplyCheckpointing():
                 accepted = classes_checked(event.check, self.bodies)
-                return self.bodies.of(*(cls.instance for cls in accepted if isinstance(cls, Class)))
+                own = (cls.instance for cls in accepted if isinstance(cls, Class))
+                whole = unwrapped(event.model)
+                parts = [part for part in self.bodies.of(whole).modules if part is not whole]
+                return self.bodies.of(*own, *accepted_parts(event.check, parts))
         return self.bodies.of()
 
     @property

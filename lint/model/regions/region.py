@@ -30,6 +30,7 @@ from ..calls.given import asked_of_self, holds_for, of_object
 from ..conditions.guards import own_guards
 from ..events.checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
+from ..known_models.torch_modules import given_to_hold
 from ..names import canonical
 from ..types import PASS_THROUGH
 from ..wrapping.check_functions import classes_asked, classes_compared, policy_classes
@@ -262,7 +263,7 @@ class _Search:
         if name in PASS_THROUGH and call.args:
             return _always(call.args[:1])
         self.modules[_key(result)] = result
-        return []
+        return _always(given_to_hold(name, call))
 
 
 def _identity(entered: Value) -> tuple[int, ...]:

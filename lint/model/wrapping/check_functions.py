@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.objects.kinds import is_of_kind
 from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
 from .meanings import meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ...facts.values import Value
 
 
@@ -86,12 +89,18 @@ def policy_classes(policy: Value) -> list[Value] | None:
 def classes_asked(check: Function) -> list[Value]:
     """The classes that the one `isinstance(module, ...)` of ``check`` names; empty when it is something else."""
     match asks_by_isinstance(check):
-        case ast.Call(args=[_, ast.Name(id=name)]):
-            value = check.scope.look_up(name)
-            return [*value.items] if isinstance(value, Seq) else [value]
         case ast.Call(args=[_, kinds]):
-            return _held(kinds, check)
+            value = meaning(kinds, check)
+            return [*value.items] if isinstance(value, Seq) else [value]
     return []
+
+
+def accepted_parts(check: Value, parts: Iterable[Value]) -> Iterator[Value]:
+    """Those of ``parts``, modules that a library built, which ``check`` certainly accepts by their class alone."""
+    kinds = [*classes_asked(check), *classes_compared(check)] if isinstance(check, Function) else policy_classes(check)
+    for part in parts if kinds else ():
+        if isinstance(part, Result) and any(is_of_kind(part, kind) for kind in kinds or ()):
+            yield part
 
 
 def asks_by_isinstance(check: Value) -> ast.expr | None:
