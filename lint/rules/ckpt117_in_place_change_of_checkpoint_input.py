@@ -391,7 +391,6 @@ their version; keywords as plain references).
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..facts.values import Const, equals, options
@@ -399,14 +398,13 @@ from ..finding import Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
 from ..model.report import Remark, Report
-from ..model.state.in_place import changes, changes_of_tensors, matters, overwriting_head
+from ..model.state.in_place import changes, is_decided, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.tensors.needs_gradient import needs_gradient
 from ..model.tensors.tensor_values import is_tensor
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -415,26 +413,27 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT117", "in-place-change-of-checkpoint-input", Severity.ERROR
 NEEDS = (TorchCheckpoint,)
+_HERE = "the input is changed here"
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions that spoil what they are recomputed from."""
     later_changes = LaterChanges(run)
     for event in run.replayed(TorchCheckpoint):
-        node = next(_changed(run, event), None)
-        if node is not None:
+        changed = next(_changed(run, event), None)
+        if changed is not None:
             yield Report(
                 event.node,
                 "the region changes its own input in place, so the recomputation starts from something else: an error "
                 "in the backward pass, or wrong gradients; make the change out of place",
-                notes=(Remark(node, "the input is changed here"),),
+                notes=(changed,),
             )
         elif (later := next(_changed_after(later_changes, event), None)) is not None:
             yield Report(
                 event.node,
                 f"`{later.name}` is changed in place after this call, so the recomputation starts from something else: "
                 f"an error in the backward pass, or wrong gradients; make the change out of place",
-                notes=(Remark(later.node, "the input is changed here"),),
+                notes=(Remark(later.node, _HERE),),
             )
 
 
@@ -444,26 +443,25 @@ def _changed_after(later_changes: LaterChanges, event: TorchCheckpoint) -> Itera
         yield from later_changes.after(event)
 
 
-def _changed(run: Run, event: TorchCheckpoint) -> Iterator[ast.AST]:
+def _changed(run: Run, event: TorchCheckpoint) -> Iterator[Remark]:
     """What changes an input of ``event`` so that the recomputation fails or comes out otherwise."""
     if is_gradient_free(event.call):
         return
     first = _first_input(event)
     if event.call.args and first is not None and _is_refused(run, event, first):
         heads = (overwriting_head(option) for option in options(event.call.args[0]))
-        yield from (head.call.node for head in heads if head is not None)
+        yield from (Remark(head.call.node, _HERE) for head in heads if head is not None)
     if not isinstance(event, Checkpoint):
         return
     for part in call_targets(event.function):
         names = part.parameters()
         given = dict(zip(names, event.inputs, strict=False))
         by_position = {name for name, value in given.items() if not isinstance(value, Const)}
-        found = chain(changes(run, part.function), changes_of_tensors(run, part.function, _tensors(event, names)))
-        for change in found:
+        for change in changes(run, part.function, given=_tensors(event, names)):
             refused = change.name in by_position and _is_refused(run, event, given[change.name])
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or (twice and matters(part.function, change)):
-                yield change.node
+                yield Remark(change.node, _HERE, decides=not is_decided(part.function, change))
 
 
 def _first_input(event: TorchCheckpoint) -> Value | None:

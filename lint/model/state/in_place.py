@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes, is_behind
+from ...facts.nodes import all_nodes, is_behind, is_inside
 from ...facts.objects.containers import container_kind, first_given, first_held
 from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
@@ -14,7 +14,7 @@ from ..names import canonical
 from ..types import bases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import Function
@@ -59,24 +59,14 @@ class Change(NamedTuple):
     once: bool
 
 
-def changes_of_tensors(run: Run, function: Function, given: AbstractSet[str]) -> Iterator[Change]:
-    """The changes of parameters that are given tensors, whether or not the function shows that they are."""
-    if given.isdisjoint(_changed_or_handed_on(function)):
-        return
-    for change in changes(run, function, given=given):
-        if change.name in given:
-            yield change
-
-
-def _changed_or_handed_on(function: Function) -> Iterator[str]:
-    """The variables that an augmented assignment of ``function`` changes, or a call in it is given."""
+def is_decided(function: Function, change: Change) -> bool:
+    """Whether ``change`` stands in a branch, or behind one that returns: what is given decides which way is taken."""
     for part in all_nodes(function.node):
-        match part:
-            case ast.AugAssign(target=ast.Name(id=name)):
-                yield name
-            case ast.Call(args=args, keywords=keywords):
-                given = (*args, *(keyword.value for keyword in keywords))
-                yield from (it.id for it in given if isinstance(it, ast.Name))
+        if isinstance(part, ast.If):
+            returns = any(isinstance(end, ast.Return) for end in (*part.body, *part.orelse))
+            if is_inside(change.node, part) or (returns and is_behind(change.node, part)):
+                return True
+    return False
 
 
 def matters(function: Function, change: Change) -> bool:
@@ -153,7 +143,8 @@ def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str
     open_names = {argument.arg for argument in parameters}
     views: dict[str, str] = {}
     body = function.node.body if isinstance(function.node.body, list) else [function.node.body]
-    for statement in straight(body, ast.With, ast.For):
+    steady = given - {name for statement in body for name in rebound(statement)}
+    for statement in straight(_taken(body, steady), ast.With, ast.For):
         helpers = _changes_in_helpers(run, statement, calls, tensors, depth)
         for change in (*changes_in(statement, calls, tensors), *helpers):
             name = views.get(change.name, change.name)
@@ -165,7 +156,26 @@ def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str
         views = {alias: name for alias, name in views.items() if alias not in bound} | seen
 
 
-def straight(body: list[ast.stmt] | list[ast.expr], *opened: type[ast.With] | type[ast.For]) -> Iterator[ast.AST]:
+def _taken(body: Iterable[ast.AST], present: AbstractSet[str]) -> Iterator[ast.AST]:
+    """``body``, and what stands in its branches in place of those that ask whether one of ``present`` is None."""
+    for statement in body:
+        match statement:
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]
+                )
+            ) if name in present:
+                branch = statement.body if isinstance(op, ast.IsNot) else statement.orelse
+                yield from _taken(branch, present)
+                if branch and isinstance(branch[-1], ast.Return | ast.Raise):
+                    return
+            case ast.If(body=one, orelse=other) if any(isinstance(end, ast.Return) for end in (*one, *other)):
+                return  # What follows may not run.
+            case _:
+                yield statement
+
+
+def straight(body: Iterable[ast.AST], *opened: type[ast.With] | type[ast.For]) -> Iterator[ast.AST]:
     """The statements in order, those of ``opened`` blocks among them; all others stay whole."""
     for statement in body:
         if isinstance(statement, opened):

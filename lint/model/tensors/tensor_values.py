@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Computed, Result, options
+from ...facts.values import Computed, Result, Test, options
 from ..names import canonical
 from .tensor_methods import COPIES, MOVES, NUMBERS, SHAPES
 
@@ -54,7 +54,8 @@ _METHODS = (
     | NUMBERS
     | {"type_as", "long", "bool", "detach", "requires_grad_", "triu", "tril", "masked_fill", "matmul"}
 )
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
+_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 #: More steps from value to value than this are not followed.
 _DEPTH = 8
 
@@ -72,6 +73,8 @@ def is_filled(value: Value) -> bool:
 def _is_tensor(value: Value, depth: int) -> bool:
     match value:
         case Computed(operands=operands) if is_operation(value):
+            return any(is_tensor(operand, depth) for operand in operands)
+        case Test(operands=operands, node=ast.Compare(ops=[operator])) if isinstance(operator, _COMPARISONS):
             return any(is_tensor(operand, depth) for operand in operands)
         case Result(call):
             return _gives_tensor(call, depth)
@@ -92,6 +95,6 @@ def is_operation(value: Computed) -> bool:
     match value.node:
         case ast.BinOp(op=operator) if isinstance(operator, _OPERATORS):
             return not is_joined
-        case ast.UnaryOp(op=ast.USub()):
+        case ast.UnaryOp(op=ast.USub() | ast.Invert()):
             return not is_joined
     return False
