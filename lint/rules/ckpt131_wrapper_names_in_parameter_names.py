@@ -1,8 +1,9 @@
 """Selecting parameters or modules by a name that a checkpoint wrapper interrupts.
 
 ## What it does
-Flags a test on the names of `named_parameters()` or `named_modules()`, or a look-up of them in a table, after the
-model's layers were wrapped with `apply_activation_checkpointing`, when the text reaches across a layer's index
+Flags a test on the names of `named_parameters()` or `named_modules()`, a look-up of them in a table, or in a dict of
+them (`dict(model.named_parameters())["layers.0.mlp.weight"]`), after the model's layers were wrapped with
+`apply_activation_checkpointing`, when the text reaches across a layer's index
 (`"layers.0.mlp"`, `f"layers.{i}.mlp"`),
 and a regular expression for LoRA's `target_modules` that does, when the adapter is attached after the wrapping. The
 names below a module, or a list of modules, that the file wraps with `checkpoint_wrapper` are treated in the same way,
@@ -122,7 +123,32 @@ def freeze():
     return model
 ```
 
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def first(model, is_block):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    parameters = dict(model.named_parameters())
+    if "layers.0.fc.bias" in parameters:  # error
+        return None
+    return [parameters[f"layers.{i}.fc.weight"] for i in range(3)]  # error
+```
+
 ## Good
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def first(model, is_block):
+    parameters = dict(model.named_parameters())
+    apply_activation_checkpointing(model, check_fn=is_block)
+    return parameters["layers.0.fc.weight"]
+
+def cleaned(model, is_block):
+    apply_activation_checkpointing(model, check_fn=is_block)
+    parameters = {n.replace("_checkpoint_wrapped_module.", ""): p for n, p in model.named_parameters()}
+    outside = dict(model.named_parameters())["head.weight"]
+    return outside, parameters["layers.0.fc.weight"], model.state_dict()["layers.0.fc.weight"]
+```
 ```python
 import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper

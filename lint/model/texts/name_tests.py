@@ -35,6 +35,8 @@ _CLEANS = re.compile(r"clean|strip|normal|canonical|unwrap|plain|original|fqn|re
 def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Iterator[WrittenText]:
     """The texts that a loop compares the names of parameters or modules with, names as the model has them.
 
+    What is looked up in a dict of them counts as well.
+
     Args:
         run: The run that ``names`` are of.
         names: Where the program asks for the names.
@@ -44,6 +46,7 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         Of a tuple, a list or the keys of a dict the first one. A loop that changes the name, or that knows of
         checkpoint wrappers, has none.
     """
+    yield from (text for text in _looked_up(run, names) if pattern.search(text.text))
     loop = _loop_over(run, names)
     if loop is None:
         return
@@ -65,6 +68,47 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         found = (text for text in written.texts(texts, counted) if pattern.search(text.text))
         for text in islice(found, 1):
             yield WrittenText(texts, text.text, True) if isinstance(texts, ast.Name) else text
+
+
+def _looked_up(run: Run, names: NamedParts) -> Iterator[WrittenText]:
+    """What a program looks up in a dict of all ``names``: `dict(model.named_parameters())["fc.weight"]`."""
+    body = body_around(run, names.call)
+    parents = parents_in(body)
+    made = parents.get(names.node)
+    match made:
+        case ast.Call(func=ast.Name("dict"), args=[_], keywords=[]):
+            pass
+        case ast.comprehension(target=ast.Tuple(elts=[ast.Name(key), _]), ifs=[]):
+            made = parents.get(made)
+            if not (isinstance(made, ast.DictComp) and isinstance(made.key, ast.Name) and made.key.id == key):
+                return
+        case _:
+            return
+    held: list[ast.AST] = [made]
+    match parents.get(made):
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            reads = [node for node in parents if isinstance(node, ast.Name) and node.id == name]
+            stores = [node for node in reads if isinstance(node.ctx, ast.Store)]
+            held = [node for node in reads if node not in stores] if len(stores) == 1 else []
+    written, counted = WrittenTexts(run.program.tree_with(body), body), counted_in(parents)
+    for table in held:
+        asked = _asked_for(table, parents)
+        found = [] if asked is None else list(islice(written.texts(asked, counted), 1))
+        yield from (text for text in found if not any(part in text.text for part in _WRAPPED))
+
+
+def _asked_for(table: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.expr | None:
+    """What the expression around ``table``, a dict, looks up in it."""
+    match parents.get(table):
+        case ast.Subscript(value=value, slice=key, ctx=ast.Load()) if value is table:
+            return key
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is table:
+            return key
+        case ast.Attribute(attr="get") as method:
+            match parents.get(method):
+                case ast.Call(func=func, args=[key, *_]) if func is method:
+                    return key
+    return None
 
 
 class _Loop(NamedTuple):
