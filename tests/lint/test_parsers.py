@@ -204,3 +204,56 @@ args = parser.parse_args()
 y = checkpoint(f, x, use_reentrant=args.use_reentrant)
 """
     assert [(finding.span.line, finding.code) for finding in check_source(code)] == found
+
+
+@pytest.mark.parametrize(
+    "read", ['vars(args)["use_reentrant"]', 'args.__dict__["use_reentrant"]', 'settings["use_reentrant"]']
+)
+def test_options_as_a_mapping(read):
+    code = f"""
+import argparse
+from torch.utils.checkpoint import checkpoint
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_reentrant", default="false")
+args = parser.parse_args()
+settings = vars(args)
+y = checkpoint(f, x, use_reentrant={read})
+"""
+    assert [finding.code for finding in check_source(code)] == ["CKPT133"]
+    assert not check_source(code.replace('"false"', "False"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ('parser.add_argument("--gradient_checkpointing", action="store_true", default=True)', True),
+        ('parser.add_argument("--gradient_checkpointing", action="store_false", default=False)', False),
+        ('parser.add_argument("--gradient_checkpointing", action="store_true", default=False)', None),
+        ('parser.add_argument("--gradient_checkpointing", action=argparse.BooleanOptionalAction, default=True)', None),
+        (
+            'parser.add_argument("--gradient_checkpointing", action="store_true", default=True)\n'
+            'parser.add_argument("--off", action="store_false", dest="gradient_checkpointing")',
+            None,
+        ),
+        (
+            'parser.add_argument("--gradient_checkpointing", action="store_true", default=True)\n'
+            "parser.set_defaults(gradient_checkpointing=False)",
+            None,
+        ),
+    ],
+)
+def test_a_switch_that_can_only_be_set_to_its_default(declared, value):
+    assert truth(probe(ARGPARSE.format(declared, "parse_args()"))) is value
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "for key, value in loaded.items():\n    setattr(args, key, value)",
+        "vars(args).update(loaded)",
+        "args.__dict__.update(loaded)",
+    ],
+)
+def test_a_file_may_say_otherwise(changed):
+    declared = 'parser.add_argument("--gradient_checkpointing", action="store_true", default=True)'
+    assert truth(probe(ARGPARSE.format(declared, f"parse_args()\n{changed}"))) is None

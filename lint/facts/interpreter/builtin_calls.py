@@ -109,6 +109,8 @@ def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
     given = {key: value for held in call.args if isinstance(held, Dict) for key, value in held.items.items()}
     for name, value in {**given, **call.kwargs}.items():
         write(walk, owner, name, value, call.node)
+    if isinstance(owner, Result) and any(not isinstance(held, Dict) or held.open for held in call.args):
+        _may_hold_anything(owner)
     return Const(None, call.node)
 
 
@@ -191,10 +193,19 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
 def _setattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, name, value]:
-            for text in filter(None, map(text_of, options(name))):
-                if GAP not in text or isinstance(base, Instance):
+            for text in map(text_of, options(name)):
+                if text is not None and (GAP not in text or isinstance(base, Instance)):
                     write(walk, base, text, value, call.node)
+                elif isinstance(base, Result):
+                    _may_hold_anything(base)
     return None
+
+
+def _may_hold_anything(namespace: Result) -> None:
+    """What is set under a name that is not known may be any of the attributes: `setattr(args, key, value)`."""
+    for name, value in (namespace.attributes or {}).items():
+        if isinstance(value, Const):
+            (namespace.attributes or {})[name] = join(value, UNKNOWN)
 
 
 def _super(walk: Walk, call: Call) -> Value | None:

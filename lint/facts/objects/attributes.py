@@ -265,6 +265,8 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
             return Unknown(node)
         case Attr(base=module, name="_modules"), _ if (name := text_of(index)) is not None:
             return get_attribute(module, name, node)
+        case Attr(base=held, name="__dict__"), Const(str(name)):  # `vars(args)["seed"]`
+            return get_attribute(held, name, node)
     if is_list_of_children(base) and isinstance(node, ast.Subscript) and _leaves_out_the_last(node.slice):
         return base
     if (isinstance(base, Seq | Instance) or is_module_list(base)) and isinstance(node, ast.Subscript):

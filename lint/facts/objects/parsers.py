@@ -23,6 +23,7 @@ from ..values import (
     Seq,
     Unknown,
     Value,
+    equals,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "
 class Parser(Result):
     """An ``ArgumentParser`` with the options added so far."""
 
-    __slots__ = ("defaults", "options")
+    __slots__ = ("defaults", "only", "options")
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -48,6 +49,8 @@ class Parser(Result):
         self.options: dict[str, tuple[str, Value]] = {}
         #: What ``set_defaults`` said, also of names without an option.
         self.defaults: dict[str, Value] = {}
+        #: The options that hold their default, whatever the user says.
+        self.only: set[str] = set()
 
 
 class Given(Attr):
@@ -68,6 +71,7 @@ def parser_made(walk: Walk, call: Call) -> Value:
         if isinstance(parent, Parser):
             made.options |= parent.options
             made.defaults |= parent.defaults
+            made.only |= parent.only
     return made
 
 
@@ -109,8 +113,19 @@ def _add_argument(parser: Parser, call: Call) -> Value | None:
     name = long.lstrip("-").replace("-", "_")
     if isinstance(destination, Const) and isinstance(destination.value, str):
         name = destination.value
+    # Another option may set the same attribute: `--no-checkpointing`.
+    is_only = name not in parser.options and _can_be_nothing_else(call)
+    parser.only = parser.only | {name} if is_only else parser.only - {name}
     parser.options[name] = (long, _default(call))
     return None
+
+
+def _can_be_nothing_else(call: Call) -> bool:
+    """Whether the option leaves its default as it is: `action="store_true", default=True`."""
+    return any(
+        equals(call.keyword("action"), action) is True and equals(call.keyword("default"), stored) is True
+        for action, stored in (("store_true", True), ("store_false", False))
+    )
 
 
 def _default(call: Call) -> Value:
@@ -143,7 +158,10 @@ def _parse_args(parser: Parser, call: Call) -> Value | None:
         namespace.attributes = declared
     else:
         namespace.attributes = {
-            name: Given(namespace, name, written.get(name, f"--{name}"), default) for name, default in declared.items()
+            name: default
+            if name in parser.only - parser.defaults.keys()
+            else Given(namespace, name, written.get(name, f"--{name}"), default)
+            for name, default in declared.items()
         }
     return namespace
 
