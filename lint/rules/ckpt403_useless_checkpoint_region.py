@@ -1,8 +1,9 @@
 """Checkpointing a region whose checkpoint keeps as much as it frees.
 
 ## What it does
-Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, and a
-checkpoint of the whole model, or of a function that runs it alone, in a training step, or in a function that one step
+Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of a single
+`LayerNorm` or `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole
+model, or of a function that runs it alone, in a training step, or in a function that one step
 calls. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
 `deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
 
@@ -90,7 +91,48 @@ class Block(nn.Module):
         return self.down(deepspeed.checkpointing.checkpoint(self.up, x).relu())  # error
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return x + self.mlp(checkpoint(self.norm, x, use_reentrant=False))  # error
+
+def train(batches, optimizer):
+    block = Block()
+    for batch in batches:
+        block(batch).mean().backward()
+        optimizer.step()
+```
+
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        # The float32 copy of its input is freed.
+        return x + self.mlp(checkpoint(self.norm, x, use_reentrant=False))
+
+def train(batches, optimizer):
+    block = Block()
+    for batch in batches:
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = block(batch).mean()
+        loss.backward()
+        optimizer.step()
+```
 ```python
 import torch
 import torch.nn as nn
@@ -188,6 +230,10 @@ def saved(layer, x, checkpointed):
 x = torch.ones(16, 8, requires_grad=True)
 for layer in (torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.ReLU(), torch.nn.Tanh()):
     assert saved(layer, x, checkpointed=True) >= saved(layer, x, checkpointed=False), layer
+
+x = torch.ones(16, 512, requires_grad=True)
+for norm in (torch.nn.LayerNorm(512), torch.nn.GroupNorm(4, 512)):  # besides their input, two numbers a group
+    assert saved(norm, x, checkpointed=True) > 0.98 * saved(norm, x, checkpointed=False), norm
 ```
 
 ## References
@@ -206,6 +252,7 @@ from ..facts.values import Absent, Class, Function, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
 from ..model.events import Backward, Checkpointing, DeepSpeedCheckpoint, FunctionCheckpoint
+from ..model.flow.mentions import mentions
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
@@ -225,6 +272,10 @@ _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 #: How what only compares is called: no model.
 _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
+#: Under autocast they keep a float32 copy of what they get, which a checkpoint frees.
+_NORMS = frozenset(("torch.nn.LayerNorm", "torch.nn.GroupNorm"))
+#: What a program says that trains in mixed precision, or leaves that to others.
+_MIXED = ("autocast", "amp", "mixed_precision", "precision", "Accelerator", "Trainer", "Fabric", "fp16", "bf16")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -240,14 +291,14 @@ def _useless(run: Run) -> Iterator[Report]:
         module = event.function
         if not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        if isinstance(module, Result) and canonical(module.call.name) in _LIGHT:
+        if isinstance(module, Result) and canonical(module.call.name) in _LIGHT | _NORMS:
             kind = module.call.name.rpartition(".")[2]
             yield Report(
                 event.node,
                 f"a checkpoint around one `{kind}` keeps the input that the layer would keep: nothing is freed and the "
                 "layer runs twice; checkpoint the block it belongs to",
                 notes=(Remark(module.call.node, f"the `{kind}`"),),
-                assumes=_assumed(run, event),
+                assumes=_assumed(run, event, module),
             )
         elif _is_whole_model(run, event):
             yield Report(
@@ -257,8 +308,11 @@ def _useless(run: Run) -> Iterator[Report]:
             )
 
 
-def _assumed(run: Run, event: FunctionCheckpoint) -> str | None:
-    """What the configuration of DeepSpeed must say for the checkpoint to keep its input as it is."""
+def _assumed(run: Run, event: FunctionCheckpoint, module: Result) -> str | None:
+    """What the program leaves open: the precision a norm runs in, and where DeepSpeed keeps inputs."""
+    in_full = any(run.of(Backward)) and not any(mentions(run.program, name) for name in _MIXED)
+    if canonical(module.call.name) in _NORMS and not in_full:
+        return "no autocast makes the norm keep a copy in float32"
     if not isinstance(event, DeepSpeedCheckpoint) or not any(run.calls_to(*_CONFIGURING)):
         return None
     return "DeepSpeed is configured to leave inputs on the GPU, whole"
