@@ -4,8 +4,8 @@
 Flags `peft.prepare_model_for_kbit_training(model)` that turns checkpointing on (the default) without
 `gradient_checkpointing_kwargs`, unless something decides anew: a Trainer that enables checkpointing itself, a later
 `gradient_checkpointing_enable` or `_disable`, a trainer of another library, or whoever gets the model from a file
-that does not train it. It is silent where the model only generates. A model that is not quantized is fine: peft turns
-nothing on for it.
+that does not train it. It is silent where the model only generates, or what it gives is dropped. A model that is not
+quantized is fine: peft turns nothing on for it.
 
 ## Why is this bad?
 peft passes an empty dict on, not `None`, so torch falls back to the reentrant variant although transformers defaults to
@@ -153,6 +153,12 @@ def answer(name, prompt):
     model = get_peft_model(model, LoraConfig())
     return model.generate(prompt)
 
+def tried(name, ids):
+    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)
+    model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig())
+    # What it gives is dropped: no backward pass.
+    _ = model(ids)
+
 def loaded_quantized_by_another_flag(args, batches):
     given = {}
     if args.quantize:
@@ -229,6 +235,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Result, Seq, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Backward, KbitPrepare, TrainerBuild
+from ..model.flow.unused import is_unused
 from ..model.libraries.quantized import is_quantized, sets_in_layers
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainers_of
@@ -311,23 +318,35 @@ def _gets(call: Call, prepare: KbitPrepare) -> bool:
 
 
 def _is_given_away(run: Run, prepare: KbitPrepare) -> bool:
-    """Whether the model is returned to callers that are not shown, or kept by an object, and not trained here."""
+    """Whether the model goes elsewhere, and is not trained here."""
+    return _goes_on(run, prepare) and not any(trainers_of(run, prepare.model)) and not _is_trained(run, prepare)
+
+
+def _goes_on(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the model is returned to callers that are not shown, or kept by an object."""
     returned = (found for group in run.program.returns.values() for found in group)
     leaves = any(
         found.place.walk == prepare.place.walk and not found.place.stack and _holds(found.value, prepare)
         for found in returned
     )
     kept = any(isinstance(write.obj, Instance) and _holds(write.value, prepare) for write in run.writes)
-    return (leaves or kept) and not any(trainers_of(run, prepare.model)) and not _is_trained(run, prepare)
+    return leaves or kept
 
 
 def _is_used_without_training(run: Run, prepare: KbitPrepare) -> bool:
-    """Whether the model only generates here: nothing runs it for a loss, nor is it given to code that is not shown."""
+    """Whether the model only generates here, or what it gives is dropped, and no code that is not shown gets it.
+
+    What a function does not run and does not hand on ends with it.
+    """
     walk = prepare.place.walk
     later = [call for call in run.program.calls if call.place.walk == walk and call.order > prepare.order]
-    handed_on = (call for call in later if _gets(call, prepare) and not _is_model(Result(call), prepare))
-    runs = any(_is_model(call.func, prepare) for call in later)
-    return any(_generates(call, prepare) for call in later) and not runs and not any(handed_on)
+    if any(_gets(call, prepare) and not _is_model(Result(call), prepare) for call in later):
+        return False
+    runs = [call for call in later if _is_model(call.func, prepare)]
+    if not all(is_unused(run, call) for call in runs):
+        return False
+    ends_here = (bool(runs) or prepare.place.function is not None) and not _goes_on(run, prepare)
+    return ends_here or (not runs and any(_generates(call, prepare) for call in later))
 
 
 def _generates(call: Call, prepare: KbitPrepare) -> bool:
