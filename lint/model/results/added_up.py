@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Methods of a tensor whose results have its gradient.
+_COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten"))
 _TOGETHER = frozenset(("stack", "cat", "concat", "hstack", "fsum"))
 
 
@@ -34,8 +40,19 @@ def _is_of(held: ast.expr, name: str) -> bool:
         case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
             return _is_of(inner, name)
         case ast.ListComp(elt=term, generators=[only]) | ast.GeneratorExp(elt=term, generators=[only]):
-            return isinstance(only.target, ast.Name) and _is_of(only.iter, name) and _keeps(term, only.target.id)
+            return any(_is_of(passed, name) and _keeps(term, element) for element, passed in _passed(only))
     return _is_list(held, name)
+
+
+def _passed(generator: ast.comprehension) -> Iterator[tuple[str, ast.expr]]:
+    """The variables of a comprehension, each with the list that it takes its elements from."""
+    match generator.target, generator.iter:
+        case ast.Name(id=element), passed:
+            yield element, passed
+        case ast.Tuple(elts=targets), ast.Call(func=ast.Name("zip"), args=lists) if len(targets) == len(lists):
+            yield from ((it.id, passed) for it, passed in zip(targets, lists, strict=True) if isinstance(it, ast.Name))
+        case ast.Tuple(elts=[_, ast.Name(id=element)]), ast.Call(func=ast.Name("enumerate"), args=[passed, *_]):
+            yield element, passed
 
 
 def _is_list(held: ast.expr, name: str) -> bool:
@@ -45,11 +62,13 @@ def _is_list(held: ast.expr, name: str) -> bool:
 
 
 def _keeps(term: ast.expr, element: str) -> bool:
-    """Whether ``term`` is the element, or its mean or sum, perhaps times something."""
+    """Whether ``term`` is the element, or what torch computes from it with a gradient, perhaps times something."""
     match term:
         case ast.Name(id=name):
             return name == element
-        case ast.Call(func=ast.Attribute(value=inner, attr="mean" | "sum")):
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="F" | "torch")), args=given):
+            return any(_keeps(argument, element) for argument in given)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in _COMPUTES:
             return _keeps(inner, element)
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
             return _keeps(left, element) or _keeps(right, element)

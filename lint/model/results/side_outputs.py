@@ -126,7 +126,8 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         name = _list_name(run, call)
         # Where sums are found says less than which of them are used, and is found once for the whole program.
         added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
-        if added and carries_gradient(call.args[0]) and not added.isdisjoint(_used_outside(run.program, inside)):
+        has_graph = carries_gradient(call.args[0]) or run.bodies.is_output_in_hook(call.args[0])
+        if added and has_graph and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
 
 
