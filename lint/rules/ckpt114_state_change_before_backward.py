@@ -141,7 +141,62 @@ def step_first(batches):
         pending = net(batch).mean()
 ```
 
+```python
+import torch
+from mine import batches
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+def activate(model, name):
+    model.set_adapter(name)
+
+def loss_of(model, first, second):
+    activate(model, "helpful")
+    loss = model(**first).loss
+    activate(model, "harmless")  # error
+    return loss + model(**second).loss
+
+def train(batches):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(), adapter_name="helpful")
+    model.add_adapter("harmless", LoraConfig())
+    model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for first, second in batches:
+        loss_of(model, first, second).backward()
+        optimizer.step()
+
+train(batches)
+```
+
 ## Good
+```python
+import torch
+from mine import batches
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+def activate(model, name):
+    model.set_adapter(name)
+
+def train(batches):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(), adapter_name="helpful")
+    model.add_adapter("harmless", LoraConfig())
+    model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for first, second in batches:
+        activate(model, "helpful")
+        loss = model(**first).loss
+        activate(model, "harmless")
+        with torch.no_grad():
+            weight = model(**second).loss
+        activate(model, "helpful")
+        (weight * loss).backward()
+        optimizer.step()
+
+train(batches)
+```
 ```python
 import torch
 import torch.nn as nn
@@ -373,7 +428,7 @@ from ..facts.origin import origin
 from ..facts.values import Instance, Result, Value, equals
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
-from ..model.flow.frames import follows
+from ..model.flow.frames import call_beside, follows
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -402,7 +457,7 @@ def check(run: Run) -> Iterator[Report]:
     for forward, model in _forwards(run, losses):
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
-                yield _report(change.node, forward, backward)
+                yield _report(_shown(run, change, forward), forward, backward)
             for node in attributes_between(run, model, forward, backward):
                 yield _report(node, forward, backward)
     for backward in backwards:
@@ -410,6 +465,13 @@ def check(run: Run) -> Iterator[Report]:
         for forward, model in _forwards_kept(run, losses, backward) if kept else ():
             for change in steps_before_next_iteration(run, model, forward, backward, kept):
                 yield _report(change.node, forward, backward, ", of the next iteration")
+
+
+def _shown(run: Run, change: Call, forward: Call) -> ast.AST:
+    """Where the mistake is: the call beside ``forward`` of a helper that others call too, or the change itself."""
+    several = len({other.place.stack for other in run.calls_at(change.node)}) > 1
+    beside = call_beside(run, change, forward) if several else None
+    return change.node if beside is None else beside.node
 
 
 def _report(change: ast.AST, forward: Call, backward: Call, which: str = "") -> Report:
