@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 from ..exclusion import pattern_test
+from ..identifiers import names_in
 from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
-from ..values import Const, Dict, Function, Guard, Loop, Method, Result, Seq, Unknown, Value, join_under
+from ..scopes import bound_names
+from ..values import UNKNOWN, Const, Dict, Function, Guard, Loop, Method, Result, Seq, Unknown, Value, join, join_under
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
@@ -109,6 +111,7 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
     before = grad.current
     walk.place = outside._replace(loops=(*outside.loops, node))
     walk.broken_off.append([])
+    _open_flags(walk, node)
     body()
     walk.place = outside
     after = walk.scope.names
@@ -127,6 +130,28 @@ def _loop(walk: Walk, node: Loop, body: Callable[[], bool]) -> bool:
         walk.scope.leave(walk.scope.names)
         walk.scope.names = reduce(joined, found)
     return ends and not found
+
+
+def _open_flags(walk: Walk, loop: Loop) -> None:
+    """Leave open what an iteration finds in the flags that another one sets: `if pending is not None`."""
+    names = walk.scope.names
+    flags = [name for name, value in names.items() if _is_flag(value)]
+    for name in _asked_and_set(loop).intersection(flags) if flags else ():
+        names[name] = join(names[name], UNKNOWN)
+
+
+def _is_flag(value: Value) -> bool:
+    return isinstance(value, Const) and (value.value is None or isinstance(value.value, bool))
+
+
+@lru_cache(maxsize=256)
+def _asked_and_set(loop: Loop) -> frozenset[str]:
+    """The names that conditions in a loop read, and that the loop binds."""
+    if isinstance(loop, ast.comprehension):
+        return frozenset()
+    tests = [part.test for part in all_nodes(loop) if isinstance(part, ast.If | ast.IfExp)]
+    asked = frozenset().union(*(names_in(test) for test in tests))
+    return asked.intersection(bound_names(loop)) if asked else asked
 
 
 def _completes_an_iteration(walk: Walk, node: Loop) -> bool:
