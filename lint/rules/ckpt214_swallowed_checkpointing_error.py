@@ -19,7 +19,42 @@ except TypeError:
     model.gradient_checkpointing_enable()
 ```
 
+```python
+from transformers import AutoModelForCausalLM
+
+def enable(model):
+    for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable"):
+        enable_it = getattr(model, name, None)
+        if enable_it is None:
+            continue
+        try:
+            enable_it(use_reentrant=False)  # error
+            return True
+        except Exception:
+            print("failed")
+    return False
+
+enable(AutoModelForCausalLM.from_pretrained("base"))
+```
+
 ## Good
+```python
+from transformers import AutoModelForCausalLM
+
+def enable(model):
+    for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable"):
+        enable_it = getattr(model, name, None)
+        if enable_it is None:
+            continue
+        try:
+            enable_it({"use_reentrant": False})
+            return True
+        except Exception:
+            print("failed")
+    return False
+
+enable(AutoModelForCausalLM.from_pretrained("base"))
+```
 ```python
 from transformers import AutoModelForCausalLM
 
@@ -97,11 +132,13 @@ def check(run: Run) -> Iterator[Report]:
                 f"this call always raises TypeError (no version takes `{wrong[0]}=`) and the handler hides it; "
                 f'pass `gradient_checkpointing_kwargs={{"{wrong[0]}": ...}}`',
                 notes=(Remark(handler, "this runs every time"),),
-                fix=_fix(enable, wrong),
+                fix=_fix(run, enable, wrong),
             )
 
 
-def _fix(enable: HfEnable, wrong: list[str]) -> Rewrite | None:
+def _fix(run: Run, enable: HfEnable, wrong: list[str]) -> Rewrite | None:
+    if len({other.call.method for other in run.of(HfEnable) if other.node is enable.node}) > 1:
+        return None  # Each of them has a keyword of its own.
     if enable.node.args or [keyword.arg for keyword in enable.node.keywords] != wrong:
         return None
     renamed = enable.call.method.replace("_enable", "_kwargs")

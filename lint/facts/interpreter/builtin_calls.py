@@ -182,8 +182,9 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
             return matching_field(base.cls.fields, name)
         case [Result() | Attr() as base, Template(name)]:
             return get_attribute(base, name, call.node)
-        case [base, Choice(options=names)] if all(isinstance(text_of(option), str) for option in names):
-            return join(*(get_attribute(base, text_of(option) or "", call.node) for option in names))
+        case [base, Choice(options=names), *otherwise] if all(isinstance(text_of(option), str) for option in names):
+            held = [get_attribute(base, text_of(option) or "", call.node) for option in names]
+            return join(*held, *(otherwise if any(isinstance(found, Ref | Attr) for found in held) else ()))
         case [base, Const(str(name)), default]:
             found = get_attribute(base, name, call.node)
             return join(found, default) if isinstance(found, Ref | Attr) else found
