@@ -5,9 +5,9 @@ A file in ``kinds/`` is a kind of configuration; there is no list to add it to.
 
 from __future__ import annotations
 
-#: Files that may be configurations of training, and scripts of the shell that may start one.
+#: Files that may be configurations of training, and scripts of the shell or of make that may start one.
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
-LAUNCH_SUFFIXES = (".sh", ".bash")
+LAUNCH_SUFFIXES = (".sh", ".bash", "Makefile", ".mk")
 #: Words of the program that a configuration stands for: triggers of rules are made of them.
 PROGRAM = "from trl import TrainingArguments, Config; axolotl, torchtune, swift\n"
 
