@@ -59,6 +59,12 @@ if TYPE_CHECKING:
 _RETURN_SELF = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "double", "train", "eval", "requires_grad_", "apply", "to_empty")
 )
+#: Mappings whose entries are read as attributes, and what turns them into plain ones.
+_SETTINGS = (
+    *("omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "omegaconf.DictConfig"),
+    *("easydict.EasyDict", "ml_collections.ConfigDict", "ml_collections.config_dict.ConfigDict"),
+    *("munch.Munch", "munch.munchify", "addict.Dict", "box.Box"),
+)
 #: A replacement field of `str.format`.
 _FIELD = re.compile(r"{[^{}]*}")
 
@@ -259,8 +265,10 @@ def _vars_changed(walk: Walk, call: Call) -> Value | None:
 
 
 def _settings(walk: Walk, call: Call) -> Value | None:
-    """``OmegaConf.create({...})`` and ``to_container``: the mapping they are given."""
+    """``OmegaConf.create({...})``, ``to_container``, ``EasyDict(...)``: the mapping they are given."""
     held = call.args[0] if call.args else None
+    if held is None:
+        return _dict(walk, call)
     return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
 
 
@@ -366,10 +374,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.vars": _vars,
     "collections.OrderedDict": _dict,
     "functools.partialmethod": _partial,
-    "omegaconf.OmegaConf.create": _settings,
-    "omegaconf.OmegaConf.to_container": _settings,
     "omegaconf.OmegaConf.merge": _merged,
-    "omegaconf.DictConfig": _settings,
     "torch.multiprocessing.spawn": _spawned,
     "torch.multiprocessing.start_processes": _spawned,
     "accelerate.notebook_launcher": _launched,
@@ -387,4 +392,6 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "torch._C._set_grad_enabled": _grad_mode_set,
     "argparse.ArgumentParser": parser_made,
     "argparse.Namespace": namespace_made,
+    "types.SimpleNamespace": namespace_made,
+    **dict.fromkeys(_SETTINGS, _settings),
 }

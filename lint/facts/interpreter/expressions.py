@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
@@ -18,6 +18,7 @@ from ..values import (
     Dict,
     Function,
     Guard,
+    Instance,
     Result,
     Seq,
     Template,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Where `%` puts a value in.
 _PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
+#: How many elements a comprehension is walked for one by one.
+_FEW = 8
 
 
 def evaluate(walk: Walk, node: ast.AST | None) -> Value:
@@ -249,9 +252,12 @@ def _named(walk: Walk, node: ast.NamedExpr) -> Value:
 
 def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
     outside, place = walk.scope, walk.place
+    first = evaluate(walk, node.generators[0].iter)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and _are_told_apart(first) and _is_plain(node):
+        return _in_turn(walk, node, first)
     walk.scope = Scope(node, outside)
     for generator in node.generators:
-        passed = evaluate(walk, generator.iter)
+        passed = first if generator is node.generators[0] else evaluate(walk, generator.iter)
         element = iterate(passed, generator.iter)
         walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
         assign(walk, generator.target, element, generator)
@@ -263,10 +269,36 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         made: Dict | Seq = Dict({key: evaluate(walk, node.value)}, True, node, place)
     else:
         made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
-    plain = len(node.generators) == 1 and not node.generators[0].ifs and _has_own_entries(node, passed)
+    plain = _is_plain(node) and _has_own_entries(node, passed)
     made.count = length_of(passed) if plain else None
     walk.scope, walk.place = outside, place
     return made
+
+
+def _is_plain(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
+    """Whether it has one loop, and no condition."""
+    return len(node.generators) == 1 and not node.generators[0].ifs
+
+
+def _are_told_apart(passed: Value) -> TypeGuard[Seq]:
+    """Whether ``passed`` is a few objects or names, of which each makes something of its own: `in (net, critic)`."""
+    if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= _FEW:
+        return False
+    return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
+
+
+def _in_turn(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Seq) -> Seq:
+    """A comprehension over the elements of ``passed``, one by one."""
+    outside, place, generator = walk.scope, walk.place, node.generators[0]
+    walk.scope = Scope(node, outside)
+    walk.place = place._replace(loops=(*place.loops, generator))
+    walk.program.in_turn.add(generator)
+    made: list[Value] = []
+    for element in passed.items:
+        assign(walk, generator.target, element, generator)
+        made.append(evaluate(walk, node.elt))
+    walk.scope, walk.place = outside, place
+    return Seq("list", made, False, node, place)
 
 
 def _has_own_entries(node: ast.expr, passed: Value) -> bool:

@@ -167,6 +167,8 @@ def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value |
     """Remember ``base.name = value``, made at ``place``; gives what the attribute was, None if never looked at."""
     if isinstance(base, Unknown | Choice | Ref | Const):
         return None
+    if isinstance(base, Dict):
+        return _set_key(base, Const(name, None), value, place)  # settings: a plain dict takes no attributes
     if base.attributes is None:
         base.attributes = {}
     before = base.attributes.get(name)

@@ -277,6 +277,10 @@ class Instance(Value):
         #: The `copy.deepcopy` that gave it, where it is a copy of what ``call`` made.
         self.copied_by = copied_by
 
+    def is_same(self, other: Value) -> bool:
+        """Whether the same expression made it of the same class: `KINDS[kind](d)` builds one of several."""
+        return super().is_same(other) and isinstance(other, Instance) and self.cls is other.cls
+
     def is_one_with(self, other: Value) -> bool:
         """Whether the same expression made it, and the same copy where it is one."""
         return isinstance(other, Instance) and self.is_same(other) and _is_one_copy(self.copied_by, other.copied_by)
