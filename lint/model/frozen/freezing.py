@@ -13,16 +13,17 @@ from ...facts.objects.classes import ancestors
 from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Method, Result, equals, is_absent, same
 from ..conditions.guards import own_guards
 from ..names import canonical
+from ..regions.module_tree import module_tree
 from ..tensors.tensor_values import is_operation
 from ..texts.passing_names import is_named_in, name_passes, prefix_asked
 from ..types import same_object
-from .frozen_models import is_frozen_with_model
+from .frozen_models import is_frozen_with_model, parts_built
 from .named_switches import comes_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from ...facts.values import Call, Guard, Value
+    from ...facts.values import Call, Guard, Place, Value
     from ...facts.walk import Write
     from ..events import GradientSwitch
     from ..history import History
@@ -35,6 +36,9 @@ _WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.E
 _WITH_BIAS = frozenset(f"torch.nn.{kind}" for kind in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"))
 #: How functions are named that freeze a module, or do so by what they are told.
 _FREEZES = re.compile(r"^_?(freeze|frozen|set_requires_grad|toggle_(requires_)?grad)")
+
+#: Methods that torch, Lightning or Python call.
+_IS_CALLED = re.compile(r"__|forward$|train$|setup$|on_|configure_|training_step$|prepare_data$")
 
 
 def is_frozen(run: History, module: Value) -> bool:
@@ -98,9 +102,20 @@ def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
 def _is_switched_off(run: History, target: Value, since: int) -> bool:
     """Whether the gradients of a module or a parameter are surely switched off, not before ``since``."""
     return any(
-        switch.order >= since and same(switch.module, target) and not any(own_guards(switch.place))
+        switch.order >= since
+        and same(switch.module, target)
+        and not any(own_guards(switch.place))
+        and not _is_left_uncalled(switch.place)
         for switch in run.uses.frozen.of(target)
     )
+
+
+def _is_left_uncalled(place: Place) -> bool:
+    """Whether ``place`` is in a method that the program offers, `def freeze_stem(self)`, and nothing of it calls."""
+    function = place.function
+    if function is None or function.owner is None or place.stack:
+        return False
+    return not _IS_CALLED.match(function.name)
 
 
 def _parameters(module: Value) -> tuple[str, ...]:
@@ -222,7 +237,23 @@ def _owner(switch: GradientSwitch) -> Value:
 
 
 def _may_hold(frozen: Value, modules: tuple[Value, ...]) -> bool:
-    return not isinstance(frozen, Result) or any(same(frozen, module) for module in modules)
+    if isinstance(frozen, Result):
+        return any(same(frozen, module) for module in modules)
+    tree = module_tree(frozen) if isinstance(frozen, Instance) else None
+    if tree is None or not isinstance(frozen, Instance):
+        return True
+    built = parts_built(frozen)
+    return any(_is_part(module, tree.own, built) for module in modules)
+
+
+def _is_part(module: Value, classes: Collection[Class], built: Collection[ast.AST]) -> bool:
+    """Whether ``module`` may be in a model of these ``classes``, whose modules the calls ``built`` make."""
+    match module:
+        case Instance(cls):
+            return any(it in classes for it in (cls, *ancestors(cls)))
+        case Result(call):
+            return call.node in built
+    return True
 
 
 def _frozen_by_name(run: History) -> Iterator[Value]:

@@ -90,13 +90,13 @@ def _is_foreign(called: Value) -> bool:
 def _built_before(run: History, model: Instance, switch: GradientSwitch) -> Iterator[ast.AST]:
     """The calls that built what ``model`` holds, each of them in its constructor alone, before ``switch``."""
     made = None if model.call is None else model.call.node
-    for node in _held(model):
+    for node in parts_built(model):
         calls = run.calls_at(node)
         if all(made in call.place.stack and call.order < switch.order for call in calls):
             yield node
 
 
-def _held(model: Instance) -> set[ast.AST]:
+def parts_built(model: Instance) -> set[ast.AST]:
     """The calls that built the modules in ``model``, those in containers and in modules of the program too."""
     found, seen, left = set[ast.AST](), set[int](), [*_fields(model)]
     while left:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.containers import container_kind
 from ...facts.values import (
     Attr,
     Computed,
@@ -97,6 +98,14 @@ _WITHOUT_WEIGHTS = frozenset(
         *("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "Softmax", "Upsample", "ZeroPad2d"),
         *("MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "PixelShuffle"),
         *("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool2d"),
+    )
+)
+#: Modules with weights: what they give when they are frozen needs a gradient exactly when what they get does.
+_WITH_WEIGHTS = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
+        *("LayerNorm", "GroupNorm", "RMSNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
     )
 )
 #: Methods of models that compute features.
@@ -281,16 +290,25 @@ def _comes_of_frozen_model(run: History, value: Value, assumed: tuple[Value, ...
 def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
     """Whether a call gives what frozen weights hold for its numbers; False for a module that none of it trains."""
     module = same_object(call.func)
+    if isinstance(module, Instance):
+        return False if _is_frozen_whole(run, module) and _computes(module) else None
     if not isinstance(module, Result):
         return None
     kind = canonical(module.call.name)
-    if is_frozen(run, module):
-        if is_hf_model(module):
-            # Checkpointing makes what the embeddings give need a gradient.
-            ids = "input_ids" in call.kwargs and "inputs_embeds" not in call.kwargs
-            return None if any(run.of(HfEnable)) or any(run.method_calls(*_ASKS)) else ids
-        return kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained")
-    return False if kind in _WITHOUT_WEIGHTS else None
+    if is_hf_model(module) and is_frozen(run, module):
+        # Checkpointing makes what the embeddings give need a gradient.
+        ids = "input_ids" in call.kwargs and "inputs_embeds" not in call.kwargs
+        return None if any(run.of(HfEnable)) or any(run.method_calls(*_ASKS)) else ids
+    if kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained"):
+        return True if is_frozen(run, module) else None
+    if kind in _WITHOUT_WEIGHTS or (kind in _WITH_WEIGHTS and is_frozen(run, module)):
+        return False
+    return False if container_kind(module) == "Sequential" and _is_frozen_whole(run, module) else None
+
+
+def _is_frozen_whole(run: History, module: Value) -> bool:
+    """Whether ``module`` is frozen with all that it holds: nothing of it is switched on again."""
+    return not run.uses.thaws and is_frozen(run, module)
 
 
 def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -> bool:
