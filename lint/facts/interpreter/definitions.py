@@ -24,14 +24,26 @@ def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 def _decorated(walk: Walk, function: Function) -> Value:
     """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
-    match function.decorators, getattr(function.node, "decorator_list", []):
-        case [Function() as decorator], [ast.expr() as written] if not walk.scope.is_class or _hands_on(decorator):
-            node = ast.copy_location(ast.Call(written, [], []), written)
-            call = Call(node, decorator, walk.place, walk.program.next_order())
-            call.args = [function]
-            made = walk.follow(decorator, call, None)
-            return made if isinstance(made, Function) else function
+    written = getattr(function.node, "decorator_list", [])
+    for decorator, node in zip(function.decorators, written, strict=True):
+        if not isinstance(decorator, Function):
+            continue
+        stands_for_it = not walk.scope.is_class or _hands_on(decorator)
+        if stands_for_it and len(written) > 1:
+            continue  # What the others make of that is not known.
+        made = _made_by(walk, decorator, node, function)
+        if isinstance(made, Function) and stands_for_it:
+            return made
+        if isinstance(made, Function) and made is not function:
+            function.around.append(made)
     return function
+
+
+def _made_by(walk: Walk, decorator: Function, written: ast.expr, function: Function) -> Value:
+    """What ``decorator``, which ``written`` names, makes of ``function``."""
+    call = Call(ast.copy_location(ast.Call(written, [], []), written), decorator, walk.place, walk.program.next_order())
+    call.args = [function]
+    return walk.follow(decorator, call, None)
 
 
 def _hands_on(decorator: Function) -> bool:

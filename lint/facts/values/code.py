@@ -196,7 +196,7 @@ class Partial(Value):
 class Function(Value):
     """A function or lambda of the file, with the scope it closes over."""
 
-    __slots__ = ("decorators", "owner", "place", "scope", "walked")
+    __slots__ = ("around", "decorators", "owner", "place", "scope", "walked")
     __match_args__ = ("node",)
     node: FunctionNode
 
@@ -205,6 +205,8 @@ class Function(Value):
         self.scope = scope
         self.place = place
         self.decorators: list[Value] = []
+        #: What decorators of the file make of it that call it themselves: whoever calls it runs them, too.
+        self.around: list[Function] = []
         self.owner: Class | None = None
         #: Whether its body was walked with the scope that it closes over.
         self.walked = False

@@ -247,9 +247,10 @@ class _Search:
         if function in self.functions:
             calls = [call for call in calls if instance is not None and asked_of_self(call) is not None]
         self.functions[function] = function
+        # What decorators put around it runs with it.
+        called: list[_Entry] = [(wrapper, ()) for wrapper in function.around]
         # A function that is chosen by a condition is the one that is called only when the condition holds.
         chosen = tuple(own_guards(function.place))
-        called: list[_Entry] = []
         for call in calls:
             found = [(guard, holds_for(instance, guard, self.regions.changed)) for guard in own_guards(call.place)]
             if any(holds is False for _, holds in found):
