@@ -1,104 +1,110 @@
-"""Forward hooks that constructors register: they run again with the modules of a region."""
+"""Hooks on modules run with them, in a recomputation too: runs decide what they change."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 from hf_ckpt.lint.analysis.check_text import check_source
 
-LAYER = """
+SCRIPT = """\
 import random
+
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-class Layer(nn.Module):
-    def __init__(self, width=8):
+def follow(module: "Quantizer", args):
+    if not module.training:
+        return
+    with torch.no_grad():
+        module.total.mul_(0.5).add_(args[0].mean(0))
+        module.codes.copy_(module.total * 2)
+
+def count(module, args, out):
+    module.seen += len(out)
+
+def noisy(module, args, out):
+    return out * (1 + random.random())
+
+class Range:
+    def __init__(self, momentum):
+        self.momentum = momentum
+
+    def __call__(self, module, args, out):
+        module.codes.lerp_(out.detach().mean(0), self.momentum)
+
+class Quantizer(nn.Module):
+    def __init__(self):
         super().__init__()
-        self.mlp = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width))
-        self.register_buffer("scale", torch.ones(width))
-{hooks}
+        self.lin = nn.Linear(3, 3)
+        self.seen = 0
+        self.register_buffer("codes", torch.ones(3))
+        self.register_buffer("total", torch.ones(3))
+        {registered}
+
+    def _update(self, module, args, out):
+        self.codes.mul_(0.9).add_(out.detach().mean(0))
+
     def forward(self, x):
-        return x + self.mlp(x) * self.scale
-"""
-NET = """
+        return torch.tanh(self.lin(x) * self.codes.clone())
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(3))
-        self.features = []
-{hooks}
+        self.stem, self.quantizer, self.head = nn.Linear(3, 3), Quantizer(), nn.Linear(3, 3)
+
     def forward(self, x):
-        for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant={reentrant})
-        return x
+        return self.head(checkpoint({region}, self.stem(x), use_reentrant=False))
 
-def train(batches, optimizer):
-    net = Net()
-    for batch, targets in batches:
-        loss = net(batch.requires_grad_()).sum() + {loss}
-        loss.backward()
-        net.features.clear()
-        optimizer.step()
+torch.manual_seed(0)
+net = Net()
+{done}
+net(torch.ones(2, 3)).pow(2).sum().backward()
 """
-NOISE = """
-        self.mlp.register_forward_hook(self.noise)
-
-    def noise(self, module, args, output):
-        return output * random.random()
-"""
-UPDATE = """
-        self.register_forward_pre_hook(self.update)
-
-    def update(self, module, args):
-        with torch.no_grad():
-            self.scale.mul_(0.9).add_(args[0].abs().mean(0))
-"""
-GRAB = """
-        for layer in self.layers:
-            layer.mlp.register_forward_hook(self.grab)
-
-    def grab(self, module, args, output):
-        self.features.append(output)
-"""
-SUMS = [
-    "sum(f.pow(2).mean() for f in net.features)",
-    "sum(F.mse_loss(f, t) for f, t in zip(net.features, targets))",
-    "torch.stack([f.norm() for f in net.features]).sum()",
-]
-
-
-def codes(layer: str = "", net: str = "", loss: str = "0", reentrant: bool = False) -> set[str]:
-    text = LAYER.format(hooks=layer) + NET.format(hooks=net, loss=loss, reentrant=reentrant)
-    return {finding.code for finding in check_source(text, "train.py")}
-
-
-def test_a_hook_draws():
-    assert "CKPT115" in codes(NOISE)
-
-
-def test_a_hook_changes_a_buffer():
-    assert "CKPT107" in codes(UPDATE)
-
-
-@pytest.mark.parametrize("loss", SUMS)
-def test_a_hook_hands_out_what_a_loss_adds_up(loss):
-    assert "CKPT113" in codes(net=GRAB, loss=loss, reentrant=True)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"net": GRAB, "loss": SUMS[0]},
-        {"net": GRAB, "loss": "0", "reentrant": True},
-        {"net": GRAB, "loss": "sum(f.detach().mean() for f in net.features)", "reentrant": True},
-        {"net": GRAB, "loss": "sum(len(f) for f in net.features)", "reentrant": True},
-        {"net": GRAB.replace("(output)", "(output.detach())"), "loss": SUMS[0], "reentrant": True},
-        {"layer": NOISE.replace("random.random()", "0.5")},
-        {"layer": NOISE.replace("self.mlp.", "self.other = nn.Linear(8, 8)\n        self.other.")},
-        {"layer": UPDATE.replace("self.register_forward_pre_hook(self.update)", "self.updating = False")},
-        {"layer": NOISE.replace("(self.noise)", "(self.noise).remove()")},
-    ],
+WRONG = (
+    ("self.register_forward_pre_hook(follow)", "", "CKPT107"),
+    ("self.register_forward_hook(self._update)", "", "CKPT107"),
+    ("self.register_forward_hook(Range(0.5))", "", "CKPT107"),
+    ("", "net.quantizer.register_forward_pre_hook(follow)", "CKPT107"),
+    ("self.lin.register_forward_hook(noisy)", "", "CKPT115"),
 )
-def test_right_neighbours(given):
-    assert codes(**given).isdisjoint({"CKPT107", "CKPT113", "CKPT115"})
+RIGHT = (
+    ("", ""),
+    ("self.register_forward_hook(count)", ""),
+    ("handle = self.register_forward_hook(self._update)\n        handle.remove()", ""),
+    ("", "net.register_forward_hook(noisy)"),
+    ("self.register_forward_pre_hook(follow)", "net.eval()"),
+)
+
+
+@pytest.mark.parametrize(("registered", "done", "code"), WRONG)
+def test_hooks_in_the_region(registered: str, done: str, code: str) -> None:
+    """What they change or draw makes the recomputation another one."""
+    text = _script(registered, done)
+    assert {found.code for found in check_source(text, "train.py")} == {code}
+    assert not torch.equal(_gradient(text), _gradient(_plain(text)))
+
+
+@pytest.mark.parametrize(("registered", "done"), RIGHT)
+def test_hooks_that_do_no_harm(registered: str, done: str) -> None:
+    """They only count, are gone, belong to a module outside, or do nothing in this mode."""
+    text = _script(registered, done)
+    assert not {found.code for found in check_source(text, "train.py")} & {"CKPT107", "CKPT115"}
+    if "random" not in done and "noisy" not in done:
+        assert torch.equal(_gradient(text), _gradient(_plain(text)))
+
+
+def _script(registered: str, done: str) -> str:
+    return SCRIPT.format(registered=registered, done=done, region="self.quantizer")
+
+
+def _plain(text: str) -> str:
+    return text.replace("checkpoint(self.quantizer, self.stem(x), use_reentrant=False)", "self.quantizer(self.stem(x))")
+
+
+def _gradient(text: str) -> torch.Tensor:
+    names: dict[str, torch.nn.Module] = {}
+    exec(f"import random\nrandom.seed(0)\n{text}", names)
+    gradient = names["net"].get_parameter("stem.weight").grad
+    assert gradient is not None
+    return gradient

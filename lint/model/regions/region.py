@@ -26,6 +26,7 @@ from ...facts.values import (
     conditional_options,
     options,
 )
+from ..calls.forward_hooks import hooks_on, registered_in
 from ..calls.given import asked_of_self, holds_for, of_object
 from ..conditions.guards import own_guards
 from ..events.checkpoints import DeepSpeedCheckpoint
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     _Key: TypeAlias = tuple[ast.AST | None, str]
 
 _SEQUENTIAL = "torch.nn.Sequential"
-#: Methods that make a module run a function whenever it runs.
-_HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 #: Functions whose first argument runs again, with the others.
 _CHECKPOINTS = frozenset(("torch.utils.checkpoint.checkpoint", *DeepSpeedCheckpoint.NAMES))
 
@@ -98,7 +97,7 @@ class Region(NamedTuple):
 class Regions:
     """Finds regions in one program; the search of a body is done once."""
 
-    __slots__ = ("_calls", "_checkpointed", "_hooks", "_known", "changed", "classes")
+    __slots__ = ("_calls", "_checkpointed", "_known", "changed", "classes", "hooks")
 
     def __init__(self, program: Program) -> None:
         self.classes = program.classes
@@ -108,18 +107,14 @@ class Regions:
             for write in program.writes
             if write.place.function is None or write.place.function.name != "__init__"
         )
+        #: What registers hooks on modules for good.
+        self.hooks = registered_in(program.calls)
         self._known: dict[tuple[int, ...], tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
         #: The checkpoints of each function of the file, with how many of its parameters are taken already.
         self._checkpointed: dict[ast.AST, list[tuple[Call, int]]] = {}
-        #: What modules run before and after their `forward`, by the module.
-        self._hooks: dict[_Key, list[_Entry]] = {}
-        gone = (call.receiver for call in program.calls if call.method == "remove")
-        removed = {handle.call.node for handle in gone if isinstance(handle, Result)}
         for call in program.calls:
             self._note_checkpoint(call)
-            if call.method in _HOOKS and call.node not in removed:
-                self._note_hook(call)
             function = call.place.function
             if function is not None:
                 self._calls.setdefault(function, []).append(call)
@@ -133,29 +128,6 @@ class Regions:
                 self._checkpointed.setdefault(function.node, []).append((call, 0))
             case [Method(_, function), *_]:
                 self._checkpointed.setdefault(function.node, []).append((call, 1))
-
-    def _note_hook(self, call: Call) -> None:
-        """A hook that a constructor registers: all objects of its class have it, and not one that is looked at."""
-        function = call.place.function
-        if function is None or function.owner is None or function.name != "__init__" or not call.args:
-            return
-        for hooked in options(call.receiver):
-            if isinstance(hooked, Instance | Result):
-                entries = self._hooks.setdefault(_key(hooked), [])
-                entries.append((call.args[0], tuple(own_guards(call.place))))
-
-    def hooks_of(self, module: Value) -> list[_Entry]:
-        """The hooks that run when ``module`` does, each with the conditions that it is registered under."""
-        return self._hooks.get(_key(module), []) if self._hooks else []
-
-    def is_output_in_hook(self, value: Value) -> bool:
-        """Whether ``value`` is what a module gave, as the hook gets it that runs then: its third argument."""
-        if not isinstance(value, Param):
-            return False
-        given = (hook for entries in self._hooks.values() for hook, _ in entries)
-        nodes = {hook.function.node if isinstance(hook, Method) else hook.node for hook in given}
-        taken = 1 if value.function.owner is not None else 0
-        return value.function.node in nodes and positional_names(value.function.node)[taken + 2 :] == [value.name]
 
     def given_for(self, param: Param) -> list[Value]:
         """What the checkpoints of the function of ``param`` give for it."""
@@ -229,9 +201,9 @@ class _Search:
             case Partial(func=inner) | Attr(base=inner, name="forward" | "__call__"):
                 return [(inner, ())]
             case Instance(cls):
-                return [*self._enter_instance(value, cls), *self.regions.hooks_of(value)]
+                return [*self._hooks_of(value), *self._enter_instance(value, cls)]
             case Result(call):
-                return [*self._enter_result(value, call), *self.regions.hooks_of(value)]
+                return [*self._hooks_of(value), *self._enter_result(value, call)]
             case Seq(_, items):
                 return _always(items)
             case Element() if passed := parts_passed(value):
@@ -273,6 +245,9 @@ class _Search:
             self.conditions[_key(part)] = under
         else:
             self.conditions[_key(part)] = _either_way(known, under)
+
+    def _hooks_of(self, module: Value) -> list[_Entry]:
+        return [(hook, tuple(own_guards(call.place))) for hook, call in hooks_on(self.regions.hooks, module)]
 
     def _enter_instance(self, instance: Instance, cls: Class) -> list[_Entry]:
         self._came_to(instance, self._under)

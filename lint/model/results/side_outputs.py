@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
+from ..calls.forward_hooks import is_output_in_hook
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
@@ -126,7 +127,7 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         name = _list_name(run, call)
         # Where sums are found says less than which of them are used, and is found once for the whole program.
         added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
-        has_graph = carries_gradient(call.args[0]) or run.bodies.is_output_in_hook(call.args[0])
+        has_graph = carries_gradient(call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
         if added and has_graph and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
 

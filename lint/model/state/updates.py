@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors, is_run_as_written
-from ...facts.values import Absent, Const, Instance
-from ..conditions.guards import in_mode
+from ...facts.values import Instance
+from ..calls.forward_hooks import as_methods, hooks_on
+from ..conditions.guards import in_mode, own_guards
+from .held_state import SAVING, saved_state, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...facts.values import Call, Class
+    from ...facts.values import Class
     from ..regions.region import Region
     from ..run import Run
 
@@ -30,8 +32,6 @@ _KEEP = frozenset(
         *("contiguous", "clone", "detach", "view", "reshape"),
     )
 )
-#: Methods that write the state of a model to disk, or give it.
-_SAVING = ("state_dict", "save_pretrained", "save_model", "save_state", "save_checkpoint")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 #: Buffers and counters, and the step at which each was read.
@@ -60,7 +60,7 @@ def moving_averages(run: Run, region: Region) -> Iterator[Update]:
     """
     for owner, function, state in _stateful(run, region):
         methods = _own_methods(region, owner)
-        saved = _saved(run, owner) if any(run.method_calls(*_SAVING)) else frozenset[str]()
+        saved = saved_state(run, owner) if any(run.method_calls(*SAVING)) else frozenset[str]()
         kept = [update for update in _Body(function, state, True, methods).updates if update.decays]
         asked = _Body(function, state, False, methods).read if kept else frozenset[str]()
         for update in kept:
@@ -83,24 +83,38 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
         (owner, _Body(function, state, training, _own_methods(region, owner)))
         for owner, function, state in _stateful(run, region)
     ]
-    for owner, body in bodies:
+    hooks = [*_hooks_in(run, region, training)]
+    hooked = [body for _, body in hooks]
+    for owner, body in (*bodies, *hooks):
         elsewhere = {
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
         }
         for update in body.updates:
             before = any(name == update.name and step <= update.step for name, step in body.results)
-            if before or (update.accumulates and update.name in body.read | elsewhere):
+            # A hook runs whenever its module does; a method may be called in another mode.
+            moves = update.accumulates or (body in hooked and update.name in body.moving)
+            if before or (moves and update.name in body.read | elsewhere):
                 yield update
 
 
 def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[str, str]]]:
-    """The methods that run in ``region``, with the state of their classes: `buffer` or `counter` by its name."""
+    """The methods that run in ``region``, with the state of their classes."""
     for function in region.functions:
         owner = function.owner
         if owner is not None and not isinstance(function.node, ast.Lambda):
-            state = dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
+            state = state_of(run, owner)
             if state:
                 yield owner, function.node, state
+
+
+def _hooks_in(run: Run, region: Region, training: bool) -> Iterator[tuple[Class, _Body]]:
+    """The bodies of the hooks that run whenever modules of the program's classes do."""
+    registered = [call for call in run.bodies.hooks if not any(own_guards(call.place))]
+    classes = {module.cls: None for module in region.modules if isinstance(module, Instance)} if registered else {}
+    for owner in classes:
+        state = state_of(run, owner)
+        for hook, _ in hooks_on(registered, owner.instance) if state else ():
+            yield from ((owner, _Body(it, state, training, {})) for it in as_methods(hook, owner))
 
 
 @lru_cache(maxsize=8)
@@ -146,35 +160,6 @@ def _related(left: Class, right: Class) -> bool:
     return left is right or left in ancestors(right) or right in ancestors(left)
 
 
-def _buffers(run: Run, owner: Class) -> dict[str, Call]:
-    """The names that the class, or one of the file that it derives from, registers as buffers, and where."""
-    classes = (owner, *ancestors(owner))
-    found = {}
-    for call in run.method_calls("register_buffer"):
-        match call.receiver, call.argument(0, "name"):
-            case Instance(cls), Const(str(name)) if cls in classes:
-                found[name] = call
-    return found
-
-
-def _saved(run: Run, owner: Class) -> frozenset[str]:
-    """Those of them that `state_dict()` gives."""
-    calls = _buffers(run, owner).items()
-    return frozenset(name for name, call in calls if isinstance(call.argument(2, "persistent"), Absent))
-
-
-def _counters(owner: Class) -> Iterator[str]:
-    """The attributes that the class, or one of the file that it derives from, counts with: `self.calls += 1`."""
-    for cls in (owner, *ancestors(owner)):
-        for node in ast.walk(cls.node):
-            match node:
-                case ast.AugAssign(
-                    target=ast.Attribute(value=ast.Name(id="self"), attr=name),
-                    value=ast.Constant(value=int() | float()),
-                ):
-                    yield name
-
-
 class _Body:
     """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
@@ -194,6 +179,8 @@ class _Body:
         self._returned: dict[ast.Call, Reads] = {}
         #: What each buffer and counter was computed from when it last changed.
         self._held: dict[str, Reads] = {}
+        #: Those that are computed, also by way of others, from what was there before.
+        self.moving: set[str] = set()
         arguments = function.args
         #: Names that are the same in both runs.
         self._steady = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -239,8 +226,10 @@ class _Body:
             self._block(node.body, under)
         if taken is not True:
             self._block(node.orelse, under)
-        leaves = any(block and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse))
-        return under if leaves else certain
+        left = [bool(block) and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse)]
+        if taken is not None:
+            return certain and not left[not taken]  # Nothing comes to what follows, or everything does.
+        return under if any(left) else certain
 
     def _is_steady(self, test: ast.expr) -> bool:
         """Whether both runs see the same: parameters, constants and what nothing here changes in ``self``."""
@@ -336,6 +325,8 @@ class _Body:
 
     def _update(self, update: Update, certain: bool, reads: Reads) -> None:
         if certain and update.name in self._state:
+            if update.accumulates or any(other in self.moving for other, _ in reads):
+                self.moving.add(update.name)
             self.updates.append(update)
             held = self._held.get(update.name, frozenset()) if update.accumulates else frozenset()
             self._held[update.name] = reads | held

@@ -1,0 +1,82 @@
+"""Hooks that a program registers on its modules: each call of the module runs them, in a recomputation too."""
+
+from __future__ import annotations
+
+import ast
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from ...facts.objects.attributes import get_attribute
+from ...facts.objects.classes import ancestors
+from ...facts.parameters import positional_names
+from ...facts.values import Class, Function, Instance, Method, Param, Result, Value, options, same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...facts.values import Call
+
+_REGISTER = ("register_forward_hook", "register_forward_pre_hook")
+
+
+def registered_in(calls: Iterable[Call]) -> list[Call]:
+    """The calls that register hooks for good; none in a program that removes some: which ones is not decided."""
+    calls = list(calls)
+    removes = any(call.method == "remove" and not call.args for call in calls)
+    return [] if removes else [call for call in calls if call.method in _REGISTER]
+
+
+def hooks_on(registered: Iterable[Call], module: Value) -> Iterator[tuple[Value, Call]]:
+    """The hooks of ``module``, each with the call, one of ``registered``, that keeps it there."""
+    for call in registered:
+        if any(_is_on(option, module) for option in options(call.receiver)):
+            yield call.argument(0, "hook"), call
+
+
+def _is_on(receiver: Value, module: Value) -> bool:
+    match receiver, module:
+        case Instance(cls), Instance(other):
+            return cls is other or cls in ancestors(other)
+        case Result(), Result():
+            return same(receiver, module)
+    return False
+
+
+def is_output_in_hook(registered: Iterable[Call], value: Value) -> bool:
+    """Whether ``value`` is what a module gave, as a hook gets it that runs then: its third argument."""
+    if not isinstance(value, Param):
+        return False
+    hooks = (_run_by(option) for call in registered for option in options(call.argument(0, "hook")))
+    nodes = {hook.function.node if isinstance(hook, Method) else hook.node for hook in hooks}
+    taken = 1 if value.function.owner is not None else 0
+    return value.function.node in nodes and positional_names(value.function.node)[taken + 2 :] == [value.name]
+
+
+def as_methods(hook: Value, owner: Class) -> Iterator[ast.FunctionDef]:
+    """The bodies of ``hook`` as methods of the module that it is on, an object of ``owner``, which is `self` there."""
+    for option in options(hook):
+        match _run_by(option):
+            case Function(ast.FunctionDef() as node):
+                yield _renamed(node, 0, None)
+            case Method(Instance(cls), Function(ast.FunctionDef() as node)):
+                is_own = cls is owner or cls in ancestors(owner) or owner in ancestors(cls)
+                yield _renamed(node, 1, "self" if is_own else "_")
+
+
+def _run_by(hook: Value) -> Value:
+    """What calling ``hook`` runs: the `__call__` of an object that is one."""
+    return get_attribute(hook, "__call__", hook.node) if isinstance(hook, Instance) else hook
+
+
+def _renamed(node: ast.FunctionDef, position: int, holder: str | None) -> ast.FunctionDef:
+    """``node`` where the parameter at ``position``, the module, is called `self`, and the one before it ``holder``."""
+    parameters = [it.arg for it in (*node.args.posonlyargs, *node.args.args)]
+    names = dict(zip(parameters, [holder, "self"] if position else ["self"], strict=False))
+    copied = deepcopy(node)
+    for part in ast.walk(copied):
+        match part:
+            case ast.Name(id=name) if new := names.get(name):
+                part.id = new
+            case ast.arg(arg=name) if new := names.get(name):
+                part.arg = new
+    return copied

@@ -1,0 +1,52 @@
+"""What objects of a class hold beside parameters and change in a forward pass: buffers and counters."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.objects.classes import ancestors
+from ...facts.values import Absent, Const, Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Class
+    from ..run import Run
+
+#: Methods that write the state of a model to disk, or give it.
+SAVING = ("state_dict", "save_pretrained", "save_model", "save_state", "save_checkpoint")
+
+
+def state_of(run: Run, owner: Class) -> dict[str, str]:
+    """The state of the objects of ``owner``: `buffer` or `counter` by its name."""
+    return dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
+
+
+def _buffers(run: Run, owner: Class) -> dict[str, Call]:
+    """The names that the class, or one of the file that it derives from, registers as buffers, and where."""
+    classes = (owner, *ancestors(owner))
+    found = {}
+    for call in run.method_calls("register_buffer"):
+        match call.receiver, call.argument(0, "name"):
+            case Instance(cls), Const(str(name)) if cls in classes:
+                found[name] = call
+    return found
+
+
+def saved_state(run: Run, owner: Class) -> frozenset[str]:
+    """The names of the buffers that `state_dict()` gives."""
+    calls = _buffers(run, owner).items()
+    return frozenset(name for name, call in calls if isinstance(call.argument(2, "persistent"), Absent))
+
+
+def _counters(owner: Class) -> Iterator[str]:
+    """The attributes that the class, or one of the file that it derives from, counts with: `self.calls += 1`."""
+    for cls in (owner, *ancestors(owner)):
+        for node in ast.walk(cls.node):
+            match node:
+                case ast.AugAssign(
+                    target=ast.Attribute(value=ast.Name(id="self"), attr=name),
+                    value=ast.Constant(value=int() | float()),
+                ):
+                    yield name
