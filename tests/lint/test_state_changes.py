@@ -641,3 +641,30 @@ for ids in []:
     (found,) = check_paths([tmp_path])
     assert (Path(found.filename).name, found.span.line, found.code) == ("losses.py", 8, "CKPT114")
     assert "line" not in found.message
+
+
+_SWITCHED = """\
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+def logits_of(model, adapter, ids):
+    model.set_adapter(adapter)
+    return model(input_ids=ids).logits
+
+model = LlamaForCausalLM(LlamaConfig())
+model.gradient_checkpointing_enable()
+model = get_peft_model(model, LoraConfig(), adapter_name="left")
+model.add_adapter("right", LoraConfig())
+model.train()
+for ids in batches:
+    first = logits_of(model, "left", ids)
+    second = logits_of(model, ANOTHER, ids)
+    (first - second).square().mean().backward()
+"""
+
+
+@pytest.mark.parametrize(("another", "is_wrong"), [('"right"', True), ('"left"', False)])
+def test_a_helper_switches_to_what_it_is_given(another: str, is_wrong: bool) -> None:
+    """Both calls write `set_adapter(adapter)`: the names that they are given decide."""
+    found = check_source(_SWITCHED.replace("ANOTHER", another), "train.py")
+    assert any(it.code == "CKPT114" for it in found) is is_wrong
