@@ -24,6 +24,8 @@ def canonical(name: str) -> str:
         return f"torch.distributed._composable.{parts[-1]}"
     if name.startswith("torch.nn.parallel."):
         return f"torch.nn.parallel.{parts[-1]}"
+    if parts[-1] == "CheckpointWrapper" and name.startswith("torch.distributed.algorithms."):
+        return f"{_CKPT_WRAPPER}checkpoint_wrapper"  # the function only builds it
     if name.startswith("torch.distributed.algorithms._checkpoint."):
         return _CKPT_WRAPPER + parts[-1] if parts[-1][0].islower() or len(parts) < 6 else name
     return name

@@ -279,3 +279,35 @@ _GIVEN = {"x, mask, None, output_attentions, None": [], "x, None, mask, output_a
 @pytest.mark.parametrize(("given", "found"), _GIVEN.items(), ids=["switches", "a mask"])
 def test_a_switch_may_land_in_another_switch(given, found):
     assert _found(_HEAD + _LAYER.replace("GIVEN", given)) == found
+
+
+_WRAPPED = """
+from torch import nn
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrappers
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, CheckpointWrapper
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+    def forward(self, x):
+        return {{"x": self.linear(x)}}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.block = nn.Linear(4, 4), {}
+
+    def forward(self, x):
+        x = self.stem(x)
+        return x + self.block(x)["x"]
+"""
+
+
+@pytest.mark.parametrize("variant", ["CheckpointImpl.REENTRANT", "CheckpointImpl.NO_REENTRANT"])
+@pytest.mark.parametrize("wrapper", ["CheckpointWrapper", "wrappers.CheckpointWrapper"])
+def test_the_class_wraps_as_its_function_does(wrapper: str, variant: str) -> None:
+    """`checkpoint_wrapper` only builds a `CheckpointWrapper`."""
+    found = {it.code for it in check_source(_WRAPPED.format(f"{wrapper}(Block(), {variant})"), "model.py")}
+    assert ("CKPT116" in found) is (variant == "CheckpointImpl.REENTRANT")
