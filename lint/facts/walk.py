@@ -110,6 +110,7 @@ class Program:
         "not_walked",
         "order",
         "own_models",
+        "property_reads",
         "returns",
         "script",
         "stores",
@@ -147,6 +148,8 @@ class Program:
         self.classes: list[Class] = []
         #: Those of them that are models by themselves; None before it is asked.
         self.own_models: list[Class] | None = None
+        #: By read of a property, the call that it stands for.
+        self.property_reads: dict[ast.Attribute, ast.Call] = {}
         #: What parameters are taken for that say no class.
         self.guessed: dict[tuple[Class, Guess], Instance] = {}
         self.returns: dict[FunctionNode, list[Returned]] = {}

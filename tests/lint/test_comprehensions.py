@@ -90,3 +90,48 @@ def test_names_choose_classes(norm: str, listed: str, is_wrong: bool) -> None:
     """What a dict holds under the names that the comprehension goes through is what the list holds."""
     text = KINDS.replace("NORM", norm).replace("LISTED", listed)
     assert ("CKPT106" in {found.code for found in check_source(text, "model.py")}) is is_wrong
+
+
+MAPPED = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(d, d), NORM, nn.ReLU(), nn.Linear(d, d))
+
+    def forward(self, x):
+        return self.body(x)
+
+def block(d):
+    return Block(d)
+
+class Net(nn.Module):
+    def __init__(self, d=4, depth=3):
+        super().__init__()
+        self.stem = nn.Linear(d, d)
+        self.blocks = nn.ModuleList(MADE)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "map(Block, [d] * depth)",
+        "map(Block, (d, d))",
+        "list(map(block, [d for _ in range(depth)]))",
+        "map(lambda _: Block(d), range(depth))",
+    ],
+)
+@pytest.mark.parametrize(("norm", "is_wrong"), [("nn.BatchNorm1d(d)", True), ("nn.LayerNorm(d)", False)])
+def test_map_calls_what_it_is_given(made: str, norm: str, is_wrong: bool) -> None:
+    """A class or a function of the program is called for each element."""
+    text = MAPPED.replace("NORM", norm).replace("MADE", made)
+    assert ("CKPT106" in {found.code for found in check_source(text, "model.py")}) is is_wrong

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
 from ..objects.dicts import merge_into
 from ..objects.numbers import ARITHMETIC, combined
+from ..objects.told_apart import are_told_apart
 from ..scopes import Scope
 from ..values import (
     Choice,
@@ -18,7 +19,6 @@ from ..values import (
     Dict,
     Function,
     Guard,
-    Instance,
     Result,
     Seq,
     Template,
@@ -36,6 +36,7 @@ from .conditions import decided
 from .context_managers import hand_over, hand_over_each
 from .mapped import as_comprehension
 from .picked import pick
+from .property_reads import read_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 #: Where `%` puts a value in.
 _PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
-#: How many elements a comprehension is walked for one by one.
-_FEW = 8
 
 
 def evaluate(walk: Walk, node: ast.AST | None) -> Value:
@@ -63,7 +62,9 @@ def _constant(walk: Walk, node: ast.Constant) -> Value:
 
 
 def _attribute(walk: Walk, node: ast.Attribute) -> Value:
-    return get_attribute(evaluate(walk, node.value), node.attr, node)
+    base = evaluate(walk, node.value)
+    found = get_attribute(base, node.attr, node)
+    return (read_property(walk, base, node) or found) if type(found) is Unknown else found
 
 
 def _subscript(walk: Walk, node: ast.Subscript) -> Value:
@@ -253,7 +254,7 @@ def _named(walk: Walk, node: ast.NamedExpr) -> Value:
 def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
     outside, place = walk.scope, walk.place
     first = evaluate(walk, node.generators[0].iter)
-    if isinstance(node, ast.ListComp | ast.GeneratorExp) and _are_told_apart(first) and _is_plain(node):
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(first) and _is_plain(node):
         return _in_turn(walk, node, first)
     walk.scope = Scope(node, outside)
     for generator in node.generators:
@@ -278,13 +279,6 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
 def _is_plain(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
     """Whether it has one loop, and no condition."""
     return len(node.generators) == 1 and not node.generators[0].ifs
-
-
-def _are_told_apart(passed: Value) -> TypeGuard[Seq]:
-    """Whether ``passed`` is a few objects or names, of which each makes something of its own: `in (net, critic)`."""
-    if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= _FEW:
-        return False
-    return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
 
 
 def _in_turn(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Seq) -> Seq:

@@ -23,6 +23,8 @@ _PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
 _TRANSPARENT = (
     "staticmethod",
     "classmethod",
+    "property",
+    "cached_property",
     "no_grad",
     "inference_mode",
     "autocast",

@@ -1,0 +1,18 @@
+"""Sequences of which each element is walked by itself: `for net in (generator, critic)`."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from ..values import Instance, Result, Seq, Value
+from .containers import text_of
+
+#: How many elements are walked one by one.
+_FEW = 8
+
+
+def are_told_apart(passed: Value) -> TypeGuard[Seq]:
+    """Whether ``passed`` is a few objects or names, of which each makes something of its own: `in (net, critic)`."""
+    if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= _FEW:
+        return False
+    return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
