@@ -111,6 +111,7 @@ class Program:
         "order",
         "own_models",
         "property_reads",
+        "registering",
         "returns",
         "script",
         "stores",
@@ -150,6 +151,8 @@ class Program:
         self.own_models: list[Class] | None = None
         #: By read of a property, the call that it stands for.
         self.property_reads: dict[ast.Attribute, ast.Call] = {}
+        #: Whether decorators of classes run now, which registries are: each class is one more call of them.
+        self.registering = False
         #: What parameters are taken for that say no class.
         self.guessed: dict[tuple[Class, Guess], Instance] = {}
         self.returns: dict[FunctionNode, list[Returned]] = {}

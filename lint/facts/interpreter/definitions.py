@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..scopes import Scope
-from ..values import Call, Class, Element, Function, Ref, Value
+from ..values import Call, Class, Element, Function, Method, Ref, Value
 
 if TYPE_CHECKING:
     from ..walk import Walk
@@ -39,10 +39,12 @@ def _decorated(walk: Walk, function: Function) -> Value:
     return function
 
 
-def _made_by(walk: Walk, decorator: Function, written: ast.expr, function: Function) -> Value:
-    """What ``decorator``, which ``written`` names, makes of ``function``."""
+def _made_by(walk: Walk, decorator: Function | Method, written: ast.expr, defined: Function | Class) -> Value:
+    """What ``decorator``, which ``written`` names, makes of ``defined``."""
     call = Call(ast.copy_location(ast.Call(written, [], []), written), decorator, walk.place, walk.program.next_order())
-    call.args = [function]
+    call.args = [defined]
+    if isinstance(decorator, Method):
+        return walk.follow(decorator.function, call, decorator.receiver)
     return walk.follow(decorator, call, None)
 
 
@@ -72,8 +74,9 @@ def _copies_name(call: ast.Call) -> bool:
 def define_class(walk: Walk, node: ast.ClassDef) -> None:
     """`class`: its body is walked in a scope of its own, and its functions become methods."""
     cls = Class(node, [_base(walk, base) for base in node.bases], walk.place, walk.scope)
-    for decorator in node.decorator_list:
-        walk.evaluate(decorator)
+    walk.program.registering = True
+    decorators = [(given, walk.evaluate(given)) for given in node.decorator_list]
+    walk.program.registering = False
     outside = walk.scope
     walk.scope = Scope(node, outside, is_class=True)
     walk.engine.execute(walk, node.body)
@@ -85,6 +88,11 @@ def define_class(walk: Walk, node: ast.ClassDef) -> None:
             member.owner = cls
     walk.program.classes.append(cls)
     walk.scope.bind(node.name, cls)
+    walk.program.registering = True
+    for given, decorator in reversed(decorators):
+        if isinstance(decorator, Function | Method):
+            _made_by(walk, decorator, given, cls)  # A registry: what it returns is taken for the class.
+    walk.program.registering = False
 
 
 def _base(walk: Walk, node: ast.expr) -> Value:

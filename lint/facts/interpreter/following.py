@@ -28,7 +28,7 @@ MAX_DEPTH = 6
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
 #: Whoever allows less depth of recursion, does the analysis again with more (`lint/analysis/deep.py`).
 _ENOUGH = 100_000
-#: The same for constructors: what an object holds, only its own call tells.
+#: The same for constructors and registries: what an object holds, only its own call tells.
 MAX_BUILT = 24
 
 
@@ -37,7 +37,7 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     program, node = caller.program, function.node
     stack = caller.place.stack
     walked = program.followed.get(node, 0)
-    few = walked < (MAX_BUILT if function.name == "__init__" else MAX_WALKS)
+    few = walked < (MAX_BUILT if function.name == "__init__" or program.registering else MAX_WALKS)
     if not few or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
         return _as_before(program, function, call)
     program.followed[node] = walked + 1

@@ -1,0 +1,96 @@
+"""Registries that a program writes itself: what a name builds is the class that was registered under it."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+{registry}
+
+class Base(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, d))
+
+    def forward(self, x):
+        return self.body(x)
+
+{others}
+
+@{register}
+class Normed(Base):
+    def __init__(self, d):
+        super().__init__(d)
+        self.norm = nn.BatchNorm1d(d)
+
+    def forward(self, x):
+        return x + self.norm(self.body(x))
+
+class Net(nn.Module):
+    def __init__(self, names, d):
+        super().__init__()
+        self.stem = nn.Linear(d, d)
+        self.blocks = nn.ModuleList({built} for name in names)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+
+Net({names}, 4)(torch.randn(2, 4)).sum().backward()
+"""
+FUNCTION = """
+KINDS = {}
+
+def register(name):
+    def add(cls):
+        KINDS[name] = cls
+        return cls
+    return add
+"""
+OBJECT = """
+class Registry:
+    def __init__(self):
+        self.kinds = {}
+
+    def register(self, name):
+        def add(cls):
+            self.kinds[name] = cls
+            return cls
+        return add
+
+    def build(self, name, *args):
+        return self.kinds[name](*args)
+
+KINDS = Registry()
+"""
+WAYS = {
+    "a dict": (FUNCTION, 'register("{}")', "KINDS[name](d)"),
+    "a dict that is asked": (FUNCTION, 'register("{}")', "KINDS.get(name)(d)"),
+    "an object": (OBJECT, 'KINDS.register("{}")', "KINDS.build(name, d)"),
+    "an object's dict": (OBJECT, 'KINDS.register("{}")', "KINDS.kinds[name](d)"),
+}
+
+
+@pytest.mark.parametrize("more", [1, 6])
+@pytest.mark.parametrize("way", WAYS)
+def test_names_build_what_is_registered(way: str, more: int) -> None:
+    """A list with its name has the class with BatchNorm in it, one without it has not."""
+    assert "CKPT106" in _codes(way, more, '("other0", "normed")')
+    assert "CKPT106" in _codes(way, more, '["normed"] * 3')
+    assert "CKPT106" not in _codes(way, more, '("other0", "other0")')
+    assert "CKPT106" not in _codes(way, more, "open('names').read().split()")
+
+
+def _codes(way: str, more: int, names: str) -> set[str]:
+    registry, register, built = WAYS[way]
+    others = "\n".join(f"@{register.format(f'other{n}')}\nclass Other{n}(Base):\n    pass\n" for n in range(more))
+    parts = {"registry": registry, "register": register.format("normed"), "built": built, "names": names}
+    text = SCRIPT.format(others=others, **parts)
+    return {it.code for it in check_source(text, "train.py")}
