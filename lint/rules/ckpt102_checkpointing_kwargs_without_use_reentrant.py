@@ -188,7 +188,8 @@ def check(run: Run) -> Iterator[Report]:
             continue  # ms-swift chooses the variant itself when the dict does not.
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
-            yield _report(kwargs, args.node)
+            is_text = kwargs is not args.kwargs
+            yield _report(kwargs, (kwargs.node if is_text else None) or args.node)
     for setting in written_kwargs(run):
         if _lacks_key(trainer_kwargs(setting.kwargs)):
             yield _report(setting.kwargs, setting.node)

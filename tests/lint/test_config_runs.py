@@ -292,6 +292,45 @@ def test_arrays_of_the_shell(project):
     assert launch(project, array.replace("  --gradient_checkpointing True", "") + more + command) == []
 
 
+def test_strings_of_arguments(project):
+    command = "accelerate launch --config_file fsdp.yaml hf.py $ARGS"
+    string = 'ARGS="--output_dir out"\nARGS+=" --gradient_checkpointing True"\n'
+    assert launch(project, string + command) == ["run.sh:4:9 CKPT303"]
+    assert launch(project, string.replace('ARGS+="', 'ARGS="$ARGS') + command) == ["run.sh:4:13 CKPT303"]
+    assert launch(project, string + 'ALL="--bf16 $ARGS"\n' + command.replace("$ARGS", "$ALL")) == ["run.sh:4:9 CKPT303"]
+    # One word; the shell decides; another value wins.
+    assert launch(project, string + command.replace("$ARGS", '"$ARGS"')) == []
+    assert launch(project, string.replace("ARGS+", "[ $SAVE ] && ARGS+") + command) == []
+    assert launch(project, f'{string}ARGS="--output_dir out"\n{command}') == []
+    functions = f'run() {{\n  {command}\n}}\n{string}ARGS="--output_dir out"\nrun'
+    assert launch(project, functions) == []
+
+
+def test_arguments_as_json_have_their_place(project):
+    (project / "hf.py").write_text(HF)
+    command = "torchrun hf.py --output_dir out --gradient_checkpointing \\\n  --gradient_checkpointing_kwargs '{GIVEN}'"
+    assert launch(project, command.replace("GIVEN", '"early_stop": true')) == ["run.sh:4:3 CKPT102"]
+    assert launch(project, command.replace("GIVEN", '"use_reentrant": false')) == []
+
+
+FOLDERS = [
+    'ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)',
+    'ROOT="$(dirname "$(dirname "$(realpath "$0")")")"',
+    'ROOT="$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd )"/..',
+    "ROOT=$(git rev-parse --show-toplevel)",
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_script_names_files_from_its_own_folder(project, folder):
+    (project / "scripts").mkdir()
+    command = 'accelerate launch --config_file "$ROOT/fsdp.yaml" $ROOT/hf.py --output_dir out --gradient_checkpointing'
+    assert launch(project, f"{folder}\n{command}", "scripts/run.sh") == ["scripts/run.sh:4:80 CKPT303"]
+    other = 'ROOT=$(cd "$(dirname "$0")/../other" && pwd)'
+    write_launch(project, f"{other}\n{command}", "scripts/run.sh")
+    assert "no training that can be read" in lint("scripts/run.sh", cwd=project).stderr
+
+
 def test_variables_of_the_environment(project):
     command = "torchrun hf.py --output_dir out --gradient_checkpointing"
     around = "export ACCELERATE_USE_FSDP=true FSDP_ACTIVATION_CHECKPOINTING=true\n"

@@ -234,10 +234,15 @@ _WRAPPERS = [
     "            return fn(self, x)\n        return checkpoint(fn, self, x, use_reentrant=False)",
     "def inner(self, x):\n        run = lambda y: checkpoint(fn, self, y, use_reentrant=False)\n"
     "        return run(x) if self.training else fn(self, x)",
+    "def inner(self, *args):\n        return checkpoint(lambda *given: fn(self, *given), *args, use_reentrant=False)",
+    "@wraps(fn)\n    def inner(self, x, **more):\n        def run(y):\n            return fn(self, y, **more)\n"
+    "        return checkpoint(run, x, use_reentrant=False)",
 ]
 
 
-@pytest.mark.parametrize("made", _WRAPPERS, ids=["always", "in training", "out of training", "a lambda"])
+@pytest.mark.parametrize(
+    "made", _WRAPPERS, ids=["always", "in training", "out of training", "a lambda", "by a lambda", "by a function"]
+)
 def test_a_decorator_checkpoints_a_method_that_it_also_calls(made):
     program = _HEAD + _DECORATED.replace("MADE", made)
     assert _found(program.replace("NORM", "BatchNorm2d(width)")) == ["CKPT106"]
