@@ -64,8 +64,39 @@ def forward(layers, x, lengths):
         x = reentrant(layer, x, padding=x is None)  # error
     return x
 ```
+```python
+from functools import partial
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputing(nn.Module):
+    run = staticmethod(partial(checkpoint, use_reentrant=True))
+
+    def call(self, layer, *args, **kwargs):
+        if self.training:
+            return self.run(layer, *args, **kwargs)  # error
+        return layer(*args, **kwargs)
+
+class Encoder(Recomputing):
+    def forward(self, x, lengths):
+        for layer in self.layers:
+            x = self.call(layer, x, padding=x.sum(-1) > lengths, scale=lengths[0] / 2)
+        return x
+```
 
 ## Good
+```python
+from torch.utils.checkpoint import checkpoint
+
+def call(layer, *args, **kwargs):
+    kwargs.pop("padding", None)
+    return checkpoint(layer, *args, use_reentrant=True, **kwargs)
+
+def forward(layers, x, lengths):
+    for layer in layers:
+        x = call(layer, x, padding=x.sum(-1) > lengths)
+    return x
+```
 ```python
 from functools import partial
 from timm.models._manipulate import checkpoint as timm_checkpoint

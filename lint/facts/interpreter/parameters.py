@@ -9,7 +9,7 @@ from ..objects.annotations import annotated
 from ..objects.classes import decorator_names
 from ..objects.own_model import own_model, says_no_class
 from ..parameters import defaults
-from ..values import Dict, Element, Function, Instance, Param, Ref, Seq, Unknown, Value
+from ..values import Dict, Element, Function, Given, Instance, Param, Ref, Seq, Unknown, Value
 
 if TYPE_CHECKING:
     from ..values import Call
@@ -67,8 +67,14 @@ def bind_given(walk: Walk, function: Function, call: Call, receiver: Value | Non
         )
     if arguments.kwarg:
         known = {argument.arg for argument in [*arguments.args, *arguments.kwonlyargs]}
-        rest = {name: value for name, value in call.kwargs.items() if name not in known}
+        rest = {name: _passed_on(call, name) for name in call.kwargs if name not in known}
         names[arguments.kwarg.arg] = Dict(rest, call.open_kwargs, arguments.kwarg, walk.place)
+
+
+def _passed_on(call: Call, name: str) -> Value:
+    """What `**kwargs` hold under ``name``: what the call itself writes is there, whatever it is."""
+    value = call.kwargs[name]
+    return Given(value.node) if type(value) is Unknown and call.written(name) else value
 
 
 def _injected(param: Param) -> Value | None:

@@ -6,7 +6,7 @@ from .alternatives import options
 from .code import Call, Class, Function, Instance, Partial, Result
 from .containers import Dict, Seq
 from .names import Method, Module
-from .plain import Absent, Const, Ref, Unknown, Value
+from .plain import Absent, Computed, Const, Given, Ref, Test, Unknown, Value
 
 
 def truth(value: Value) -> bool | None:
@@ -77,8 +77,12 @@ def is_given(call: Call, name: str) -> bool:
 
 def is_absent(value: Value) -> bool | None:
     """Whether the argument or key is certainly missing (True), certainly there (False), or neither."""
-    answers = {None if isinstance(option, Unknown) else isinstance(option, Absent) for option in options(value)}
+    answers = {None if _may_be_absent(option) else isinstance(option, Absent) for option in options(value)}
     return answers.pop() if len(answers) == 1 else None
+
+
+def _may_be_absent(value: Value) -> bool:
+    return isinstance(value, Unknown) and not isinstance(value, Computed | Given | Test)
 
 
 def is_same_call(one: Call, other: Call) -> bool:

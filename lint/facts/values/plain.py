@@ -76,6 +76,12 @@ class Test(Unknown):
         self.operands = operands
 
 
+class Given(Unknown):
+    """An argument that a call passes under a name: it is there, and nothing else is known of it."""
+
+    __slots__ = ()
+
+
 class Absent(Value):
     """Certainly not given: the answer for an argument or key that is not there."""
 
