@@ -79,6 +79,39 @@ def main(name, batches):
 ```
 
 ```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Step:
+    def __init__(self, model: nn.Module):
+        self.model, self.loss = model, nn.MSELoss()
+
+    def forward(self, x):
+        return checkpoint(self.model, x, use_reentrant=False)  # error
+
+    def __call__(self, batch):
+        x, y = batch
+        return self.loss(self.forward(x), y)
+
+def main(batches):
+    model = Model()
+    step = Step(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in batches:
+        step(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+```python
 import deepspeed
 import torch.nn as nn
 
@@ -205,6 +238,39 @@ def twice(first, second, optimizer, save):
     loss.backward()
     optimizer.step()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Step:
+    def __init__(self, model: nn.Module):
+        self.model, self.loss = model, nn.MSELoss()
+
+    def forward(self, x):
+        return checkpoint(self.model, x, use_reentrant=False)
+
+    def __call__(self, batch):
+        x, y = batch
+        return self.loss(torch.cat([self.forward(part) for part in x.chunk(4)]), y)
+
+def main(batches):
+    model = Model()
+    step = Step(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in batches:
+        step(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
 
 ## Evidence
 ```python
@@ -248,6 +314,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
+from ..facts.objects.classes import is_plain
 from ..facts.values import Absent, Class, Function, Param, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
@@ -271,6 +338,8 @@ NEEDS = (FunctionCheckpoint,)
 _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 #: How what only compares is called: no model.
 _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
+#: How many functions are followed from a region to the training step.
+_CALLERS = 4
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
 #: Under autocast they keep a float32 copy of what they get, which a checkpoint frees.
 _NORMS = frozenset(("torch.nn.LayerNorm", "torch.nn.GroupNorm"))
@@ -322,7 +391,7 @@ def _is_whole_model(run: Run, event: FunctionCheckpoint) -> bool:
     """Whether a training step runs the complete model in this one region."""
     here = event.place
     function = here.function
-    if function is not None and function.owner is not None and function.name == "forward":
+    if function is not None and function.name == "forward" and function.owner and not is_plain(function.owner):
         return False
     if not _is_model(_only_module(run, event)):
         return False
@@ -333,10 +402,20 @@ def _is_whole_model(run: Run, event: FunctionCheckpoint) -> bool:
     )
     if any(others) or any(_runs_another(run, event, call) for call in run.calls_beside(event.call)):
         return False
-    if _is_trained_at(run, here):
-        return True
-    caller = _only_caller(run, event)
-    return caller is not None and _is_trained_at(run, caller.place) and _runs_nothing_else(run, event, caller)
+    return _is_trained_by(run, event)
+
+
+def _is_trained_by(run: Run, event: FunctionCheckpoint) -> bool:
+    """Whether the region, or the one call that leads to it through functions which run nothing else, is trained."""
+    call = event.call
+    for _ in range(_CALLERS):
+        if _is_trained_at(run, call.place):
+            return True
+        caller = _only_caller(run, call)
+        if caller is None or not _runs_nothing_else(run, event, (call, caller)):
+            return False
+        call = caller
+    return False
 
 
 def _only_module(run: Run, event: FunctionCheckpoint) -> Value:
@@ -364,18 +443,18 @@ def _is_trained_at(run: Run, here: Place) -> bool:
     )
 
 
-def _only_caller(run: Run, event: Checkpointing) -> Call | None:
-    """The one call of the function around ``event``, which runs it once: `training_step(model, batch)`."""
-    function = event.place.function
-    if function is None or event.place.loops or any(own_guards(event.place)):
+def _only_caller(run: Run, call: Call) -> Call | None:
+    """The one call of the function around ``call``, which runs it once: `training_step(model, batch)`."""
+    function = call.place.function
+    if function is None or call.place.loops or any(own_guards(call.place)):
         return None
     calls = run.calls_of(function)
     return calls[0] if len(calls) == 1 else None
 
 
-def _runs_nothing_else(run: Run, event: Checkpointing, caller: Call) -> bool:
-    """Whether the functions around ``event`` and ``caller`` checkpoint and run no other model."""
-    around = event.place.function, caller.place.function
+def _runs_nothing_else(run: Run, event: Checkpointing, way: tuple[Call, Call]) -> bool:
+    """Whether the functions around the calls of ``way``, to ``event``, checkpoint and run no other model."""
+    around = [call.place.function for call in way]
     beside = [call for call in run.program.calls if call.place.function in around and call.node is not event.node]
     checkpoints = {other.node for other in run.of(FunctionCheckpoint)}
     return not any(call.node in checkpoints or _is_layer(call.func) for call in beside)
