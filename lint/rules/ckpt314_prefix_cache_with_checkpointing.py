@@ -36,6 +36,23 @@ trainer = SFTTrainer(  # error
     peft_config=PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=20),
 )
 ```
+```python
+from enum import Enum
+from peft import PrefixTuningConfig, PromptTuningConfig, TaskType, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class Method(Enum):
+    PREFIX = PrefixTuningConfig
+    PROMPT = PromptTuningConfig
+
+    def build(self, **options):
+        return self.value(task_type=TaskType.CAUSAL_LM, **options)
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model = get_peft_model(model, Method.PREFIX.build(num_virtual_tokens=20))  # error
+args = TrainingArguments("out", activation_checkpointing=True)
+Trainer(model, args).train()
+```
 
 ## Good
 ```python
@@ -65,6 +82,23 @@ SFTTrainer(
     args=SFTConfig("out", gradient_checkpointing=False),
     peft_config=PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=20),
 )
+```
+```python
+from enum import Enum
+from peft import PrefixTuningConfig, PromptTuningConfig, TaskType, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+class Method(Enum):
+    PREFIX = PrefixTuningConfig
+    PROMPT = PromptTuningConfig
+
+    def build(self, **options):
+        return self.value(task_type=TaskType.CAUSAL_LM, **options)
+
+model = AutoModelForCausalLM.from_pretrained("base")
+model = get_peft_model(model, Method.PROMPT.build(num_virtual_tokens=20))
+args = TrainingArguments("out", activation_checkpointing=True)
+Trainer(model, args).train()
 ```
 
 ## Evidence

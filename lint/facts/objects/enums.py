@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..values import Class, Const, Instance, Ref, Value
+from ..values import Class, Const, Dict, Instance, Ref, Seq, Value
 from .classes import ancestors
 
 _ENUMS = frozenset(("enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag", "enum.IntFlag"))
@@ -17,7 +17,7 @@ def is_enum(cls: Class) -> bool:
 
 def enum_member(cls: Class, name: str, value: Value) -> Value:
     """The member ``cls.name``, whose ``value`` the class body gives; methods and plain attributes stay as they are."""
-    if not isinstance(value, Const):
+    if not isinstance(value, Const | Ref | Class | Seq | Dict):
         return value
     if cls.attributes is None:
         cls.attributes = {}
