@@ -115,6 +115,22 @@ gradient_accumulation_steps: 8
 enable_activation_checkpointing: True
 enable_activation_offloading: True
 """
+HYDRA = """\
+defaults:
+  - _self_
+model:
+  name: meta-llama/Llama-3.2-3B
+trainer:
+  args:
+    _target_: transformers.TrainingArguments
+    output_dir: ${hydra:runtime.output_dir}
+    per_device_train_batch_size: 2
+    learning_rate: 1.0e-5
+    max_steps: 3000
+    gradient_checkpointing: true
+    gradient_checkpointing_kwargs:
+      use_reentrant: false
+"""
 KINDS = {
     "accelerate": ("fsdp.yaml", ACCELERATE),
     "DeepSpeed": ("ds.json", DEEPSPEED),
@@ -122,6 +138,7 @@ KINDS = {
     "axolotl": ("qlora.yml", AXOLOTL),
     "LLaMA-Factory": ("sft.yaml", LLAMA_FACTORY),
     "torchtune": ("8B_full.yaml", TORCHTUNE),
+    "Hydra": ("config.yaml", HYDRA),
 }
 #: None of them, however they mention what we look for.
 FOREIGN = {
@@ -221,6 +238,20 @@ def test_a_deprecated_key_is_renamed_only_on_request():
 def test_what_the_command_line_may_still_say_is_left_open():
     off = TRL.replace("gradient_checkpointing: true\n", "")
     assert places(off, "recipe.yaml") == []
+
+
+def test_sections_that_hydra_builds_training_arguments_of():
+    early = HYDRA.replace("use_reentrant", "early_stop")
+    assert places(early, "config.yaml") == [((13, 5), "CKPT102")]
+    assert places(early.replace("transformers.TrainingArguments", "trl.SFTConfig"), "config.yaml") == [
+        ((13, 5), "CKPT102")
+    ]
+    assert "      early_stop: false\n      use_reentrant: false\n" in unsafe_fixed(early, "config.yaml", "CKPT102")
+    # Settings of another program, and what stands in another file.
+    assert places(early.replace("transformers.TrainingArguments", "project.Arguments"), "config.yaml") == []
+    assert places(early.replace("\n      early_stop: false", " ${memory.kwargs}"), "config.yaml") == []
+    alone = "\n".join(line[4:] for line in early.splitlines()[6:])
+    assert places(alone, "trainer/hf.yaml") == [((7, 1), "CKPT102")]
 
 
 def test_axolotl_decides_everything_itself():

@@ -52,7 +52,7 @@ _COMMON = (
 #: What files of other programs have beside such fields.
 _FOREIGN = (
     *("base_model", "finetuning_type", "stage", "compute_environment", "distributed_type", "architectures"),
-    *("train_type", "tuner_type"),
+    *("train_type", "tuner_type", "_target_"),
 )
 _ANCHORS = (
     "activation_checkpointing",
