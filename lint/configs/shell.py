@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from .here_documents import without_bodies
+from .makefile import in_shell, read_makefile, variables_of
 from .shell_text import RUN, unquoted
 from .shell_variables import ASSIGNMENT, ArraySet, Raw, branches_of, is_opener, spread_commands, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .makefile import Makefile
 
 _TOKEN = re.compile(
     rf"""
@@ -35,13 +39,29 @@ class Word(NamedTuple):
 
 def read_commands(text: str) -> list[list[Word]]:
     """The commands of ``text`` in order, with what variables and arrays hold there as far as that is plain text."""
-    commands, arrays = _split(without_bodies(text))
+    made = read_makefile(text)
+    commands, arrays = _split(without_bodies(text)) if made is None else _of_makefile(made, text)
     variables = texts_of(commands)
     return [
         [Word(unquoted(raw.text, variables), raw.begin, raw.end) for raw in command]
         for command in spread_commands(commands, arrays)
         if command
     ]
+
+
+def _of_makefile(made: Makefile, text: str) -> tuple[list[list[Raw]], list[ArraySet]]:
+    """The commands of the recipes, behind an empty one at which the variables are set."""
+
+    def words_between(begin: int, end: int) -> list[Raw]:
+        words = _split(text[begin:end])[0]
+        return [Raw(raw.text, raw.begin + begin, raw.end + begin) for command in words for raw in command]
+
+    variables = list(variables_of(made, words_between))
+    often = Counter(it.name for it in variables)
+    texts = {it.name: it.words[0].text for it in variables if len(it.words) == often[it.name] == 1}
+    commands, arrays = _split(made.recipes)
+    told = [[in_shell(raw, texts) for raw in command] for command in commands]
+    return [[], *told], [*variables, *(it._replace(number=it.number + 1) for it in arrays)]
 
 
 def exported(commands: list[list[Word]], number: int) -> dict[str, Word]:

@@ -22,7 +22,7 @@ _OPENERS = frozenset(("then", "else", "do", "{"))
 _LOOPS = frozenset(("for", "while", "until", "select"))
 _DECLARING = frozenset(("export", "local", "readonly", "declare", "typeset"))
 #: Stands for words that only some runs of the script have.
-_OPEN = "$?"
+OPEN = "$?"
 #: How many variables in variables are looked into.
 _DEPTH = 5
 
@@ -183,10 +183,12 @@ class _Variables:
         if held is None:
             return [word]
         if not held.way.holds_at(way):
-            return [word._replace(text=_OPEN)]
+            return [word._replace(text=OPEN)]
         if len(held.words) == 1 and _WHOLE.match(word.text):
             return [word]  # One word is shown where it is used.
-        return [raw for inner in held.words for raw in self._spread(inner, way, depth - 1)]
+        words = [raw for inner in held.words for raw in self._spread(inner, way, depth - 1)]
+        # What is not known is shown where it is used.
+        return [word._replace(text=OPEN) if raw.text == OPEN else raw for raw in words]
 
 
 def _name_in(word: Raw) -> str | None:
@@ -200,7 +202,7 @@ def _name_in(word: Raw) -> str | None:
 
 def _open(it: ArraySet) -> Raw:
     first = it.words[0] if it.words else Raw("", 0, 0)
-    return first._replace(text=_OPEN)
+    return first._replace(text=OPEN)
 
 
 def _sets_in(number: int, command: list[Raw]) -> Iterator[ArraySet]:
@@ -220,7 +222,7 @@ def _split(value: Raw) -> list[Raw]:
         return [value]
     quote, body = match.groups()
     if quote in body or "$(" in body or "`" in body:
-        return [value._replace(text=_OPEN)]
+        return [value._replace(text=OPEN)]
     begin = value.begin + 1
     words = (Raw(part.group(), begin + part.start(), begin + part.end()) for part in _SPLIT.finditer(body))
     return [

@@ -331,6 +331,44 @@ def test_a_script_names_files_from_its_own_folder(project, folder):
     assert "no training that can be read" in lint("scripts/run.sh", cwd=project).stderr
 
 
+MAKEFILE = """\
+PYTHON ?= python
+CONFIG := fsdp.yaml
+ARGS = --output_dir out \\
+\t--bf16
+ARGS += --gradient_checkpointing
+
+.PHONY: data train
+data:
+\t@$(PYTHON) data.py --root $$HOME
+
+train: data
+\taccelerate launch --config_file $(CONFIG) \\
+\t  hf.py $(ARGS)
+"""
+
+
+def test_makefiles_are_read(project):
+    def made(text):
+        (project / "Makefile").write_text(text)
+        return found(".", cwd=project)
+
+    assert made(MAKEFILE) == ["Makefile:5:9 CKPT303"]
+    assert made(MAKEFILE.replace("ARGS +=", "ARGS =")) == ["Makefile:5:8 CKPT303"]
+    assert made(MAKEFILE.replace("  hf.py", "  --num_processes 8 hf.py").replace("$(CONFIG)", "${CONFIG}")) == [
+        "Makefile:5:9 CKPT303"
+    ]
+    # Whoever calls make may have set it; a condition decides; another value is added.
+    for open_one in (
+        MAKEFILE.replace("CONFIG :=", "CONFIG ?="),
+        MAKEFILE.replace("ARGS += --gradient_checkpointing", "ifdef CKPT\nARGS += --gradient_checkpointing\nendif"),
+        MAKEFILE.replace("--gradient_checkpointing", "--gradient_checkpointing false"),
+        MAKEFILE.replace("--gradient_checkpointing", "--gradient_checkpointing $(CKPT)"),
+    ):
+        assert made(open_one) == []
+    assert made("checkpoint: fsdp gradient_checkpointing\n") == []
+
+
 def test_variables_of_the_environment(project):
     command = "torchrun hf.py --output_dir out --gradient_checkpointing"
     around = "export ACCELERATE_USE_FSDP=true FSDP_ACTIVATION_CHECKPOINTING=true\n"
