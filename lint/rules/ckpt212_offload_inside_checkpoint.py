@@ -25,6 +25,24 @@ def forward(block, x):
             return block(h)
     return checkpoint(run, x, use_reentrant=False)  # error
 ```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+    offload_wrapper,
+)
+
+def compose(*functions):
+    def run(module):
+        for function in functions:
+            module = function(module)  # error
+        return module
+    return run
+
+def save_memory(model, block):
+    wrap = compose(offload_wrapper, checkpoint_wrapper)
+    apply_activation_checkpointing(model, wrap, lambda module: isinstance(module, block))
+```
 
 ## Good
 ```python
@@ -38,6 +56,24 @@ def wrap(block):
 def forward(block, x):
     with save_on_cpu():
         return checkpoint(block, x, use_reentrant=False)
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+    offload_wrapper,
+)
+
+def compose(*functions):
+    def run(module):
+        for function in functions:
+            module = function(module)
+        return module
+    return run
+
+def save_memory(model, block):
+    wrap = compose(checkpoint_wrapper, offload_wrapper)
+    apply_activation_checkpointing(model, wrap, lambda module: isinstance(module, block))
 ```
 
 ## Evidence

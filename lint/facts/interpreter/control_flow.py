@@ -11,7 +11,23 @@ from ..identifiers import names_in
 from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
 from ..scopes import bound_names
-from ..values import UNKNOWN, Const, Dict, Function, Guard, Loop, Method, Result, Seq, Unknown, Value, join, join_under
+from ..values import (
+    UNKNOWN,
+    Const,
+    Dict,
+    Function,
+    Guard,
+    Loop,
+    Method,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Unknown,
+    Value,
+    join,
+    join_under,
+)
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
@@ -202,8 +218,19 @@ def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
         return []
     if any(isinstance(part, _LEAVING) for statement in node.body for part in all_nodes(statement)):
         return []
-    are_functions = all(isinstance(item, Function | Method) for item in passed.items) and _hands_on(node)
+    are_functions = all(map(_is_function, passed.items)) and _hands_on(node)
     return passed.items if are_functions or all(map(_is_named, passed.items)) else []
+
+
+def _is_function(value: Value) -> bool:
+    match value:
+        case Function() | Method():
+            return True
+        case Partial(func=function):
+            return _is_function(function)
+        case Ref(name):  # no class: an object of it is what a loop makes
+            return "." in name and not name.rpartition(".")[2][:1].isupper()
+    return False
 
 
 def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
