@@ -237,12 +237,13 @@ from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, H
 from ..model.flow.mentions import mentions
 from ..model.frozen.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
 from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
+from ..model.known_models.main_inputs import may_take_token_ids
 from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import attributes, root
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.tensors.tensor_changes import LIBRARIES
-from ..model.types import is_hf_model, unwrapped
+from ..model.types import is_hf_model, unwrapped, whole_model
 
 if TYPE_CHECKING:
     import ast
@@ -274,6 +275,8 @@ def check(run: Run) -> Iterator[Report]:
         switches.setdefault(root(_owner_of_embeddings(switch.module) or switch.module), []).append(switch)
     for enabling in enablings(run):
         model = enabling.model
+        if not may_take_token_ids(whole_model(model)):
+            continue  # Of pictures and sound transformers leaves the embeddings alone.
         own = freezes.get(root(model), [])
         frozen = [change.node for change in own if _is_backbone(change.target, model)]
         frozen += _whole_frozen(run, model, own, thaws)
