@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..facts.values import Call
 
+_FABRICS = frozenset(("lightning.Fabric", "pytorch_lightning.Fabric"))
 #: Functions that give back the model they are given, wrapped or prepared.
 PASS_THROUGH = frozenset(
     (
@@ -82,7 +83,7 @@ def unwrapped(value: Value) -> Value:
                 inner = found if (found := call.argument(0, "model")).node else value
             case Result(call) if call.method == "unwrap_model" and is_accelerator(call.receiver) and call.args:
                 inner = call.args[0]
-            case Result(call) | Element(of=Result(call)) if call.method == "prepare" and is_accelerator(call.receiver):
+            case Result(call) | Element(of=Result(call)) if _prepares(call):
                 inner = _prepared(value, call)
             case Result(call) if call.method == "prepare_model" and is_accelerator(call.receiver):
                 inner = found if (found := call.argument(0, "model")).node else value
@@ -123,13 +124,25 @@ def is_accelerator(value: Value) -> bool:
     return "accelerate.Accelerator" in class_names(value)
 
 
+def is_fabric(value: Value) -> bool:
+    """Whether ``value`` is certainly a Fabric of Lightning."""
+    return not _FABRICS.isdisjoint(class_names(value))
+
+
+def _prepares(call: Call) -> bool:
+    """Whether ``call`` gives back, in order, what it is given: by accelerate's `prepare`, or Lightning Fabric's."""
+    if call.method == "prepare":
+        return is_accelerator(call.receiver)
+    return call.method in ("setup", "setup_module") and is_fabric(call.receiver)
+
+
 def _is_trainer(call: Call) -> bool:
     name = canonical(call.name)
     return name.startswith(("transformers.", "trl.")) and name.endswith("Trainer") and name.count(".") == 1
 
 
 def _prepared(value: Value, call: Call) -> Value:
-    """What ``accelerator.prepare`` was given for this one of its results; ``value`` itself when that is not known."""
+    """What a launcher was given for this one of its results; ``value`` itself when that is not known."""
     position = value.index if isinstance(value, Element) else 0
     known = isinstance(position, int) and 0 <= position < len(call.args) and not call.open_args
     return call.args[position] if known and isinstance(position, int) else value

@@ -164,6 +164,25 @@ def train(name, loader):
         ranker(**batch).mean().backward()
         optimizer.step()
 ```
+```python
+import lightning as L
+import torch
+from transformers import AutoModelForSequenceClassification
+
+def train(fabric, model, optimizer, batches):
+    for batch in batches:
+        fabric.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+def main(name, batches):
+    fabric = L.Fabric(accelerator="cuda", devices=2)
+    fabric.launch()
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error
+    model, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters()))
+    train(fabric, model, optimizer, batches)
+```
 
 ## Good
 ```python
@@ -363,6 +382,26 @@ class Given(L.LightningModule):
 model = AutoModelForCausalLM.from_pretrained("base")
 model.train()
 L.Trainer().fit(Given(model), loader)
+```
+```python
+import lightning as L
+import torch
+from transformers import AutoModelForSequenceClassification
+
+def train(fabric, model, optimizer, batches):
+    model.train()
+    for batch in batches:
+        fabric.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+def main(name, batches):
+    fabric = L.Fabric(accelerator="cuda", devices=2)
+    fabric.launch()
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    model, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters()))
+    train(fabric, model, optimizer, batches)
 ```
 
 ## Evidence

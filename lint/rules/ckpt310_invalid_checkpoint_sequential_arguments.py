@@ -85,6 +85,15 @@ def forward(x):
     layers = [nn.Linear(8, 8), nn.ReLU()]
     return checkpoint_sequential(nn.Sequential(*layers), len(layers) + 2, x, use_reentrant=False)  # error
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+def forward(x):
+    layers = [nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8), nn.GELU()]
+    segments = 2 * len(layers)
+    return checkpoint_sequential(nn.Sequential(*layers), segments, x, use_reentrant=False)  # error
+```
 
 ## Good
 ```python
@@ -145,6 +154,15 @@ class Net(nn.Module):
         x = checkpoint_sequential(self.layers, 8, x, use_reentrant=False)
         x = checkpoint_sequential(self.grown, 8, x, use_reentrant=False)
         return checkpoint_sequential(self.stages, 2, x, use_reentrant=False, **options)
+```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+def forward(x):
+    layers = [nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8), nn.GELU()]
+    segments = int(len(layers) ** 0.5)
+    return checkpoint_sequential(nn.Sequential(*layers), segments, x, use_reentrant=False)
 ```
 
 ## Evidence

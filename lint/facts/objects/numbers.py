@@ -13,13 +13,22 @@ from .containers import is_module_list, length_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Operators that are computed; a power or a product may be too large to.
+#: Larger numbers are not multiplied.
+_LARGEST = 10**6
+
+
+def _product(left: float, right: float) -> float | None:
+    return left * right if max(abs(left), abs(right)) <= _LARGEST else None
+
+
+#: Operators that are computed; a power stays as it is written, which tells what it is for.
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
+    ast.Mult: _product,
 }
 #: Functions of numbers that give a number.
 CALCULATIONS: dict[str, Callable[..., Any]] = {

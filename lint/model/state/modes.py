@@ -16,7 +16,7 @@ from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
-from ..types import bases, class_names, unwrapped, whole_model
+from ..types import bases, is_accelerator, is_fabric, unwrapped, whole_model
 from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 
@@ -92,7 +92,7 @@ class Modes:
             case Ref(name):
                 return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
             case Attr(base=base):
-                return "accelerate.Accelerator" not in class_names(base)
+                return not (is_accelerator(base) or is_fabric(base))
             case Class() as built:
                 return built is not self._holder  # What it does with the model is in the file.
         return True
