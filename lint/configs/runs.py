@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The name of a JSON file, as a program writes it.
 _STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
+#: The file for DeepSpeed in the YAML of `accelerate launch`.
+_DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 #: The same for programs that are started by their names.
@@ -179,7 +181,8 @@ def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
         scripts = [path for path in _files(words, launch) if path.endswith(".py")]
         started = started_by(words) if not scripts else None
         named = _files(words if started is None else settings_named(started), launch)
-        given = tuple(dict.fromkeys([*(path for path in named if is_config(path)), *configs]))
+        named = [path for path in named if is_config(path)]
+        given = tuple(dict.fromkeys([*named, *_named_by_launchers(named, launch), *configs]))
         own = _written_for(words, text)
         if scripts or given or own or started is not None:
             around = exported(commands, number)
@@ -188,6 +191,12 @@ def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
             decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
             runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number, decides))
     return runs
+
+
+def _named_by_launchers(configs: list[str], launch: str) -> list[str]:
+    """The files for DeepSpeed that configurations of `accelerate launch` name."""
+    found = (_DEEPSPEED_FILE.search(_text(config)) for config in configs if not config.endswith(".json"))
+    return [path for match in found if match is not None for path in (_existing(match[1], launch),) if path is not None]
 
 
 def _written_for(words: Sequence[Word], text: str) -> list[str]:

@@ -176,6 +176,19 @@ def test_a_deepspeed_file_that_the_launchers_configuration_names(project):
         assert found("train.py", *options, cwd=project) == ["launch.yaml:4:3 CKPT207"]
 
 
+def test_a_launch_script_leads_to_the_deepspeed_file(project):
+    named = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    (project / "launch.yaml").write_text(named)
+    command = "accelerate launch --config_file launch.yaml hf.py --output_dir out --bf16"
+    write_launch(project, command)
+    assert found(".", cwd=project) == ["launch.yaml:4:3 CKPT207"]
+    write_launch(project, f"{command} --gradient_checkpointing")
+    assert found(".", cwd=project) == []
+    write_launch(project, command)
+    (project / "launch.yaml").write_text(named.replace("ds.json", "other.json"))
+    assert found(".", cwd=project) == []
+
+
 def test_fixes_of_a_run_end(project):
     configs = ("--config", "recipe.yaml", "--config", "fsdp.yaml")
     assert lint("trl_sft.py", *configs, "--fix", "--unsafe-fixes", cwd=project).returncode == 0
