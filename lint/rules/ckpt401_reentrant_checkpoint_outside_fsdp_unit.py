@@ -123,6 +123,37 @@ def kept_after_forward(model):
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead.
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Recomputed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=True)
+
+class Teacher(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(3)])
+
+class Student(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Recomputed() for _ in range(3)])
+
+teacher = FSDP(Teacher(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+student = FSDP(Student(), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))
+```
 
 ## Evidence
 ```python
@@ -211,14 +242,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.objects.classes import ancestors, is_plain
 from ..facts.values import Result, options
 from ..finding import Applicability, Severity
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint
 from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
 from ..model.names import canonical
 from ..model.needs import together
+from ..model.regions.module_tree import module_tree
 from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +269,8 @@ def check(run: Run) -> Iterator[Report]:
     """Report reentrant checkpoints that enclose a unit."""
     for event in run.of(Checkpoint):
         for entered in options(event.function):
-            if event.reentrant and (wrap := _unit(run, entered)) is not None:
+            wrap = _unit(run, entered) if event.reentrant else None
+            if wrap is not None and _may_hold(wrap.module, event):
                 yield _report(event, wrap, "use_reentrant", "False")
     for outer in run.of(CheckpointWrap):
         if outer.reentrant and (wrap := _unit(run, outer.module)) is not None:
@@ -243,6 +278,14 @@ def check(run: Run) -> Iterator[Report]:
     for apply in run.of(ApplyCheckpointing):
         if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
             yield _report(apply, wrap)
+
+
+def _may_hold(model: Value, event: Checkpoint) -> bool:
+    """Whether the module whose method is around ``event`` may be in ``model``: not in a model of other classes."""
+    function = event.place.function
+    owner = function.owner if function is not None else None
+    tree = module_tree(unwrapped(model)) if owner is not None and not is_plain(owner) else None
+    return tree is None or any(owner in (cls, *ancestors(cls)) for cls in tree.own)
 
 
 def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:
