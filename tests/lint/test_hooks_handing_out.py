@@ -69,6 +69,14 @@ def test_a_hook_draws():
     assert "CKPT115" in codes(NOISE)
 
 
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_full_backward_hook"])
+def test_another_one_is_removed(register):
+    other = f"        self.other = nn.Linear(8, 8)\n        self.handle = self.other.{register}(print)\n"
+    known = f"{other}        self.handle.remove()\n{NOISE}"
+    assert "CKPT115" in codes(known)
+    assert "CKPT115" not in codes(known.replace("self.handle.remove()", "find_handle(self).remove()"))
+
+
 @pytest.mark.parametrize("loss", SUMS)
 def test_a_hook_hands_out_what_a_loss_adds_up(loss):
     assert "CKPT113" in codes(net=GRAB, loss=loss, reentrant=True)

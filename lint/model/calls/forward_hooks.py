@@ -20,10 +20,17 @@ _REGISTER = ("register_forward_hook", "register_forward_pre_hook")
 
 
 def registered_in(calls: Iterable[Call]) -> list[Call]:
-    """The calls that register hooks for good; none in a program that removes some: which ones is not decided."""
+    """The calls that register hooks for good; none in a program that removes some that are not known."""
     calls = list(calls)
-    removes = any(call.method == "remove" and not call.args for call in calls)
-    return [] if removes else [call for call in calls if call.method in _REGISTER]
+    handles = [call.receiver for call in calls if call.method == "remove" and not call.args]
+    removed = {handle.call.node for handle in handles if isinstance(handle, Result) and _gives_handle(handle.call)}
+    is_open = any(not isinstance(handle, Result) or handle.call.node not in removed for handle in handles)
+    return [] if is_open else [call for call in calls if call.method in _REGISTER and call.node not in removed]
+
+
+def _gives_handle(call: Call) -> bool:
+    """Whether it registers a hook of any kind: a backward hook's handle removes no forward hook."""
+    return call.method.startswith("register_")
 
 
 def hooks_on(registered: Iterable[Call], module: Value) -> Iterator[tuple[Value, Call]]:
