@@ -16,7 +16,7 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 _LARGEST = 3
 #: A sum over more bytes of a half type runs in pieces, and adds up in a float32 tensor of its own (`AccumulationBuffer`
 #: and `can_use_32bit_indexing` in ATen/native/cuda/Reduce.cuh).
-_SUMMED_AT_ONCE = 2**31 - 1
+_SUMMED_AT_ONCE = 2**31
 
 
 def op_workspace(ledger: LayerLedger, op: Op) -> int:

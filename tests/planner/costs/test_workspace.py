@@ -64,7 +64,7 @@ def test_a_sum_by_group_over_more_than_two_gigabytes_adds_up_in_float32(dtype: s
         ledger = floats(b.ledger(), dtype)
         return op_workspace(ledger, ledger.ops[0])
 
-    half, more = 1 << 30, 1 << 31
+    half, more = 1 << 31, 1 << 32
     assert taken(more) - 2 * taken(half) == kept * (more // 4) // 2
 
 
