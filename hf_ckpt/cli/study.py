@@ -201,8 +201,7 @@ class Model:
         shape = head_shape(self.module, subject.batch * subject.length)
         if shape is None or self.setup.autocast is None:
             return shape
-        half = getattr(torch, self.setup.autocast).itemsize
-        return replace(shape, copied=0 if half == shape.itemsize else half)
+        return shape.read_as(getattr(torch, self.setup.autocast).itemsize)
 
     def _growing(self, stands: Standing) -> Growing | None:
         """What comes up in backward; whole gradients are there until they are reduced, so their shards come after."""

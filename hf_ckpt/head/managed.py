@@ -68,9 +68,9 @@ class ManagedHead:
         shape = head_shape(self.model, tokens)
         if shape is None:
             return (HeadOption(1, 0),)
-        read = 0 if self.per_logit is None else self.per_logit.weights
-        copied = 0 if read == shape.itemsize else read
-        shape = replace(shape, bytes_per_logit=self._bytes_per_logit(), copied=copied)
+        shape = replace(shape, bytes_per_logit=self._bytes_per_logit())
+        if self.per_logit is not None:
+            shape = shape.read_as(self.per_logit.weights)
         if self.rows_per_token < 1:
             shape = replace(shape, rows=ceil(self.rows_per_token * tokens), tile=self.tile)
             return (head_option(shape, 1, self.rates.stream),)

@@ -59,6 +59,10 @@ class HeadShape:
     norm_chunks: int = 1
     copied: int = 0
 
+    def read_as(self, itemsize: int) -> HeadShape:
+        """The head where its product reads weights of so many bytes an element: a copy, where these are others."""
+        return replace(self, copied=0 if itemsize == self.itemsize else itemsize)
+
 
 def head_option(shape: HeadShape, chunks: int, bytes_per_second: float) -> HeadOption:
     """Bytes at the peak of this head in so many chunks, and the added seconds: adding up the weight gradients.

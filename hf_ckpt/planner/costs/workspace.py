@@ -28,8 +28,8 @@ def op_workspace(ledger: LayerLedger, op: Op) -> int:
         taken += traits.summed * _in_float32(read[0])
     if traits.grouped and len(read) > 1 and read[1].nbytes < read[0].nbytes:
         taken += traits.grouped * read[0].nbytes
-        if read[0].nbytes > _SUMMED_AT_ONCE:
-            taken += _in_float32(read[1]) if _ITEMSIZE.get(read[1].dtype, _FLOAT32) < _FLOAT32 else 0
+        if read[0].nbytes > _SUMMED_AT_ONCE and _in_float32(read[1]) > read[1].nbytes:
+            taken += _in_float32(read[1])
     return taken
 
 
