@@ -21,13 +21,13 @@ from . import PROGRAM, is_config
 from .command_line import join_command_line, join_launcher, read_command
 from .document import Document
 from .findings import settings_findings
-from .here_documents import named_in
 from .kinds import recognise
 from .nodes import ConfigError
 from .programs import read_started
 from .reading import read_config
 from .run_files import RunFiles
-from .shell import read_commands
+from .shell.commands import read_commands
+from .shell.here_documents import named_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

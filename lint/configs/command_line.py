@@ -9,16 +9,16 @@ from ..facts.values import Const, Dict, Ref, equals
 from .arguments import give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
-from .here_documents import with_content
 from .nodes import Entry, Mapping, Opaque, Scalar
-from .shell import exported, read_commands
+from .shell.commands import exported, read_commands
+from .shell.here_documents import with_content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..facts.walk import Program
     from .run_files import RunFiles
-    from .shell import Word
+    from .shell.commands import Word
 
 _SWITCHES = ("gradient_checkpointing", "activation_checkpointing", "ddp_find_unused_parameters")
 #: Variables that `accelerate launch` sets for its flags, where they are not called like these.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..sources.locator import Locator
 from ..suppressions.comments import NOTHING, Logical, Suppressions, covered, directives, may_suppress
-from . import is_launch, shell
+from . import is_launch
+from .shell import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def row_behind(filename: str, text: str, line: int) -> int:
 
 def _comments_in(source: Source) -> Iterator[tuple[int, str]]:
     if is_launch(source.filename):
-        return shell.comments_in(source.text)
+        return commands.comments_in(source.text)
     from .yaml_text import comments_in  # start-up: PyYAML, which only configurations need
 
     return comments_in(source.text)
@@ -53,7 +54,7 @@ def _logical_lines(filename: str, text: str) -> Iterator[Logical]:
     """The lines of each command of a launch script; of a configuration those that are not only a comment."""
     locator = Locator(text)
     if is_launch(filename):
-        for begin, end in shell.command_lines(text):
+        for begin, end in commands.command_lines(text):
             yield Logical(locator.line(begin), locator.line(end - 1), decorator=False)
         return
     for number, line in enumerate(locator.lines, 1):

@@ -9,18 +9,18 @@ from ..facts.values import Dict
 from . import is_config
 from .command_line import entries_of
 from .document import Document
-from .here_documents import with_content
 from .kinds import Config, load_kinds
 from .nodes import Entry, Mapping, Scalar
 from .reading import read_document
-from .shell import exported, read_commands
+from .shell.commands import exported, read_commands
+from .shell.here_documents import with_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .kinds import Kind
     from .run_files import RunFiles
-    from .shell import Word
+    from .shell.commands import Word
 
 #: Arguments that name files of settings.
 _NAMING = ("--config", "--deepspeed", "--fsdp", "--fsdp_config")

@@ -12,19 +12,19 @@ from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from . import is_config, is_launch
-from .here_documents import named_in
 from .kinds import load_kinds
 from .nodes import ConfigError
 from .programs import settings_named, started_by
 from .reading import read_config
 from .run_files import RunFiles
-from .shell import exported, read_commands
+from .shell.commands import exported, read_commands
+from .shell.here_documents import named_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..project.settings import Settings
-    from .shell import Word
+    from .shell.commands import Word
 
 #: The name of a JSON file, as a program writes it.
 _STRING = re.compile(r"""["']([\w./-]+\.json)["']""")

@@ -8,7 +8,7 @@ from hf_ckpt.lint.configs import yaml_text
 from hf_ckpt.lint.configs.document import Document
 from hf_ckpt.lint.configs.json_text import read_json
 from hf_ckpt.lint.configs.nodes import ConfigError, Mapping, Opaque, Scalar, Sequence
-from hf_ckpt.lint.configs.shell import exported, read_commands
+from hf_ckpt.lint.configs.shell.commands import exported, read_commands
 from hf_ckpt.lint.configs.yaml_text import comments_in, read_yaml
 
 YAML = [

@@ -6,7 +6,7 @@ from contextlib import chdir
 
 import pytest
 from hf_ckpt.lint.api import check_paths
-from hf_ckpt.lint.configs.here_documents import without_bodies, written_by
+from hf_ckpt.lint.configs.shell.here_documents import without_bodies, written_by
 
 SECTION = '{"zero_optimization": {"stage": 3}, "activation_checkpointing": {"partition_activations": true}}'
 COMMAND = "deepspeed run_clm.py --output_dir $OUT --gradient_checkpointing False --deepspeed ds.json"

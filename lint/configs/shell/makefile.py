@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from .shell_variables import OPEN, ArraySet, Raw
+from .variables import OPEN, ArraySet, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .shell_text import unquoted
+from .text import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

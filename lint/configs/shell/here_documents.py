@@ -6,8 +6,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from .nodes import ConfigError, Entry, Mapping, Scalar
-from .root import read_root
+from ..nodes import ConfigError, Entry, Mapping, Scalar
+from ..root import read_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .here_documents import without_bodies
 from .makefile import in_shell, read_makefile, variables_of
-from .shell_text import RUN, unquoted
-from .shell_variables import ASSIGNMENT, ArraySet, Raw, branches_of, is_opener, spread_commands, texts_of
+from .text import RUN, unquoted
+from .variables import ASSIGNMENT, ArraySet, Raw, branches_of, is_opener, spread_commands, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
