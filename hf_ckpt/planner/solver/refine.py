@@ -68,12 +68,14 @@ def solve_leaving(problem: Problem, limits: Limits, bare: Limits) -> Solution:
 def _of_least_peak(problem: Problem, least: int, wished: int) -> Solution:
     """The fastest plan of the least peak, of those whose loss stays below the peak wished for where there is one.
 
-    Where gradients make the peak, layers may hold more at no higher peak. What they hold is what leaves the allocator
-    blocks that nothing else fits.
+    Where gradients or a layer's own backward make the peak, layers may hold more at no higher peak, and a head may run
+    in fewer chunks. What they hold, and the blocks of large chunks, leave the allocator blocks that nothing else fits.
     """
-    at_loss = problem.always + min(head.nbytes for head in problem.heads)
+    head = min(problem.heads, key=lambda option: option.nbytes)
+    frugal = replace(problem, heads=(head,))
+    held = max(wished - problem.always - head.nbytes, least_held(frugal))
     try:
-        return solve(problem, Limits(peak=least, held=max(wished - at_loss, least_held(problem))))
+        return solve(frugal, Limits(peak=least, held=held))
     except BudgetError:
         return solve(problem, Limits(peak=least))
 

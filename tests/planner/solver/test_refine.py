@@ -11,7 +11,7 @@ from hf_ckpt.planner.costs.assemble import under
 from hf_ckpt.planner.costs.assess import assess
 from hf_ckpt.planner.costs.problem import HeadOption, Limits, Problem
 from hf_ckpt.planner.costs.roofline import kind_of
-from hf_ckpt.planner.solver.refine import refined, solve_refined
+from hf_ckpt.planner.solver.refine import refined, solve_leaving, solve_refined
 from hf_ckpt.planner.solver.solve import least_peak, solve
 
 from ..planner_ledgers import Builder, llama_kind
@@ -96,3 +96,16 @@ def test_a_device_without_room_gets_the_least_peak(room: int):
     assert room < own_peak(found) <= least_peak(PROBLEM)
     with pytest.raises(BudgetError, match="no plan fits the budget: the smallest one holds"):
         solve_refined(PROBLEM, Limits(held=1 << 20, room=room))
+
+
+def test_where_no_plan_leaves_the_allocator_enough_the_head_takes_the_smallest_blocks():
+    """A head in few chunks is faster, and its blocks are larger."""
+    least = least_peak(PROBLEM)
+    few, many = HeadOption(8, least // 64, seconds=1e-5), HeadOption(64, least // 512, seconds=8e-5)
+    problem = replace(PROBLEM, heads=(HeadOption(1, 2 * least), few, many))
+    assert least_peak(problem) == least
+    found = solve_leaving(
+        problem, Limits(peak=own_peak(solve(PROBLEM, Limits(peak=least))) - 1), Limits(peak=2 * least)
+    )
+    assert found.head == many
+    assert found.predicted.peak <= least
