@@ -138,6 +138,9 @@ class _Story:
                 return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
             case e.TrainerBuild():
                 return self._train(event, when)
+            case e.LauncherCheckpointing():
+                changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
+                return f"{changed}: wraps modules inside the model that the launcher gets"
             case e.ApplyCheckpointing():
                 changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
                 return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"

@@ -10,7 +10,7 @@ from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
 from .calls.call_targets import call_targets
 from .conditions.older_versions import is_for_other_versions
-from .events import ApplyCheckpointing, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint
+from .events import BlockWrapping, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint
 from .events.extract import events_in
 from .flow.uses import Uses
 from .names import canonical
@@ -105,11 +105,11 @@ class History:
                 return self.bodies.of(event.functions)
             case CheckpointWrap():
                 return self.bodies.of(event.module)
-            case ApplyCheckpointing() if event.wraps_all:
+            case BlockWrapping() if event.wraps_all:
                 whole = unwrapped(event.model)
                 # The model itself stays as it is.
                 return self.bodies.of(*(part for part in self.bodies.of(whole).modules if part is not whole))
-            case ApplyCheckpointing():
+            case BlockWrapping():
                 accepted = classes_checked(event.check, self.bodies)
                 own = (cls.instance for cls in accepted if isinstance(cls, Class))
                 whole = unwrapped(event.model)

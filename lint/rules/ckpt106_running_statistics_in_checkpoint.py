@@ -4,12 +4,13 @@
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
 `InstanceNorm*` layer that updates running statistics, or a model of torchvision or timm, or a part of one, that has
 such a layer; a norm or a `ConvModule` that mmcv builds from a configuration (`norm_cfg=dict(type="BN")`); a model of
-timm whose `set_grad_checkpointing` checkpoints such layers; a densenet of torchvision that is `memory_efficient`, which
-is a checkpoint of its own; and a model of transformers whose checkpointed layers have one, as Wav2Vec2's and
-SeamlessM4T's conformers do. Layers with `track_running_stats=False`, with `momentum=None` (a plain average, which
-counts every batch twice and stays right) or `momentum=0.0`, that the region builds anew each time, or that may be
-frozen (`.eval()` on them, on a module around them or in a loop over `modules()`, another layer in their place) are
-fine, and so is a momentum that is computed and a checkpoint that runs outside training only.
+timm whose `set_grad_checkpointing` checkpoints such layers; blocks that the `FSDPStrategy` of Lightning or Fabric
+checkpoints; a densenet of torchvision that is `memory_efficient`, which is a checkpoint of its own; and a model of
+transformers whose checkpointed layers have one, as Wav2Vec2's and SeamlessM4T's conformers do. Layers with
+`track_running_stats=False`, with `momentum=None` (a plain average, which counts every batch twice and stays right) or
+`momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around them
+or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and a
+checkpoint that runs outside training only.
 
 ## Why is this bad?
 The layer runs twice a step, in the forward pass and in the recomputation, and updates its statistics both times: the

@@ -1,11 +1,11 @@
 """Torch's checkpoint wrappers around the layers of a language model that keeps a key/value cache.
 
 ## What it does
-Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and accelerate's FSDP checkpointing on a causal language
-model of transformers, or an encoder-decoder that keeps its cache in training too (T5 and its kin), that this
-file trains in a loop of its own without a word about its `use_cache`, which is on by default. Models that a Trainer
-trains (it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models that
-`**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
+Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and the FSDP checkpointing of accelerate and of Fabric on a
+causal language model of transformers, or an encoder-decoder that keeps its cache in training too (T5 and its kin), that
+this file trains in a loop of its own without a word about its `use_cache`, which is on by default. Models that a
+Trainer trains (it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models
+that `**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
 
 ## Why is this bad?
 The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
@@ -330,8 +330,8 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Attr, Ref, Result, Value, options, same
 from ..finding import Severity
 from ..model.events import (
-    ApplyCheckpointing,
     Backward,
+    BlockWrapping,
     CheckpointWrap,
     FsdpPlugin,
     HfEnable,
@@ -356,7 +356,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT111", "kv-cache-in-checkpoint", Severity.ERROR
 NEEDS = (
-    (ApplyCheckpointing, "transformers"),
+    (BlockWrapping, "transformers"),
     (CheckpointWrap, "transformers"),
     (FsdpPlugin, "transformers"),
 )
@@ -400,7 +400,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _wrapped(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
-    for event in run.of(ApplyCheckpointing):
+    for event in run.of(BlockWrapping):
         kinds, model = classes_checked(event.check, run.bodies), unwrapped(event.model)
         if isinstance(event.check, Absent) or any(_attends(kind) or _is_class_of_layer(kind, model) for kind in kinds):
             yield event.node, model, event.reentrant

@@ -427,7 +427,7 @@ from typing import TYPE_CHECKING
 from ..facts.origin import origin
 from ..facts.values import Instance, Result, Value, equals
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, Backward, Checkpoint, HfEnable, TorchCheckpoint
+from ..model.events import Backward, BlockWrapping, Checkpoint, HfEnable, TorchCheckpoint
 from ..model.flow.frames import call_beside, follows
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
@@ -445,7 +445,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR
-NEEDS = together(Backward, (TorchCheckpoint, ApplyCheckpointing, HfEnable))
+NEEDS = together(Backward, (TorchCheckpoint, BlockWrapping, HfEnable))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -258,7 +258,7 @@ from ..facts.objects.classes import ancestors
 from ..facts.objects.containers import held_by
 from ..facts.values import Const, Instance, Param, Result, options, same
 from ..finding import Severity
-from ..model.events import AdapterAttach, ApplyCheckpointing, CheckpointWrap, NamedParts, WrapperCheckpointing
+from ..model.events import AdapterAttach, BlockWrapping, CheckpointWrap, NamedParts, WrapperCheckpointing
 from ..model.flow.lifetimes import surely_done
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
@@ -278,7 +278,7 @@ if TYPE_CHECKING:
     from ..model.wrapping.renamed import Renamed
 
 CODE, NAME, SEVERITY = "CKPT131", "wrapper-names-in-parameter-names", Severity.ERROR
-NEEDS = (ApplyCheckpointing, CheckpointWrap)
+NEEDS = (BlockWrapping, CheckpointWrap)
 
 _WRAPPED = "_checkpoint_wrapped_module."
 #: Names of parameters as real models have them, cut where a wrapped layer begins.
@@ -296,7 +296,7 @@ _REACHES_INSIDE = re.compile(r"(?:^|\.)[a-z_]+\.\d+\.[a-z_]\w*")
 
 def check(run: Run) -> Iterator[Report]:
     """Report names and patterns that meant something before the wrapping."""
-    for wrap in run.of(ApplyCheckpointing):
+    for wrap in run.of(BlockWrapping):
         model = root(wrap.model)
         if _may_be_copy(run, wrap, model):
             continue
@@ -317,7 +317,7 @@ def check(run: Run) -> Iterator[Report]:
         yield from _below_filled_list(run, single)
 
 
-def _may_be_copy(run: Run, wrap: ApplyCheckpointing, model: Value) -> bool:
+def _may_be_copy(run: Run, wrap: BlockWrapping, model: Value) -> bool:
     """Whether ``model``, of which the file shows no construction, is copied before: the copy has the old names."""
     copies = (call for call in run.calls_to("copy.deepcopy") if call.order < wrap.order)
     return isinstance(model, Param) and any(root(given) is model for call in copies for given in call.args)
@@ -383,7 +383,7 @@ def _held(container: Value) -> Iterator[Value]:
     return (option for value in held_by(container) for option in options(value))
 
 
-def _is_in_wrapped_part(wrap: ApplyCheckpointing, names: NamedParts, name: str) -> bool:
+def _is_in_wrapped_part(wrap: BlockWrapping, names: NamedParts, name: str) -> bool:
     """Whether ``name``, as the module that gives ``names`` has it, leads into the part of the model that is wrapped."""
     outer, inner = tuple(attributes(names.module))[::-1], tuple(attributes(wrap.model))[::-1]
     if inner[: len(outer)] == outer:
@@ -391,7 +391,7 @@ def _is_in_wrapped_part(wrap: ApplyCheckpointing, names: NamedParts, name: str) 
     return outer[: len(inner)] == inner
 
 
-def _misses(run: Run, wrap: ApplyCheckpointing, model: Value, name: str) -> bool:
+def _misses(run: Run, wrap: BlockWrapping, model: Value, name: str) -> bool:
     """Whether no module above ``name`` is of a class that ``wrap`` wraps, as far as the file shows them."""
     classes = wrapped_classes(run, wrap)
     held = [model]

@@ -351,7 +351,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Class, Result
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
+from ..model.events import BlockWrapping, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.names import canonical
@@ -383,7 +383,7 @@ def check(run: Run) -> Iterator[Report]:
             if together and None not in variants and any(variants):
                 found = _report(event, Remark(enable.node, "the model checkpoints its layers itself"))
                 yield found._replace(versions=None if event.reentrant else default_versions(enable))
-    for apply in run.of(ApplyCheckpointing):
+    for apply in run.of(BlockWrapping):
         accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
         if (part := _part_of_another(run, accepted)) is not None:
             yield _report(apply, Remark(part.node, "this class is accepted, and so is one that contains it"))

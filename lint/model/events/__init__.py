@@ -2,6 +2,7 @@
 
 from .checkpoints import (
     ApplyCheckpointing,
+    BlockWrapping,
     Checkpoint,
     Checkpointing,
     CheckpointPartial,
@@ -17,7 +18,7 @@ from .checkpoints import (
 )
 from .environment import EnvironmentSetting
 from .event import CallEvent, Event, Trigger, WriteEvent
-from .launchers import ACCELERATOR, AcceleratePrepare, HandOver, LightningFit
+from .launchers import ACCELERATOR, AcceleratePrepare, HandOver, LauncherCheckpointing, LightningFit, strategy_of
 from .swift import SwiftArgs
 from .training import (
     AutogradGrad,
@@ -60,6 +61,7 @@ __all__ = [
     "ApplyCheckpointing",
     "AutogradGrad",
     "Backward",
+    "BlockWrapping",
     "CallEvent",
     "Checkpoint",
     "CheckpointPartial",
@@ -91,6 +93,7 @@ __all__ = [
     "HfSetting",
     "KbitPrepare",
     "KwargsWrite",
+    "LauncherCheckpointing",
     "LayerCheckpoint",
     "LightningFit",
     "ModeChange",
@@ -108,5 +111,6 @@ __all__ = [
     "WrapperCheckpointing",
     "WriteEvent",
     "names_wrapper",
+    "strategy_of",
     "wrapper_reentrant",
 ]

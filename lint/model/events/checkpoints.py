@@ -174,7 +174,33 @@ class CheckpointWrap(WrapperCheckpointing):
         return wrapper_reentrant(self.call.argument(1, "checkpoint_impl"))
 
 
-class ApplyCheckpointing(WrapperCheckpointing):
+class BlockWrapping(WrapperCheckpointing):
+    """Those blocks of a model that a check or a policy accepts go into wrappers, in place."""
+
+    __slots__ = ()
+
+    @property
+    def model(self) -> Value:
+        """The model whose submodules are wrapped in place."""
+        raise NotImplementedError
+
+    @property
+    def module(self) -> Value:
+        """The model."""
+        return self.model
+
+    @property
+    def check(self) -> Value:
+        """Which submodules are wrapped, by a check or by a policy of FSDP; ABSENT for the default, all of them."""
+        raise NotImplementedError
+
+    @property
+    def wraps_all(self) -> bool:
+        """Whether neither a check nor a policy says which submodules are wrapped."""
+        return isinstance(self.check, Absent)
+
+
+class ApplyCheckpointing(BlockWrapping):
     """``apply_activation_checkpointing(model, checkpoint_wrapper_fn, check_fn)``."""
 
     __slots__ = ()
@@ -186,11 +212,6 @@ class ApplyCheckpointing(WrapperCheckpointing):
         return self.call.argument(0, "model")
 
     @property
-    def module(self) -> Value:
-        """The model."""
-        return self.model
-
-    @property
     def wrapper(self) -> Value:
         """What wraps each of them; ABSENT for the default, `checkpoint_wrapper`."""
         return self.call.argument(1, "checkpoint_wrapper_fn")
@@ -200,11 +221,6 @@ class ApplyCheckpointing(WrapperCheckpointing):
         """Which submodules are wrapped, by a check or by a policy of FSDP; ABSENT for the default, all of them."""
         check = self.call.argument(2, "check_fn")
         return self.call.argument(3, "auto_wrap_policy") if isinstance(check, Absent) else check
-
-    @property
-    def wraps_all(self) -> bool:
-        """Whether neither a check nor a policy says which submodules are wrapped."""
-        return isinstance(self.check, Absent)
 
     @property
     def reentrant(self) -> bool | None:

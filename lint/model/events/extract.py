@@ -158,6 +158,8 @@ def events_of(call: Call) -> Iterator[CallEvent]:
             ways = list(_switched_by_test(call)) if kind is t.GradientSwitchCall else []
             if kind is not None:
                 yield from ways or [kind(call)]
+            if kind is not None and issubclass(kind, la.HandOver):
+                yield from la.checkpointings(kind(call))
 
 
 def _is_put_by_transformers(call: Call) -> bool:

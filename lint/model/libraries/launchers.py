@@ -17,7 +17,7 @@ from ...facts.values import (
     options,
     same,
 )
-from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver
+from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver, strategy_of
 from ..names import canonical
 from ..types import unwrapped
 from .sharding import class_of, is_whole_shard, root, unit_classes
@@ -110,18 +110,12 @@ def _handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
         yield from ((build, event.call, module) for build, module in event.handed())
 
 
-def _strategy(made: Call) -> Value:
-    """The strategy of Lightning's Trainer or of Fabric, given by its name or as an object."""
-    given = made.keyword("strategy")
-    return made.argument(1, "strategy") if canonical(made.name).endswith(".Fabric") else given
-
-
 def _ddp_settings(made: Call) -> tuple[Call, Value] | None:
     """The call that sets DDP up, and what it says about unused parameters."""
     if canonical(made.name) == ACCELERATOR:
         handler = _handler(made)
         return None if handler is None else (handler, handler.argument(3, "find_unused_parameters"))
-    match _strategy(made):
+    match strategy_of(made):
         case Const(str(name)) if name.startswith("ddp"):
             return made, Const(name.endswith("find_unused_parameters_true"))
         case Result(call) if canonical(call.name).rpartition(".")[2] == "DDPStrategy":
@@ -144,7 +138,7 @@ def _fsdp_settings(made: Call) -> Call | None:
         plugin = made.keyword("fsdp_plugin")
         is_first = isinstance(plugin, Result) and _is_whole(plugin.call) and _is_first(plugin.call)
         return plugin.call if is_first and isinstance(plugin, Result) else None
-    match _strategy(made):
+    match strategy_of(made):
         case Const("fsdp" | "fsdp_native"):
             return made
         case Result(call) if canonical(call.name).rpartition(".")[2] == "FSDPStrategy" and _is_whole(call):

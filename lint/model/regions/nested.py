@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.values import Class, Instance, Result, options
 from ..calls.call_targets import call_targets
 from ..conditions.guards import own_guards, own_loops, tests_training
-from ..events import ApplyCheckpointing, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
+from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
@@ -41,7 +41,7 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
             return [outer.function]
         case CheckpointWrap():
             return [outer.module]
-        case ApplyCheckpointing():
+        case BlockWrapping():
             accepted = classes_checked(outer.check, run.bodies)
             return [cls.instance for cls in accepted if isinstance(cls, Class)]
     return []

@@ -22,7 +22,7 @@ from ...facts.values import (
     options,
     same,
 )
-from ..events import ApplyCheckpointing, Checkpoint
+from ..events import BlockWrapping, Checkpoint
 from ..flow.frames import call_beside, follows
 from ..libraries.enabled import checkpoints_in
 from ..names import canonical
@@ -322,4 +322,4 @@ def _regions_of(run: Run, model: Value) -> list[Region]:
     """What a backward pass of ``model`` runs again."""
     regions = [run.region(event) for event in checkpoints_in(run, model)]
     regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
-    return regions + [run.region(event) for event in run.replayed(ApplyCheckpointing) if _is(event.model, model)]
+    return regions + [run.region(event) for event in run.replayed(BlockWrapping) if _is(event.model, model)]

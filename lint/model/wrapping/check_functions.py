@@ -75,8 +75,14 @@ def classes_compared(check: Function) -> list[Value]:
 
 
 def policy_classes(policy: Value) -> list[Value] | None:
-    """The classes that a policy of FSDP takes; None for other values, and where they are not all known."""
+    """The classes that a policy of FSDP takes; None for other values, and where they are not all known.
+
+    A set of classes is a policy for Lightning.
+    """
+    held: Value = policy
     match policy:
+        case Seq():
+            pass
         case Partial() as partial if "transformer_layer_cls" in partial.kwargs:
             held = partial.kwargs["transformer_layer_cls"]
         case Result(call) if call.name.endswith(".ModuleWrapPolicy"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from ...facts.values import Value
-    from ..events import ApplyCheckpointing
+    from ..events import BlockWrapping
     from ..history import History
 
 _WRAPPER = "_checkpoint_wrapped_module"
@@ -51,7 +51,7 @@ class Renamed(NamedTuple):
         return cls(plain, wrapped.sub(rf"\1.{_WRAPPER}", plain))
 
 
-def names_wrapped_in(run: History, wrap: ApplyCheckpointing, model: Value) -> Iterator[Renamed]:
+def names_wrapped_in(run: History, wrap: BlockWrapping, model: Value) -> Iterator[Renamed]:
     """The names in ``model``, in which ``wrap`` puts a wrapper around what its check accepts, the layers if unknown."""
     kinds = classes_checked(wrap.check, run.bodies)
     if isinstance(model, Instance) and kinds:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
 from ...facts.values import ABSENT, Class, Function, Instance, Partial, Result, options, same
-from ..events import ApplyCheckpointing
+from ..events import ApplyCheckpointing, BlockWrapping
 from ..names import canonical
 from ..regions.region import classes_checked
 from ..types import unwrapped
@@ -26,16 +26,16 @@ _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoi
 
 def wrapped_classes(run: History, event: WrapperCheckpointing) -> list[Class]:
     """The classes that the check of ``event`` accepts, or those of the module that it wraps."""
-    if isinstance(event, ApplyCheckpointing):
+    if isinstance(event, BlockWrapping):
         return [cls for cls in classes_checked(event.check, run.bodies) if isinstance(cls, Class)]
     return [option.cls for option in options(unwrapped(event.module)) if isinstance(option, Instance)]
 
 
 def wrapper_argument(run: History, event: WrapperCheckpointing, name: str) -> Value:
     """What the wrapper of ``event`` is given for its argument ``name``; ABSENT when it is not given, or not shown."""
-    if not isinstance(event, ApplyCheckpointing):
+    if not isinstance(event, BlockWrapping):
         return event.call.keyword(name)
-    match event.wrapper:
+    match event.wrapper if isinstance(event, ApplyCheckpointing) else ABSENT:
         case Partial() as wrapper:
             return wrapper.kwargs.get(name, ABSENT)
         case Function() as function:
