@@ -146,6 +146,8 @@ class _Story:
                 return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"
             case e.CheckpointWrap():
                 return _under(when, f"wraps a module, {variant(event.reentrant)}")
+            case e.OwnCheckpoint():
+                return _under(when, f"checkpoints a region of its own, by {event.library}'s function")
             case e.Checkpointing():
                 return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
             case e.FsdpPlugin(checkpoints=True):

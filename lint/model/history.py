@@ -10,7 +10,7 @@ from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
 from .calls.call_targets import call_targets
 from .conditions.older_versions import is_for_other_versions
-from .events import BlockWrapping, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint
+from .events import BlockWrapping, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint, TimmSegments
 from .events.extract import events_in
 from .flow.uses import Uses
 from .names import canonical
@@ -101,7 +101,7 @@ class History:
         match event:
             case FunctionCheckpoint():
                 return self.bodies.of(event.function)
-            case CheckpointSequential():
+            case CheckpointSequential() | TimmSegments():
                 return self.bodies.of(event.functions)
             case CheckpointWrap():
                 return self.bodies.of(event.module)

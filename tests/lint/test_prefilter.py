@@ -228,6 +228,10 @@ def test_an_event_without_words_of_its_own_has_those_of_its_kinds():
         "utils.checkpoint",
         "checkpoint_wrapper",
         "apply_activation_checkpointing",
+        ("activation_checkpointing", "FSDPStrategy"),
         ("deepspeed", "checkpointing"),
+        "_manipulate",
+        "timm.models import checkpoint",
+        "checkpoint_seq",
     }
     assert triggers(together("offload", Checkpointing))[0] == ("offload", "utils.checkpoint")

@@ -8,7 +8,6 @@ from .checkpoints import (
     CheckpointPartial,
     CheckpointSequential,
     CheckpointWrap,
-    DeepSpeedCheckpoint,
     FunctionCheckpoint,
     LayerCheckpoint,
     TorchCheckpoint,
@@ -19,6 +18,7 @@ from .checkpoints import (
 from .environment import EnvironmentSetting
 from .event import CallEvent, Event, Trigger, WriteEvent
 from .launchers import ACCELERATOR, AcceleratePrepare, HandOver, LauncherCheckpointing, LightningFit, strategy_of
+from .library_checkpoints import DeepSpeedCheckpoint, OwnCheckpoint, TimmCheckpoint, TimmSegments
 from .swift import SwiftArgs
 from .training import (
     AutogradGrad,
@@ -100,8 +100,11 @@ __all__ = [
     "ModeSwitch",
     "NamedParts",
     "OverwrittenEnable",
+    "OwnCheckpoint",
     "SwiftArgs",
+    "TimmCheckpoint",
     "TimmEnable",
+    "TimmSegments",
     "TorchCheckpoint",
     "TrainSwitch",
     "TrainerArgs",

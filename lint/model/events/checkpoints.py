@@ -81,25 +81,6 @@ class Checkpoint(TorchCheckpoint, FunctionCheckpoint):
         return {name: value for name, value in self.call.kwargs.items() if name not in self.OWN}
 
 
-class DeepSpeedCheckpoint(FunctionCheckpoint):
-    """``deepspeed.checkpointing.checkpoint(fn, *args)``: torch's reentrant variant, made anew (DeepSpeed 0.19).
-
-    What its configuration changes is where the inputs wait for the backward pass: whole, in parts, or on the CPU.
-    """
-
-    __slots__ = ()
-    words = (("deepspeed", "checkpointing"),)
-    NAMES = (
-        "deepspeed.checkpointing.checkpoint",
-        "deepspeed.runtime.activation_checkpointing.checkpointing.checkpoint",
-    )
-
-    @property
-    def reentrant(self) -> bool | None:
-        """Always."""
-        return True
-
-
 class LayerCheckpoint(CallEvent):
     """``self._gradient_checkpointing_func(layer.__call__, *args)``: transformers puts torch's checkpoint there."""
 

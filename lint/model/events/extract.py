@@ -27,6 +27,7 @@ from ..types import bases, is_hf_model
 from . import checkpoints as c
 from . import environment as env
 from . import launchers as la
+from . import library_checkpoints as lc
 from . import swift as sw
 from . import training as t
 from . import transformers as hf
@@ -45,11 +46,18 @@ _SWIFT = tuple(f"swift.{name}Arguments" for name in ("Train", "Sft", "Pretrain",
 #: The classes of Megatron-SWIFT that hold arguments for recomputation, up to 3.x and since 4.0.
 MEGATRON_SWIFT = tuple(f"swift.Megatron{name}Arguments" for name in ("Train", "Sft", "Pretrain", "RLHF"))
 
+_OF_LIBRARIES: tuple[type[lc.DeepSpeedCheckpoint | lc.TimmCheckpoint | lc.TimmSegments | lc.OwnCheckpoint], ...] = (
+    lc.DeepSpeedCheckpoint,
+    lc.TimmCheckpoint,
+    lc.TimmSegments,
+    lc.OwnCheckpoint,
+)
+
 #: What a call of a function, by its canonical name, means.
 FUNCTIONS: dict[str, type[CallEvent]] = {
     "torch.utils.checkpoint.checkpoint": c.Checkpoint,
     "torch.utils.checkpoint.checkpoint_sequential": c.CheckpointSequential,
-    **dict.fromkeys(c.DeepSpeedCheckpoint.NAMES, c.DeepSpeedCheckpoint),
+    **{name: kind for kind in _OF_LIBRARIES for name in kind.NAMES},
     f"{_WRAPPER}checkpoint_wrapper": c.CheckpointWrap,
     f"{_WRAPPER}apply_activation_checkpointing": c.ApplyCheckpointing,
     "peft.prepare_model_for_kbit_training": hf.KbitPrepare,

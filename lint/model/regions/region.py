@@ -29,7 +29,7 @@ from ...facts.values import (
 from ..calls.forward_hooks import hooks_on, registered_in
 from ..calls.given import asked_of_self, holds_for, of_object
 from ..conditions.guards import own_guards
-from ..events.checkpoints import DeepSpeedCheckpoint
+from ..events.library_checkpoints import DeepSpeedCheckpoint
 from ..known_models.held_norms import built_with_batch_norm
 from ..known_models.torch_modules import given_to_hold
 from ..names import canonical
