@@ -84,7 +84,71 @@ class Encoder(Recomputing):
         return x
 ```
 
+```python
+import functools
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def recomputed(function):
+    @functools.wraps(function)
+    def inner(self, *args, **kwargs):
+        if self.training:
+            return checkpoint(functools.partial(function, self), *args, use_reentrant=True, **kwargs)  # error
+        return function(self, *args, **kwargs)
+    return inner
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    @recomputed
+    def forward(self, x, mask=None):
+        return self.linear(x) * mask
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(4))
+
+    def forward(self, x, mask):
+        for layer in self.layers:
+            x = layer(x, mask=mask)
+        return x
+```
+
 ## Good
+```python
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def run(self, x, mask=None):
+        return self.linear(x)
+
+    def forward(self, x, scale=1, **kwargs):
+        return checkpoint(self.run, x, use_reentrant=True, **kwargs) * scale
+
+class Taking(Layer):
+    def forward(self, x, **kwargs):
+        mask = kwargs.pop("mask", None)
+        return checkpoint(self.run, x, mask, use_reentrant=True, **kwargs)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(4))
+        self.last = Taking()
+
+    def forward(self, x, mask):
+        for layer in self.layers:
+            x = layer(x, scale=2)
+        return self.last(x, mask=mask)
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 
@@ -156,6 +220,7 @@ from ..facts.objects.containers import GAP
 from ..facts.values import Absent, Dict, is_given, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
+from ..model.calls.handed_on import keywords_handed_on
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Report, Rewrite, SetKeyword
 
@@ -189,9 +254,17 @@ def check(run: Run) -> Iterator[Report]:
     """Report keyword arguments that the reentrant variant refuses."""
     for event in run.of(Checkpoint):
         names = [name for name in event.function_kwargs if is_given(event.call, name)]
-        names = names or list(_in_every_dict(event))
+        names = names or list(_in_every_dict(event)) or _by_every_call(run, event)
         if event.reentrant and names:
             yield _report(event, names)
+
+
+def _by_every_call(run: Run, event: Checkpoint) -> list[str]:
+    """What the module's `**kwargs` hold, where every call of it gives some that the checkpoint does not know."""
+    given = [
+        [name for name in names if name not in Checkpoint.OWN] for names in keywords_handed_on(run.forwards, event.call)
+    ]
+    return list(dict.fromkeys(name for names in given for name in names)) if given and all(given) else []
 
 
 def _report(event: Checkpoint, names: list[str]) -> Report:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.values import is_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,29 @@ def handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[tuple[
     arguments = function.node.args
     own = len((*arguments.posonlyargs, *arguments.args)) - 1
     return [(it, value) for it in callers for value in it.args[own:]]
+
+
+def keywords_handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[list[str]]:
+    """The names that the module's `**kwargs` hold where ``call`` passes them on, for each call of the module."""
+    function = call.place.function
+    if function is None or not _passes_own_mapping(function, call):
+        return []
+    arguments = function.node.args
+    own = {argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)}
+    callers = forwards.get(function.node, [])
+    return [[name for name in it.kwargs if name not in own and is_given(it, name)] for it in callers]
+
+
+def _passes_own_mapping(function: Function, call: Call) -> bool:
+    """Whether ``call`` gets the `**kwargs` of ``function``, which does nothing with them but pass them on."""
+    own = function.node.args.kwarg
+    if own is None:
+        return False
+    nodes = [*all_nodes(function.node)]
+    named = [node for node in nodes if isinstance(node, ast.Name) and node.id == own.arg]
+    spread = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg is None]
+    here = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    return any(node in named for node in here) and all(node in spread for node in named)
 
 
 def _passes_own_star(function: Function, call: Call) -> bool:
