@@ -57,6 +57,32 @@ def shard(model):
     policy = partial(transformer_auto_wrap_policy, transformer_layer_cls={Qwen2DecoderLayer})
     return FSDP(model, auto_wrap_policy=policy)
 ```
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Recomputed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=True)  # error
+
+class Net(nn.Module):
+    def __init__(self, cls):
+        super().__init__()
+        self.layers = nn.ModuleList([cls() for _ in range(3)])
+
+plain = Net(Block)
+recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Block}))
+```
 
 ## Good
 ```python
@@ -120,9 +146,6 @@ def kept_after_forward(model):
     apply_activation_checkpointing(model, wrapper, is_layer)
     return FSDP(model, auto_wrap_policy=policy, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
 ```
-
-## Fix safety
-Unsafe: the non-reentrant variant runs instead.
 ```python
 import torch.nn as nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -154,6 +177,36 @@ class Student(nn.Module):
 teacher = FSDP(Teacher(), auto_wrap_policy=ModuleWrapPolicy({Block}))
 student = FSDP(Student(), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))
 ```
+```python
+# One class builds different models: only the one whose blocks are units themselves holds no checkpoint around a unit.
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Recomputed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=True)
+
+class Net(nn.Module):
+    def __init__(self, cls):
+        super().__init__()
+        self.layers = nn.ModuleList([cls() for _ in range(3)])
+
+recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))
+plain = FSDP(Net(Block), auto_wrap_policy=ModuleWrapPolicy({Block}))
+```
+
+## Fix safety
+Unsafe: the non-reentrant variant runs instead.
 
 ## Evidence
 ```python

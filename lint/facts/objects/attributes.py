@@ -183,6 +183,7 @@ def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value |
 
 def _set_field(cls: Class, name: str, value: Value, place: Place) -> None:
     """Remember what ``self.name`` may hold: any of the values stored, each under its conditions."""
+    cls.stored.append((name, value, place))
     if name in cls.fields:
         first = cls.field_conditions.get(name, ())
         cls.fields[name] = join_under((cls.fields[name], first), (value, place.guards))

@@ -230,7 +230,7 @@ class Function(Value):
 class Class(Value):
     """A class of the file."""
 
-    __slots__ = ("bases", "body", "field_conditions", "fields", "instance", "place", "scope")
+    __slots__ = ("bases", "body", "field_conditions", "fields", "instance", "place", "scope", "stored")
     __match_args__ = ("name",)
     node: ast.ClassDef
 
@@ -246,6 +246,8 @@ class Class(Value):
         self.fields: dict[str, Value] = {}
         #: The conditions that each of ``fields`` was stored under first.
         self.field_conditions: dict[str, tuple[Guard, ...]] = {}
+        #: Each of the writes that make up ``fields``, with where it is: one constructor may build different objects.
+        self.stored: list[tuple[str, Value, Place]] = []
         #: ``self`` of its methods.
         self.instance = Instance(self, None)
 

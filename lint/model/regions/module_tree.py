@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
+from ...facts.objects.own_fields import fields_of
 from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
 from ..known_models.torch_modules import built_in, given_to_hold, holds_given
 from ..names import canonical
@@ -28,15 +28,17 @@ class ModuleTree(NamedTuple):
 def module_tree(model: Value) -> ModuleTree | None:
     """The kinds of modules in ``model``; None when something in it is not shown."""
     own: dict[int, Class] = {}
+    seen: set[tuple[int, int]] = set()
     torch: set[str] = set()
     waiting = [model]
     while waiting:
         held = options(same_object(waiting.pop()))
         for value in held:
             match value:
-                case Instance(cls) if id(cls) not in own:
+                case Instance(cls, call) if (id(cls), id(call)) not in seen:
+                    seen.add((id(cls), id(call)))
                     own[id(cls)] = cls
-                    waiting += _fields(value, cls)
+                    waiting += _fields(value)
                 case Result(call) if is_module_list(value):
                     waiting += given_to(call)
                 case Result(call) if _hands_on(canonical(call.name)):
@@ -77,8 +79,7 @@ def _is_number(node: ast.AST | None, held: tuple[Value, ...]) -> bool:
     return isinstance(node, ast.Compare | ast.UnaryOp)
 
 
-def _fields(instance: Instance, cls: Class) -> Iterator[Value]:
+def _fields(instance: Instance) -> Iterator[Value]:
     if container_kind(instance):
         yield from held_by(instance)
-    for owner in (cls, *ancestors(cls)):
-        yield from owner.fields.values()
+    yield from fields_of(instance)
