@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..values import Function
+from ..values import Function, join
 from .classes import ancestors
 
 if TYPE_CHECKING:
@@ -18,14 +18,18 @@ def fields_of(instance: Instance) -> Iterator[Value]:
     classes = (instance.cls, *ancestors(instance.cls))
     constructors = [found.node for cls in classes if isinstance(found := cls.body.get("__init__"), Function)]
     for owner in classes:
+        writes: dict[str, list[tuple[Value, Place]]] = {name: [] for name in owner.fields}
+        for name, value, place in owner.stored:
+            writes[name].append((value, place))
         for name, held in owner.fields.items():
-            writes = [(value, place) for stored, value, place in owner.stored if stored == name]
-            if instance.call is None or not any(_is_made_by(instance.call, place) for _, place in writes):
-                yield held
-                continue
-            for value, place in writes:
-                if _is_made_by(instance.call, place) or not _is_within(constructors, place):
-                    yield value
+            yield _own(instance.call, writes[name], constructors) or held
+
+
+def _own(call: Call | None, writes: list[tuple[Value, Place]], constructors: list[FunctionNode]) -> Value | None:
+    """What ``writes`` store in the object that ``call`` makes; None where its constructor is not seen to store it."""
+    if call is None or not any(_is_made_by(call, place) for _, place in writes):
+        return None
+    return join(*(value for value, place in writes if _is_made_by(call, place) or not _is_within(constructors, place)))
 
 
 def _is_made_by(call: Call, place: Place) -> bool:
