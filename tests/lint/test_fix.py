@@ -58,6 +58,18 @@ def test_no_keyword_is_added_beside_an_unpacked_dict():
     assert fixed(code) == code
 
 
+TORCH = "from torch.utils.checkpoint import checkpoint"
+DEEPSPEED = "from deepspeed.runtime.activation_checkpointing.checkpointing import checkpoint"
+
+
+@pytest.mark.parametrize(("other", "is_fixed"), [(DEEPSPEED, False), (TORCH, True), ("checkpoint = None", True)])
+def test_no_keyword_is_added_where_another_library_may_be_called(other, is_fixed):
+    code = f"if FAST:\n    {other}\nelse:\n    {TORCH}\ny = checkpoint(f, x)\n"
+    (finding,) = check_source(code)
+    assert finding.code == "CKPT101"
+    assert (finding.fix is not None) == is_fixed
+
+
 @pytest.mark.parametrize("rest", ["**options", "activation_checkpointing=x"])
 def test_no_keyword_is_renamed_to_one_that_may_be_there(rest):
     code = f"from transformers import TrainingArguments\nTrainingArguments('o', gradient_checkpointing=True, {rest})\n"

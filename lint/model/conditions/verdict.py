@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...finding import Applicability, Severity
 from .older_versions import is_for_other_versions
 from .open_conditions import cover_every_case, in_words, open_conditions
+from .safe_fixes import without_wrong_fix
 
 if TYPE_CHECKING:
     import ast
@@ -30,14 +31,14 @@ def judged(run: Run, reports: Iterable[Report]) -> Iterator[Report]:
             conditional.setdefault(report.node, []).append((report, conditions))
         else:
             certain.add(report.node)
-            yield report
+            yield without_wrong_fix(run, report)
     for node, found in conditional.items():
         if node in certain:
             continue
         if cover_every_case(conditions for report, conditions in found if not report.assumes):
-            yield found[0][0]
+            yield without_wrong_fix(run, found[0][0])
         else:
-            yield _note(*found[0])
+            yield without_wrong_fix(run, _note(*found[0]))
 
 
 def _note(report: Report, conditions: tuple[Guard, ...]) -> Report:

@@ -1,0 +1,31 @@
+"""Fixes that are right for one of the functions that a call may run, and wrong for another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..names import canonical
+from ..report import SetKeyword
+
+if TYPE_CHECKING:
+    import ast
+
+    from ..report import Report
+    from ..run import Run
+
+
+def without_wrong_fix(run: Run, report: Report) -> Report:
+    """``report`` without a fix that gives a keyword to a call which may run another library's function.
+
+    Under a condition a file may import the `checkpoint` of DeepSpeed or fairscale, which know no `use_reentrant`.
+    """
+    changes = report.fix.changes if report.fix is not None else ()
+    if any(isinstance(change, SetKeyword) and len(_libraries(run, change.call)) > 1 for change in changes):
+        return report._replace(fix=None)
+    return report
+
+
+def _libraries(run: Run, node: ast.Call) -> set[str]:
+    """The libraries whose functions the call at ``node`` may run."""
+    names = (call.name for call in run.program.calls if call.node is node)
+    return {canonical(name).partition(".")[0] for name in names if name}
