@@ -2,8 +2,9 @@
 
 ## What it does
 Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their
-module's buffers (in place, by index, or by assigning what is computed from it) or count in one of its attributes
-(`self.calls += 1`), and return something computed with it.
+module's buffers (in place, by index, or by assigning what is computed from it), count in one of its attributes
+(`self.calls += 1`) or leave something of their inputs in one for the next run (a memory, a recurrent state), and return
+something computed with what was there before. What the region itself resets at its start is not reported.
 A moving average that only other code reads, an own normalization in eval mode say, or that is saved, is a warning.
 A buffer that is overwritten before it is read, or only moved, cast or reshaped, holds the same in both runs and is not
 reported, nor is an update under a condition that may hold in one of them only, nor a sum that nothing computes with.
@@ -124,7 +125,101 @@ class Net(nn.Module):
         return checkpoint(self.block, x, use_reentrant=False)  # error
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.memory = nn.MultiheadAttention(8, 2), None
+
+    def forward(self, x):
+        context = x if self.memory is None else torch.cat([self.memory, x])
+        y, _ = self.attention(x, context, context)
+        self.memory = x[-4:].detach()  # the recomputation attends to its own input
+        return y
+
+class Neuron(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.potential = nn.Linear(8, 8), 0.0
+
+    def forward(self, x):
+        self.potential = self.potential * 0.9 + self.linear(x)
+        return torch.sigmoid(self.potential)
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.state = nn.LSTM(8, 8), None
+
+    def forward(self, x):
+        y, state = self.rnn(x, self.state)
+        if self.training:
+            self.state = tuple(part.detach() for part in state)
+        return y
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.memory, self.neuron, self.recurrent = Memory(), Neuron(), Recurrent()
+
+    def forward(self, x):
+        x = checkpoint(self.memory, x, use_reentrant=False)  # error
+        x = checkpoint(self.neuron, x, use_reentrant=False)  # error
+        return checkpoint(self.recurrent, x, use_reentrant=False)  # error
+```
+
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Neuron(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.potential = nn.Linear(8, 8), 0.0
+
+    def forward(self, x):
+        self.potential = self.potential * 0.9 + self.linear(x)
+        return torch.sigmoid(self.potential)
+
+class OverTime(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.neuron = Neuron()
+
+    def forward(self, x):
+        self.neuron.potential = 0.0  # both runs start from here
+        return torch.stack([self.neuron(step) for step in x])
+
+class Cached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.table, self.keys, self.last, self.device = nn.Linear(8, 8), None, None, None, "cpu"
+
+    def forward(self, x, use_cache=False):
+        if self.table is None or self.table.shape[0] < len(x):
+            self.table = torch.arange(len(x)).to(x.device)
+        if use_cache:
+            x = x if self.keys is None else torch.cat([self.keys, x])
+            self.keys = x
+        y = self.linear(x) + self.table[: len(x), None].to(self.device)
+        self.device = x.device
+        self.last = y.detach()  # nothing here computes with it
+        return y
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.neurons, self.cached = OverTime(), Cached()
+
+    def forward(self, x):
+        return checkpoint(self.cached, checkpoint(self.neurons, x, use_reentrant=False), use_reentrant=False)
+```
 ```python
 import torch
 import torch.nn as nn
@@ -287,7 +382,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT107", "forward-updated-state-in-checkpoint", Severity.ERROR
-NEEDS = together(("spectral_norm", "register_buffer", "+= "), Checkpointing)
+NEEDS = together(("spectral_norm", "register_buffer", "self."), Checkpointing)
 
 _SPECTRAL = ("torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.spectral_norm")
 

@@ -11,6 +11,7 @@ from ...facts.objects.classes import ancestors, is_run_as_written
 from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
 from ..conditions.guards import in_mode, own_guards
+from .carried import carried, one_by_one, puts_back
 from .held_state import SAVING, saved_state, state_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Update(NamedTuple):
     step: int
     #: Whether the new content depends on the old one.
     accumulates: bool
-    #: `buffer` or `counter`.
+    #: `buffer`, `counter` or `attribute`.
     kind: str
     #: Whether it keeps a part of the old content alone, as a moving average does.
     decays: bool = False
@@ -61,7 +62,8 @@ def moving_averages(run: Run, region: Region) -> Iterator[Update]:
     for owner, function, state in _stateful(run, region):
         methods = _own_methods(region, owner)
         saved = saved_state(run, owner) if any(run.method_calls(*SAVING)) else frozenset[str]()
-        kept = [update for update in _Body(function, state, True, methods).updates if update.decays]
+        updates = _Body(function, state, True, methods).updates
+        kept = [update for update in updates if update.decays and update.kind != "attribute"]
         asked = _Body(function, state, False, methods).read if kept else frozenset[str]()
         for update in kept:
             if update.name in asked | saved or _is_read_elsewhere(run.program.trees, update.name):
@@ -90,6 +92,8 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
             name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
         }
         for update in body.updates:
+            if update.kind == "attribute" and puts_back(region, update.name, update.node):
+                continue
             before = any(name == update.name and step <= update.step for name, step in body.results)
             # A hook runs whenever its module does; a method may be called in another mode.
             moves = update.accumulates or (body in hooked and update.name in body.moving)
@@ -102,7 +106,7 @@ def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[s
     for function in region.functions:
         owner = function.owner
         if owner is not None and not isinstance(function.node, ast.Lambda):
-            state = state_of(run, owner)
+            state = dict.fromkeys(carried(owner), "attribute") | state_of(run, owner)
             if state:
                 yield owner, function.node, state
 
@@ -279,9 +283,9 @@ class _Body:
         self, node: ast.stmt, targets: list[ast.expr], value: ast.expr, certain: bool, accumulates: bool
     ) -> None:
         reads = self._reads(value)
-        for target in targets:
+        for target, given in one_by_one(targets, value):
             held = target.value if isinstance(target, ast.Subscript) else target
-            if isinstance(target, ast.Attribute) and not accumulates and _keeps(value, target):
+            if isinstance(target, ast.Attribute) and not accumulates and _keeps(given, target):
                 continue
             if isinstance(held, ast.Attribute) and _of_self(held):
                 depends = accumulates or held.attr in {name for name, _ in reads}
