@@ -82,6 +82,9 @@ def forward(segments, x, y):
     for segment in segments:
         y = y.detach()  # error
         y = checkpoint(segment, y, use_reentrant=False)
+    for segment in segments:
+        x = x.detach().requires_grad_(True)  # error
+        x = checkpoint(segment, x, use_reentrant=True)
     return x + y
 ```
 
@@ -133,6 +136,10 @@ def forward(segments, x, y, z, outputs):
         if index == 0:
             z = z.detach()
         z = checkpoint(segment, z, use_reentrant=False)
+    for segment in segments:
+        x = x.detach().requires_grad_(True)
+        x = checkpoint(segment, x, use_reentrant=True)
+        outputs.append(x)
     return x
 
 def features_in_a_list(layers, x, history):

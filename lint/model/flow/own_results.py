@@ -36,7 +36,9 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
     if [*own_guards(cut.place)] != [*own_guards(event.place)]:
         return False
     is_inside = any(part is cut.node for part in all_nodes(event.node))
-    is_kept = stored_under(run, cut) == {name} and any(name in names_in(given) for given in event.node.args[1:])
+    leaf = _leaf_of(cut.node, loop)
+    kept_under = stored_under(run, cut) if leaf is None else _variable(parents_in(loop).get(leaf))
+    is_kept = kept_under == {name} and any(name in names_in(given) for given in event.node.args[1:])
     parts = [part for statement in loop.body for part in all_nodes(statement)]
     if not all(_is_own(part, cut, event) for part in parts if isinstance(part, ast.Call)):
         return False
@@ -55,15 +57,28 @@ def leaf_for_next_iteration(cut: ast.Call, name: str, loop: ast.AST, also: Seque
 
     Nothing of ``loop`` reads `y` but ``cut``, and nothing reads `x` but ``also`` does, and ``cut`` where both are one.
     """
+    leaf = _leaf_of(cut, loop)
+    for stored in _variable(parents_in(loop).get(leaf)) if leaf is not None else ():
+        cuts = {id(node) for node in all_nodes(cut)}
+        given = {id(node) for part in also for node in all_nodes(part)}
+        readers = {name: cuts, stored: given} if stored != name else {name: cuts | given}
+        loads = [node for node in all_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        is_leaf = all(id(node) in readers[node.id] for node in loads if node.id in readers)
+        return stored if is_leaf and any(id(node) in given for node in loads if node.id == stored) else ""
+    return ""
+
+
+def _leaf_of(cut: ast.Call, loop: ast.AST) -> ast.Call | None:
+    """The call `y.detach().requires_grad_()` around ``cut``."""
     parents = parents_in(loop)
     method = parents.get(cut)
     leaf = parents.get(method) if isinstance(method, ast.Attribute) and method.attr == "requires_grad_" else None
-    match parents.get(leaf) if isinstance(leaf, ast.Call) else None:
-        case ast.Assign(targets=[ast.Name(id=stored)]):
-            cuts = {id(node) for node in all_nodes(cut)}
-            given = {id(node) for part in also for node in all_nodes(part)}
-            readers = {name: cuts, stored: given} if stored != name else {name: cuts | given}
-            loads = [node for node in all_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-            is_leaf = all(id(node) in readers[node.id] for node in loads if node.id in readers)
-            return stored if is_leaf and any(id(node) in given for node in loads if node.id == stored) else ""
-    return ""
+    return leaf if isinstance(leaf, ast.Call) else None
+
+
+def _variable(statement: ast.AST | None) -> frozenset[str]:
+    """The one variable that ``statement`` assigns to."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return frozenset((name,))
+    return frozenset()
