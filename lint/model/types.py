@@ -38,6 +38,8 @@ _SAME_OBJECT = frozenset(
 _LOADERS = frozenset(
     ("from_pretrained", "from_config", "_from_config", "from_encoder_decoder_pretrained", "from_vision_text_pretrained")
 )
+#: The methods by which models of transformers, and adapters, give the model with the layers.
+MODEL_PARTS = frozenset(("get_decoder", "get_encoder", "get_base_model"))
 #: The attributes under which models of transformers keep all their layers, and adapters the model.
 _LAYERS = ("base_model", "model", "transformer")
 
@@ -163,6 +165,8 @@ def _is_hf_model(value: Value) -> bool:
             return any(_names_model(name) for name in class_names(value))
         case Attr(base=base, name="model" | "base_model" | "transformer" | "language_model"):
             return is_hf_model(base)
+        case Result(call) if call.method in MODEL_PARTS:
+            return is_hf_model(call.receiver)
     return False
 
 

@@ -100,7 +100,33 @@ def train(loader):
         model(**batch).loss.backward()
 ```
 
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+def train(batches, optimizer):
+    model = Qwen2ForCausalLM(Qwen2Config(num_hidden_layers=2))
+    decoder = model.get_decoder()
+    for i, layer in enumerate(decoder.layers):
+        decoder.layers[i] = checkpoint_wrapper(layer)  # error
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+```
+
 ## Good
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from transformers import T5ForConditionalGeneration
+
+def train(batches):
+    model = T5ForConditionalGeneration.from_pretrained("t5-small").train()
+    encoder = model.get_encoder()
+    for i, block in enumerate(encoder.block):
+        encoder.block[i] = checkpoint_wrapper(block)  # an encoder keeps no cache
+    for batch in batches:
+        model(**batch).loss.backward()
+```
 ```python
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForCausalLM

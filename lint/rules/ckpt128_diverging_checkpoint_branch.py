@@ -279,6 +279,50 @@ class Stage(nn.Module):
         return x
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.shift, self.scale = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x, condition, time):
+        return x * self.scale(time) + self.shift(condition)
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(width) for _ in range(2)])
+
+    def through(self, module):
+        def run(*inputs):
+            outputs = module(*inputs)
+            return outputs
+        return run
+
+    def cast(self, module):
+        def run(*inputs):
+            with torch.autocast("cuda", torch.bfloat16):
+                return module(*inputs)
+        return run
+
+    def forward(self, x, condition, time):
+        for block in self.blocks:
+            if self.training:
+                x = checkpoint(self.through(block), x, time, condition, use_reentrant=False)  # error
+            else:
+                x = block(x, condition, time)
+        for block in self.blocks:
+            if self.training:
+                x = checkpoint(self.cast(block), x, time, condition, use_reentrant=False)  # error
+            else:
+                x = block(x, condition, time)
+        return x
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -538,6 +582,50 @@ class Stage(nn.Module):
                 x = checkpoint(passed, x, context, None, scale, use_reentrant=False)[0]
             else:
                 x = layer(x, context=context, scale=scale)["sample"]
+        return x
+```
+
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.shift, self.scale = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x, condition, time):
+        return x * self.scale(time) + self.shift(condition)
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(width) for _ in range(2)])
+
+    def through(self, module):
+        def run(*inputs):
+            outputs = module(*inputs)
+            return outputs
+        return run
+
+    def cast(self, module):
+        def run(*inputs):
+            with torch.autocast("cuda", torch.bfloat16):
+                return module(*inputs)
+        return run
+
+    def forward(self, x, condition, time):
+        for block in self.blocks:
+            if self.training:
+                x = checkpoint(self.through(block), x, condition, time, use_reentrant=False)
+            else:
+                x = block(x, condition, time)
+        for block in self.blocks:
+            if self.training:
+                x = checkpoint(self.cast(block), x, condition, time, use_reentrant=False)
+            else:
+                x = block(x, condition, time)
         return x
 ```
 

@@ -84,9 +84,20 @@ def only_call(node: FunctionNode) -> ast.Call | None:
     """The call that is all that a function does."""
     if isinstance(node, ast.Lambda):
         return node.body if isinstance(node.body, ast.Call) else None
-    match [statement for statement in node.body if not _is_docstring(statement)]:
+    return _only_returned([statement for statement in node.body if not _is_docstring(statement)])
+
+
+def _only_returned(body: list[ast.stmt]) -> ast.Call | None:
+    """The call whose result is all that ``body`` gives: at once, by a variable, or under a context such as autocast."""
+    match body:
         case [ast.Return(value=ast.Call() as call)]:
             return call
+        case [ast.Assign(targets=[ast.Name(id=stored)], value=ast.Call() as call), ast.Return(value=ast.Name(id=name))]:
+            return call if stored == name else None
+        case [ast.With(body=inner)]:
+            return _only_returned(inner)
+        case [ast.With(body=[ast.Assign() as kept]), ast.Return() as given]:
+            return _only_returned([kept, given])
     return None
 
 
@@ -100,9 +111,10 @@ def _last_calls(node: FunctionNode) -> list[ast.Call]:
 
 def _returned(body: list[ast.stmt]) -> list[ast.Call]:
     """The calls that ``body`` returns when each of its ways does nothing but return one."""
+    only = _only_returned(body)
+    if only is not None:
+        return [only]
     match body:
-        case [ast.Return(value=ast.Call() as call)]:
-            return [call]
         case [ast.If(body=taken, orelse=other), *rest] if not (other and rest):
             first, second = _returned(taken), _returned(other or rest)
             return [*first, *second] if first and second else []

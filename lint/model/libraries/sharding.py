@@ -16,13 +16,21 @@ from ...facts.values import (
     Value,
 )
 from ..names import canonical
-from ..types import unwrapped
+from ..types import MODEL_PARTS, unwrapped
 from ..wrapping.check_functions import policy_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..events import Fsdp1Wrap
+
+#: Methods of modules that give parts of them.
+_PARTS = frozenset(
+    (
+        *("modules", "children", "named_children", "named_modules", "parameters", "named_parameters", "get_submodule"),
+        *("get_input_embeddings", "get_output_embeddings"),
+    )
+)
 
 
 def root(value: Value) -> Value:
@@ -31,8 +39,16 @@ def root(value: Value) -> Value:
 
 
 def attributes(value: Value) -> Iterator[str]:
-    """The attributes that lead to ``value``, the last first: `layers`, `model` for `net.model.layers[0]`."""
-    return (part.name for part in _way_up(value) if isinstance(part, Attr))
+    """The attributes that lead to ``value``, the last first: `layers`, `model` for `net.model.layers[0]`.
+
+    `net.get_encoder()` counts as `net.encoder`.
+    """
+    for part in _way_up(value):
+        match part:
+            case Attr(name=name):
+                yield name
+            case Result(call) if call.method in MODEL_PARTS:
+                yield call.method.removeprefix("get_")
 
 
 def _way_up(value: Value) -> Iterator[Value]:
@@ -43,14 +59,7 @@ def _way_up(value: Value) -> Iterator[Value]:
         match value:
             case Attr(base=inner) | Element(of=inner):
                 value = inner
-            case Result(call) if call.method in (
-                "modules",
-                "children",
-                "named_children",
-                "named_modules",
-                "parameters",
-                "named_parameters",
-            ):
+            case Result(call) if call.method in _PARTS | MODEL_PARTS:
                 value = call.receiver
             case _:
                 return
