@@ -182,6 +182,29 @@ class Net(nn.Module):
         return h
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "gelu": nn.GELU}
+
+def before_convolution(width, name):
+    return nn.Sequential(ACTIVATIONS[name](), nn.Conv2d(width, width, 3, padding=1))
+
+class Stage(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.blocks = nn.Sequential(*[before_convolution(width, "relu") for _ in range(depth)])
+
+    def forward(self, x):
+        return checkpoint(self.blocks, x, use_reentrant=False)  # error
+
+stage = Stage(8, 3)
+
+def train(x):
+    stage(nn.functional.normalize(x.requires_grad_())).sum().backward()
+```
+
 ## Good
 ```python
 import torch
@@ -315,6 +338,31 @@ class Net(nn.Module):
         y = checkpoint(self.block, x, use_reentrant=False)
         y += x
         return checkpoint(run, y, mask=mask, use_reentrant=False)
+```
+
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "gelu": nn.GELU}
+
+def before_convolution(width, name):
+    return nn.Sequential(ACTIVATIONS[name](), nn.Conv2d(width, width, 3, padding=1))
+
+class Stage(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        blocks = [before_convolution(width, "relu") for _ in range(depth)]
+        blocks[0] = nn.Conv2d(width, width, 3, padding=1)
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, x):
+        return checkpoint(self.blocks, x, use_reentrant=False)
+
+stage = Stage(8, 3)
+
+def train(x):
+    stage(nn.functional.normalize(x.requires_grad_())).sum().backward()
 ```
 
 ## Evidence

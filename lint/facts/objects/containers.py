@@ -119,7 +119,9 @@ def first_given(call: Call) -> Value | None:
             return next(iter(items.values()), None)
         case [first, *_]:
             return first
-    return call.spread[0] if call.spread and call.spread_count == len(call.spread) else None
+    # What a loop makes stands once for all of it: `*[block() for _ in range(n)]`.
+    is_known = call.spread_count == len(call.spread) or (len(call.spread) == 1 and bool(call.spread_count))
+    return call.spread[0] if call.spread and is_known else None
 
 
 def first_held(instance: Instance) -> Value | None:
