@@ -2,10 +2,10 @@
 
 ## What it does
 Flags `layer(hidden_states=x, ...)`, with nothing by position, when the layer is one of a model of transformers that the
-program enables the reentrant variant for and trains, or of a class of this file that derives from transformers'
-`GradientCheckpointingLayer`, the keyword is its first parameter and the program selects the reentrant variant. Where it
-selects none, a warning for projects that say they admit transformers < 5.0, whose default
-that variant is; later releases run the other one.
+program enables the reentrant variant for and trains, one of transformers' layers in an own model (`ViTLayer(config)`),
+or of a class of this file that derives from transformers' `GradientCheckpointingLayer`, the keyword is its first
+parameter and the program selects the reentrant variant. Where it selects none, a warning for projects that say they
+admit transformers < 5.0, whose default that variant is; later releases run the other one.
 
 ## Why is this bad?
 The layer checkpoints itself with what it gets by position as inputs; keywords are bound into the function. A reentrant
@@ -57,6 +57,31 @@ def train(batches, positions):
     model = Looped().train()
     for batch in batches:
         model(batch, positions).square().mean().backward()
+```
+
+```python
+import torch.nn as nn
+from transformers import PreTrainedModel, Trainer, TrainingArguments, ViTConfig
+from transformers.models.vit.modeling_vit import ViTLayer
+
+class Spectrogram(PreTrainedModel):
+    config_class = ViTConfig
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.project = nn.Linear(80, config.hidden_size)
+        self.layer = nn.ModuleList([ViTLayer(config) for _ in range(4)])
+        self.post_init()
+
+    def forward(self, spectrogram):
+        hidden_states = self.project(spectrogram)
+        for block in self.layer:
+            hidden_states = block(hidden_states=hidden_states)  # error
+        return {"loss": hidden_states.square().mean()}
+
+args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": True})
+Trainer(Spectrogram(ViTConfig()), args, train_dataset=[]).train()
 ```
 
 ## Good
@@ -141,6 +166,56 @@ def train(batches, positions):
         model(batch, positions).square().mean().backward()
 ```
 
+```python
+import torch.nn as nn
+from transformers import PreTrainedModel, Trainer, TrainingArguments, ViTConfig
+from transformers.models.vit.modeling_vit import ViTLayer
+
+class Spectrogram(PreTrainedModel):
+    config_class = ViTConfig
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.project = nn.Linear(80, config.hidden_size)
+        self.layer = nn.ModuleList([ViTLayer(config) for _ in range(4)])
+        self.post_init()
+
+    def forward(self, spectrogram):
+        hidden_states = self.project(spectrogram)
+        for block in self.layer:
+            hidden_states = block(hidden_states)
+        return {"loss": hidden_states.square().mean()}
+
+args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": True})
+Trainer(Spectrogram(ViTConfig()), args, train_dataset=[]).train()
+```
+
+```python
+import torch.nn as nn
+from transformers import PreTrainedModel, Trainer, TrainingArguments, ViTConfig
+from transformers.models.vit.modeling_vit import ViTLayer
+
+class Spectrogram(PreTrainedModel):
+    config_class = ViTConfig
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.project = nn.Linear(80, config.hidden_size)
+        self.layer = nn.ModuleList([ViTLayer(config) for _ in range(4)])
+        self.post_init()
+
+    def forward(self, spectrogram):
+        hidden_states = self.project(spectrogram)
+        for block in self.layer:
+            hidden_states = block(hidden_states=hidden_states)
+        return {"loss": hidden_states.square().mean()}
+
+args = TrainingArguments("out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": False})
+Trainer(Spectrogram(ViTConfig()), args, train_dataset=[]).train()
+```
+
 ## Fix safety
 Safe: the same argument by position. Offered where it stands first in the call.
 
@@ -219,13 +294,14 @@ from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Backward, HfDisable, HfEnable, ModeSwitch, TrainerArgs, TrainSwitch
 from ..model.frozen.freezing import is_frozen
-from ..model.known_models.transformers_layers import model_of_layer
+from ..model.known_models.transformers_layers import is_checkpointed_layer, model_of_layer
 from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
+from ..model.names import canonical
 from ..model.needs import together
 from ..model.report import MakePositional, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.tensors.gradient_free import is_gradient_free
-from ..model.types import whole_model
+from ..model.types import bases, whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,7 +310,11 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT118", "keyword-hidden-states", Severity.ERROR
-NEEDS = ("GradientCheckpointingLayer", *together("hidden_states", HfEnable, Backward))
+NEEDS = (
+    "GradientCheckpointingLayer",
+    *together("hidden_states", HfEnable, Backward),
+    *together("hidden_states", "PreTrainedModel", TrainerArgs),
+)
 
 _REENTRANT_BY_DEFAULT = "<5.0"
 #: Since then the layers of transformers checkpoint themselves.
@@ -252,7 +332,10 @@ def check(run: Run) -> Iterator[Report]:
         return
     for call in run.program.calls:
         name = _keyword_of_input(call)
-        if name is not None:
+        if isinstance(call.func, Result):  # a layer of transformers, which may not have checkpointed itself before
+            if name is not None and reentrant:
+                yield _report(call, name)._replace(versions=_SINCE)
+        elif name is not None:
             yield _report(call, name)._replace(
                 severity=None if reentrant else Severity.WARNING,
                 versions=None if reentrant else f"transformers{_REENTRANT_BY_DEFAULT}",
@@ -311,7 +394,17 @@ def _keyword_of_input(call: Call) -> str | None:
             names = [part.parameters() for part in call_targets(call.func)]
             first = names[0][0] if names and names[0] else None
             return first if first is not None and call.written(first) else None
+        case Result(built) if isinstance(built.func, Ref) and _is_held_by_model(call):
+            given = not call.args and not call.open_args and call.written(_HIDDEN)
+            return _HIDDEN if given and is_checkpointed_layer(canonical(built.func.name)) else None
     return None
+
+
+def _is_held_by_model(call: Call) -> bool:
+    """Whether the forward pass of an own model of transformers makes ``call``: it turns its layers' switches on."""
+    function = call.place.function
+    owner = function.owner if function is not None else None
+    return owner is not None and any(base.endswith("PreTrainedModel") for base in bases(owner))
 
 
 def _is_layer(cls: Class) -> bool:
