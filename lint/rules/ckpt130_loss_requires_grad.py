@@ -1,9 +1,10 @@
 """`loss.requires_grad_()` before `loss.backward()`.
 
 ## What it does
-Flags `loss.requires_grad_()` and `loss.requires_grad = True` on a computed loss that then goes through `backward()`, in
-a file that uses checkpointing. A tensor the file makes itself (`torch.zeros(())`, `.detach()`) may require gradients,
-and where nothing is frozen and no region is reentrant the line is idle and not reported.
+Flags `loss.requires_grad_()`, `loss.requires_grad = True` and `loss = Variable(loss, requires_grad=True)` on a computed
+loss that then goes through `backward()`, in a file that uses checkpointing. A tensor the file makes itself
+(`torch.zeros(())`, `.detach()`) may require gradients, and where nothing is frozen and no region is reentrant the line
+is idle and not reported.
 
 ## Why is this bad?
 A loss that depends on a trainable parameter requires gradients already, and the line does nothing. When it does not,
@@ -94,6 +95,26 @@ args = TrainingArguments("out", activation_checkpointing=True, activation_checkp
 LossTrainer(model, args).train()
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.autograd import Variable
+from torch.utils.checkpoint import checkpoint
+
+criterion = nn.MSELoss()
+
+def step(net, x, y):
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss = Variable(loss, requires_grad=True)  # error
+    loss.backward()
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss = torch.tensor(loss.item(), requires_grad=True)  # error
+    loss.backward()
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss = Variable(loss.detach(), True)  # error
+    loss.backward()
+```
+
 ## Good
 ```python
 import torch
@@ -143,6 +164,33 @@ def idle(name, batch):
     loss.backward()
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.autograd import Variable
+from torch.utils.checkpoint import checkpoint
+
+criterion = nn.MSELoss()
+
+def step(net, x, y):
+    x = Variable(x, requires_grad=True)
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    leaf_loss = Variable(loss, requires_grad=True)
+    leaf_loss.square().backward()
+    loss.backward(leaf_loss.grad)
+
+def logged(net, x, y, history):
+    loss = criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss.backward()
+    loss = torch.tensor(loss.item())
+    history.append(loss)
+
+def started(net, x, y):
+    loss = torch.tensor(0.0, requires_grad=True)
+    loss = loss + criterion(checkpoint(net, x, use_reentrant=True), y)
+    loss.backward()
+```
+
 ## Evidence
 ```python
 import torch
@@ -170,6 +218,11 @@ loss = loss_of(False)
 loss.requires_grad_(True)
 loss.backward()
 assert net.weight.grad is not None
+
+net.zero_grad()
+loss = torch.autograd.Variable(loss_of(True), requires_grad=True)
+loss.backward()
+assert net.weight.grad is None
 ```
 
 ## References
@@ -221,6 +274,8 @@ _CHECKPOINTS = ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.che
 _FREEZES = ("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
 #: Methods that give one without it.
 _CUTS = ("detach", "item", "numpy")
+#: They give a new leaf with the values of what they get.
+_LEAVES = ("torch.autograd.Variable", "torch.tensor")
 #: Methods that give a tensor with the graph of their object.
 _KEEP_GRAPH = frozenset(("mean", "sum", "pow", "square", "abs", "exp", "log", "sqrt", "clamp", "norm", "float", "to"))
 
@@ -280,6 +335,21 @@ def _forced(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Pl
             case _:
                 continue
         yield source_text(written), names, switch.target, switch.node, switch.place
+    yield from _made_anew(run)
+
+
+def _made_anew(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Place]]:
+    """Every `x = Variable(x, requires_grad=True)`, which leaves the graph of x behind, in the form of `_forced`."""
+    for call in run.calls_to(*_LEAVES):
+        given = call.argument(1 if call.name.endswith("Variable") else None, "requires_grad")
+        if equals(given, True) is not True or not call.node.args:
+            continue
+        written, value = call.node.args[0], call.args[0]
+        while isinstance(value, Result) and value.call.method in _CUTS and value.call.attribute is not None:
+            written, value = value.call.attribute.value, value.call.receiver
+        name = source_text(written)
+        if stored_under(run, call) == {name}:
+            yield name, (name,), value, call.node, call.place
 
 
 def _names_for(run: Run, call: Call) -> tuple[str, ...]:
