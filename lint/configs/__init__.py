@@ -7,7 +7,7 @@ from __future__ import annotations
 
 #: Files that may be configurations of training, and scripts of the shell or of make that may start one.
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
-LAUNCH_SUFFIXES = (".sh", ".bash", ".mk", "Makefile", "makefile")
+LAUNCH_SUFFIXES = (".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".pbs", ".mk", "Makefile", "makefile")
 #: Words of the program that a configuration stands for: triggers of rules are made of them.
 PROGRAM = "from trl import TrainingArguments, Config; axolotl, torchtune, swift\n"
 

@@ -6,7 +6,8 @@ import ast
 import os
 from typing import TYPE_CHECKING
 
-from ..facts.values import Const, Dict, Result, options, same
+from ..facts.objects.classes import ancestors, declared_fields
+from ..facts.values import Class, Const, Dict, Ref, Result, options, same
 from ..model.events import TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of, events_of
 
@@ -22,6 +23,8 @@ _READ_BY = frozenset(
     ("json.load", "json.loads", "yaml.safe_load", "omegaconf.OmegaConf.load", "builtins.open", "pathlib.Path")
 )
 _TEXT_OF = frozenset(("read", "read_text", "open"))
+#: Methods that fill an object of a dataclass.
+_FILLING = frozenset(("__init__", "__post_init__", "__new__", "__setattr__", "__getattribute__"))
 #: Methods that change a dict.
 _CHANGES = frozenset(("pop", "popitem", "clear", "update", "setdefault"))
 
@@ -76,6 +79,24 @@ def parsed_arguments(program: Program) -> Iterator[tuple[Call, str]]:
         func = call.node.func
         if call.open_kwargs and isinstance(func, ast.Attribute) and func.attr.startswith("parse_"):
             yield call, func.attr
+
+
+def declared_defaults(kind: Value) -> dict[str, Value] | None:
+    """The defaults that a project's own class of training arguments gives its fields; empty for a library's class.
+
+    None where its objects may hold something else than what they are given: it has methods of its own that fill them.
+    """
+    if isinstance(kind, Ref):
+        return {}
+    if not isinstance(kind, Class):
+        return None
+    owners = (*reversed([*ancestors(kind)]), kind)
+    bases = [base for owner in owners for base in owner.bases]
+    if not all(isinstance(base, Class | Ref) for base in bases) or any(
+        _FILLING & owner.body.keys() for owner in owners
+    ):
+        return None
+    return {name: owner.body[name] for owner in owners for name in declared_fields(owner) if name in owner.body}
 
 
 def take_over(program: Program, call: Call, made: Call, is_all: bool) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.parsers import BOOLEANS
-from ..facts.values import Const, Dict, Ref, equals
-from .arguments import give_where_missing, parsed_arguments, take_over
+from ..facts.values import Const, Dict, equals
+from .arguments import declared_defaults, give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
 from .nodes import Entry, Mapping, Opaque, Scalar
@@ -118,7 +118,9 @@ def join_command_line(command: CommandLine, program: Program) -> None:
         from_file = isinstance(call.node, SettingsNode)
         complete = command.complete and ("config" not in made.kwargs or from_file)
         written = call.node
-        take_over(program, call, made, complete and isinstance(call.func, Ref))
+        defaults = declared_defaults(call.func)
+        made.kwargs = (defaults or {}) | made.kwargs
+        take_over(program, call, made, complete and defaults is not None)
         if from_file:
             call.node = written
 
