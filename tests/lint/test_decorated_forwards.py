@@ -72,3 +72,50 @@ def test_wrappers_are_a_part_of_the_region(decorated: str, code: str | None) -> 
     """A seed or a draw in one is found; one of another method, and one that only logs, is not."""
     found = {it.code for it in check_source(SCRIPT.replace("DECORATED", decorated), "model.py")}
     assert found == ({code} if code else set())
+
+
+GUARDED = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def guarded(fn):
+    def inner(self, x):
+        try:
+            return fn(self, x)
+        except CAUGHT:
+            print("failed")
+            return GIVEN
+    return inner
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.net = nn.LayerNorm(3), nn.Linear(3, 3)
+
+    @guarded
+    def forward(self, x):
+        return x + self.net(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.layer = nn.Linear(3, 3), Layer()
+
+    def forward(self, x):
+        return checkpoint(self.layer, self.stem(x), use_reentrant=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("caught", "given", "is_found"),
+    [
+        ("Exception", "self.norm(x)", True),
+        ("(ValueError, Exception)", "x * x", True),
+        ("RuntimeError", "self.norm(x)", False),
+        ("Exception", "x", False),
+    ],
+)
+def test_a_handler_around_a_method(caught: str, given: str, is_found: bool) -> None:
+    """A decorator that catches the end of the recomputation and computes something else."""
+    text = GUARDED.replace("CAUGHT", caught).replace("GIVEN", given)
+    assert ("CKPT313" in {it.code for it in check_source(text, "model.py")}) is is_found

@@ -34,7 +34,8 @@ def handler_of_end(function: Function, called: Callable[[ast.Call], Function | N
     inner: Function | None = function
     while inner is not None and inner.node not in seen:
         seen.append(inner.node)
-        handler = _handler_of_end(inner)
+        # What decorators put around it catches what it raises.
+        handler = next(filter(None, map(_handler_of_end, (*inner.around, inner))), None)
         if handler is not None:
             return handler
         last = _last_call(inner)

@@ -69,7 +69,9 @@ class Modes:
         """Whether the program shows everything that the object ``value`` does with what it holds."""
         if not isinstance(value, Instance):
             return False
-        return value.cls is self._holder or is_plain(value.cls) or self._is_left_alone(value)
+        if is_plain(value.cls):
+            return not self._is_given_away(value)
+        return value.cls is self._holder or self._is_left_alone(value)
 
     def _is_left_alone(self, module: Instance) -> bool:
         """Whether ``module`` is in no other, and nothing in the program puts any module in train mode."""
@@ -77,8 +79,11 @@ class Modes:
             return False
         if any(switch.on is not False for switch in self._run.of(ModeSwitch)) or self._run.uses.trained:
             return False
-        given = any(map(self._is_foreign, self._run.uses.handed_over.of(module)))
-        return not given and not any(True for _ in self._run.uses.writes.of(module))
+        return not self._is_given_away(module) and not any(True for _ in self._run.uses.writes.of(module))
+
+    def _is_given_away(self, holder: Instance) -> bool:
+        """Whether code that is not shown gets ``holder``, and the model with it."""
+        return any(map(self._is_foreign, self._run.uses.handed_over.of(holder)))
 
     def _hands_over(self, call: Call) -> bool:
         given = any(self._is_model(value) for value in (*call.args, *call.kwargs.values()))
@@ -94,7 +99,7 @@ class Modes:
             case Attr(base=base):
                 return not (is_accelerator(base) or is_fabric(base))
             case Class() as built:
-                return built is not self._holder  # What it does with the model is in the file.
+                return built is not self._holder and not is_plain(built)  # All it does with the model is shown.
         return True
 
     def eval_at(self, forward: Call) -> ast.AST | None:
