@@ -41,6 +41,23 @@ def wrap(block):
     return checkpoint_wrapper(FSDP(block), checkpoint_impl=CheckpointImpl.REENTRANT)  # error
 ```
 ```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.layers = nn.ModuleList([FSDP(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)).cuda())])
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error
+        return x
+```
+```python
 from functools import partial
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
@@ -204,6 +221,24 @@ class Net(nn.Module):
 recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))
 plain = FSDP(Net(Block), auto_wrap_policy=ModuleWrapPolicy({Block}))
 ```
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.first = FSDP(nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)))
+        self.last = FSDP(
+            nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)), sharding_strategy=ShardingStrategy.SHARD_GRAD_OP
+        )
+
+    def forward(self, x):
+        x = checkpoint(self.first, self.embed(x), use_reentrant=False)
+        return checkpoint(self.last, x, use_reentrant=True)
+```
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead.
@@ -322,11 +357,12 @@ def check(run: Run) -> Iterator[Report]:
     """Report reentrant checkpoints that enclose a unit."""
     for event in run.of(Checkpoint):
         for entered in options(event.function):
-            wrap = _unit(run, entered) if event.reentrant else None
-            if wrap is not None and _may_hold(wrap.module, event):
+            wrap = _unit(run, entered, event) if event.reentrant else None
+            if wrap is not None and frees_after_forward(wrap):
                 yield _report(event, wrap, "use_reentrant", "False")
     for outer in run.of(CheckpointWrap):
-        if outer.reentrant and (wrap := _unit(run, outer.module)) is not None:
+        wrap = _unit(run, outer.module, outer) if outer.reentrant else None
+        if wrap is not None and frees_after_forward(wrap):
             yield _report(outer, wrap)
     for apply in run.of(ApplyCheckpointing):
         if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
@@ -355,12 +391,13 @@ def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:
     return None
 
 
-def _unit(run: Run, module: Value) -> Fsdp1Wrap | None:
-    """The wrap that makes ``module`` a unit of its own."""
+def _unit(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsdp1Wrap | None:
+    """The wrap that makes ``module``, which ``event`` checkpoints, a unit of its own."""
     if isinstance(module, Result) and canonical(module.call.name) == _FSDP:
         return Fsdp1Wrap(module.call)
     for wrap in run.of(Fsdp1Wrap):
-        if any(same_class(class_of(module), unit) for unit in unit_classes(wrap) or ()):
+        is_unit = any(same_class(class_of(module), unit) for unit in unit_classes(wrap) or ())
+        if is_unit and (isinstance(event, CheckpointWrap) or _may_hold(wrap.module, event)):
             return wrap
     return None
 
