@@ -502,6 +502,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ".gradient_checkpointing =",
         ".gradient_checkpointing=",
         ("gradient_checkpointing", "setattr"),
+        ("gradient_checkpointing", "update("),
     ),
     (
         ("checkpointing_enable", "every_n_layers"),
@@ -991,6 +992,7 @@ ON: tuple[tuple[str, ...], ...] = (
     ("checkpoint", "transformers", "_set_gradient_checkpointing"),
     ("transformers", "setattr", '"forward"'),
     ("transformers", "setattr", "'forward'"),
+    ("checkpoint", "gradient_checkpointing", "update("),
     ("checkpoint", "TrainingArguments", "fsdp_activation_checkpointing", "use_fsdp"),
     ("checkpoint", "Config", "import trl", "fsdp_activation_checkpointing", "use_fsdp"),
     ("checkpoint", "Arguments", "swift", "fsdp_activation_checkpointing", "use_fsdp"),

@@ -118,7 +118,30 @@ def load(settings):
 load(SETTINGS)
 ```
 
+```python
+from transformers import AutoModelForTokenClassification
+
+model = AutoModelForTokenClassification.from_pretrained("base", num_labels=9)
+model.config.update({"hidden_dropout_prob": 0.0, "gradient_checkpointing": True})  # error
+```
+
 ## Good
+```python
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
+
+def configured(name):
+    config = AutoConfig.from_pretrained(name)
+    config.update({"gradient_checkpointing": True})
+    model = AutoModelForTokenClassification.from_pretrained(name, config=config)
+    model.config.update({"use_cache": False, "gradient_checkpointing": False})
+    return model
+
+def enabled_too(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.config.update({"use_cache": False, "gradient_checkpointing": True})
+    model.activation_checkpointing_enable()
+    return model
+```
 ```python
 from transformers import AutoModelForCausalLM
 

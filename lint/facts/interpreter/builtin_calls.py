@@ -93,6 +93,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return None
         case Attr(base=Attr(base=owner, name="__dict__"), name="update"):
             return _attributes_updated(walk, owner, call)
+        case Attr(base=Attr(name="config") as owner, name="update"):
+            return _attributes_updated(walk, owner, call)
         case Attr(base=Const(str(text)), name="format"):
             return Template(_FIELD.sub(GAP, text), call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
@@ -111,7 +113,7 @@ def call_known(walk: Walk, call: Call) -> Value | None:
 
 
 def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
-    """``vars(obj).update(field=value)``."""
+    """``vars(obj).update(field=value)``; the same for a model's configuration: `model.config.update({...})`."""
     given = {key: value for held in call.args if isinstance(held, Dict) for key, value in held.items.items()}
     for name, value in {**given, **call.kwargs}.items():
         write(walk, owner, name, value, call.node)
