@@ -29,4 +29,4 @@ def is_settings(filename: str) -> bool:
 
 def may_join(filename: str) -> bool:
     """Whether ``filename`` may say with which files, or how, a script is run."""
-    return is_launch(filename) or filename.endswith(".json")
+    return is_settings(filename)

@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors, declared_fields
-from ..facts.values import Class, Const, Dict, Ref, Result, options, same
+from ..facts.objects.settings_files import file_named
+from ..facts.values import Class, Dict, Ref, options, same
 from ..model.events import TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of, events_of
 
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from ..facts.walk import Program
     from .document import Document
 
-#: Functions that give what is in the file, or the file itself, that their first argument names; methods of a file.
-_READ_BY = frozenset(
-    ("json.load", "json.loads", "yaml.safe_load", "omegaconf.OmegaConf.load", "builtins.open", "pathlib.Path")
-)
-_TEXT_OF = frozenset(("read", "read_text", "open"))
 #: Methods that fill an object of a dataclass.
 _FILLING = frozenset(("__init__", "__post_init__", "__new__", "__setattr__", "__getattribute__"))
 #: Methods that change a dict.
@@ -47,18 +43,6 @@ def give_where_missing(program: Program, arguments: dict[str, Value]) -> None:
     for call in training_arguments(program):
         if not call.kwargs.keys() & arguments.keys():
             call.kwargs |= arguments
-
-
-def file_named(value: Value) -> str | None:
-    """The file that ``value`` names or is read from: `"ds.json"`, `json.load(open("ds.json"))`; None for another."""
-    match value:
-        case Const(str(name)) if name.endswith((".json", ".yaml", ".yml")):
-            return name
-        case Result(call) if call.name in _READ_BY and call.args:
-            return file_named(call.args[0])
-        case Result(call) if call.method in _TEXT_OF:
-            return file_named(call.receiver)
-    return None
 
 
 def give_content(program: Program, argument: str, document: Document) -> None:

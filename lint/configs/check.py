@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.interpreter.program import read_program
@@ -24,7 +25,7 @@ from .findings import settings_findings
 from .kinds import recognise
 from .nodes import ConfigError
 from .programs import read_started
-from .reading import read_config
+from .reading import read_config, read_document
 from .run_files import RunFiles
 from .shell.commands import read_commands
 from .shell.here_documents import named_in
@@ -125,13 +126,15 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     """
     script = _text_of(run.script, source) or ""
     modules = LocalModules(run.script) if run.script is not None else None
-    program = read_program(script, run.script or source.filename, modules)
+    own = [document for name in run.read if (document := _document(name, source)) is not None]
+    contents = {os.path.basename(document.filename): document.root for document in own}
+    program = read_program(script, run.script or source.filename, modules, contents)
     launch = _text_of(run.launch, source)
     started = read_started(run, launch or "", lambda name: _text_of(name, source))
     taken = {document.filename for document in started.documents} if started is not None else set()
     configs = [config for name in run.configs if name not in taken and (config := _config(name, source)) is not None]
     configs += _written(run, launch or "")
-    documents = {config.document.filename: config.document for config in configs}
+    documents = {document.filename: document for document in (*own, *(config.document for config in configs))}
     left = [config for config in configs if not config.kind.fill(config, program)]
     if started is not None:
         documents |= {document.filename: document for document in started.documents}
@@ -164,6 +167,12 @@ def _config(filename: str, source: Source) -> Config | None:
         return read_config(filename, text) if text is not None else None
     except ConfigError:
         return None
+
+
+def _document(filename: str, source: Source) -> Document | None:
+    text = _text_of(filename, source)
+    # What `${...}` stands for is elsewhere.
+    return read_document(filename, text) if text is not None and "${" not in text else None
 
 
 def _text_of(filename: str | None, source: Source) -> str | None:

@@ -16,8 +16,10 @@ class RunFiles(NamedTuple):
     command: int = 0
     #: The words of the command, and of its environment, that decide about checkpointing.
     said: tuple[str, ...] = ()
+    #: Files of settings that the script may read itself.
+    read: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
         """All of them."""
-        return tuple(file for file in (self.script, *self.configs, self.launch) if file is not None)
+        return tuple(file for file in (self.script, *self.configs, *self.read, self.launch) if file is not None)

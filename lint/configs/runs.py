@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..analysis.job import Job
+from ..facts.objects.settings_files import READERS
 from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 
 #: The name of a JSON file, as a program writes it.
 _STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
+#: The same for any file of settings, and what is in a program that reads one itself.
+_SETTINGS = re.compile(r"""["']([\w./-]+\.(?:json|ya?ml))["']""")
+_READS = re.compile("|".join(map(re.escape, dict.fromkeys(".".join(name.split(".")[-2:]) for name in READERS))))
 #: The file for DeepSpeed in the YAML of `accelerate launch`.
 _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")
+#: The kinds of files that arguments of a Trainer name.
+_OF_A_TRAINER = ("DeepSpeed", "FSDP")
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 #: The same for programs that are started by their names.
@@ -86,8 +92,10 @@ def _with_runs(job: Job, belonging: Mapping[str, list[RunFiles]]) -> Job:
     if any(run.script is not None for run in own):
         # With the script more is known than without.
         own = [run for run in own if run.script is not None]
+        if is_config(job.path) and all(job.path in run.read for run in own):
+            own.append(RunFiles(None, (job.path,)))  # whether a script reads it shows only then
     # Commands that differ in nothing that decides about checkpointing are one run, but in their own launch script.
-    different = {(run.script, run.configs, run.said, run.launch == job.path): run for run in reversed(own)}
+    different = {(run.script, run.configs, run.read, run.said, run.launch == job.path): run for run in reversed(own)}
     return job._replace(runs=tuple(reversed(different.values())))
 
 
@@ -99,7 +107,8 @@ def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
 
     names = dict(names)
     script = None if run.script is None else name(run.script)
-    return run._replace(script=script, configs=tuple(dict.fromkeys(map(name, run.configs))))
+    configs, read = (tuple(dict.fromkeys(map(name, files))) for files in (run.configs, run.read))
+    return run._replace(script=script, configs=configs, read=read)
 
 
 def _problem(config: str) -> Iterator[str]:
@@ -122,20 +131,33 @@ def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
     found: list[RunFiles] = []
     files = list(files)
     settings = _named_in_scripts(files)
+    names = frozenset(os.path.basename(file) for file in files if is_config(file))
     for file in files:
         if is_launch(file):
             found += _started_by(file, configs)
         elif configs and is_config(file):
             found.append(RunFiles(None, (file, *configs)))
-        elif given := (*_named_by(file, settings), *configs):
-            found.append(RunFiles(file, given))
+        else:
+            given, read = (*_named_by(file, settings), *configs), _read_by(file, names)
+            if given or read:
+                found.append(RunFiles(file, given, read=read))
     return found
+
+
+def _read_by(script: str, names: frozenset[str]) -> tuple[str, ...]:
+    """The files of these names that ``script`` may read itself, and that say something about checkpointing."""
+    text = _text(script) if names and script.endswith(".py") else ""
+    if _READS.search(text) is None:
+        return ()
+    found = [path for path in _written_in(text, _SETTINGS, names, script) if _speaks_of_checkpointing(path)]
+    # Those that the Trainer reads are given to its arguments by their names.
+    return tuple(path for path in found if _kind(path) not in _OF_A_TRAINER)
 
 
 def _named_in_scripts(files: list[str]) -> frozenset[str]:
     """The names of those of ``files`` that mean something to the script which names them: DeepSpeed's, FSDP's."""
     held = (file for file in files if file.endswith(".json") and "activation_checkpointing" in _text(file))
-    return frozenset(os.path.basename(file) for file in held if _kind(file) in ("DeepSpeed", "FSDP"))
+    return frozenset(os.path.basename(file) for file in held if _kind(file) in _OF_A_TRAINER)
 
 
 def _kind(config: str) -> str | None:
@@ -153,12 +175,17 @@ def _named_by(script: str, settings: frozenset[str]) -> tuple[str, ...]:
     text = _text(script)
     if not any(name in text for name in settings):
         return ()
-    matches = (match[1] for match in _STRING.finditer(text) if os.path.basename(match[1]) in settings)
+    return tuple(_written_in(text, _STRING, settings, script))
+
+
+def _written_in(text: str, string: re.Pattern[str], names: Collection[str], script: str) -> Iterator[str]:
+    """The files of these names that stand in ``text``, that of ``script``, as strings."""
+    matches = (match[1] for match in string.finditer(text) if os.path.basename(match[1]) in names)
     written = dict.fromkeys(map(os.path.normpath, matches))
     # Arguments are matched with a file by its last name, so it must be the only one of that name.
     often = Counter(map(os.path.basename, written))
     known = (_existing(path, script) for path in written if often[os.path.basename(path)] == 1)
-    return tuple(path for path in known if path is not None)
+    return (path for path in known if path is not None)
 
 
 def _text(file: str) -> str:

@@ -9,12 +9,12 @@ from .grad_modes import GradModes
 from .origin import origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .imported.local import FindModule
     from .scopes import Scope
     from .script import Script
-    from .values import Call, Class, Function, FunctionNode, Guard, Guess, Instance, Module, Place, Value
+    from .values import Call, Class, Dict, Function, FunctionNode, Guard, Guess, Instance, Module, Place, Value
 
 
 class Write(NamedTuple):
@@ -114,6 +114,8 @@ class Program:
         "registering",
         "returns",
         "script",
+        "settings",
+        "settings_read",
         "stores",
         "text",
         "texts",
@@ -134,6 +136,9 @@ class Program:
         self.modules: dict[str, Module | None] = {}
         #: Their texts by file name.
         self.texts: dict[str, str] = {}
+        #: What is in the files of settings that the program may read, by their names, and those that it does read.
+        self.settings: Mapping[str, Dict] = {}
+        self.settings_read: set[str] = set()
         #: The packages of the modules that are being read, each imported by the one before.
         self.importing: list[str] = []
         self.calls: list[Call] = []

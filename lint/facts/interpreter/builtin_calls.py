@@ -22,6 +22,7 @@ from ..objects.dataclass_fields import as_dict, attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
+from ..objects.settings_files import READERS, content_read
 from ..objects.slices import bounds_of, slice_of
 from ..values import (
     UNKNOWN,
@@ -91,9 +92,7 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case Attr(base=Seq() as held, name="pop" | "remove" | "clear"):
             held.open, held.count = True, None
             return None
-        case Attr(base=Attr(base=owner, name="__dict__"), name="update"):
-            return _attributes_updated(walk, owner, call)
-        case Attr(base=Attr(name="config") as owner, name="update"):
+        case Attr(base=Attr(base=owner, name="__dict__") | (Attr(name="config") as owner), name="update"):
             return _attributes_updated(walk, owner, call)
         case Attr(base=Const(str(text)), name="format"):
             return Template(_FIELD.sub(GAP, text), call.node)
@@ -396,4 +395,5 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "argparse.Namespace": namespace_made,
     "types.SimpleNamespace": namespace_made,
     **dict.fromkeys(_SETTINGS, _settings),
+    **dict.fromkeys(READERS, content_read),
 }

@@ -22,22 +22,28 @@ from .parameters import bind_unknown
 from .statements import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from ..imported.local import FindModule
-    from ..values import Class
+    from ..values import Class, Dict
 
 #: Functions that one text defines, each with other names around it.
 MAX_CLOSURES = 8
 
 
-def read_program(text: str, filename: str, find_module: FindModule | None = None) -> Program:
+def read_program(
+    text: str,
+    filename: str,
+    find_module: FindModule | None = None,
+    settings: Mapping[str, Dict] | None = None,
+) -> Program:
     """The facts of Python source.
 
     Args:
         text: The source.
         filename: What places in it are called.
         find_module: Gives the modules of the project that it imports, which are read too; None when only this text is.
+        settings: What is in the files of settings that it may read, by their names without folders.
 
     Raises:
         SyntaxError: The text is no Python; it may hold null bytes.
@@ -49,6 +55,7 @@ def read_program(text: str, filename: str, find_module: FindModule | None = None
     except MemoryError as error:
         raise SyntaxError("nested more deeply than its parser allows", (filename, 1, 1, None)) from error
     program = Program(filename, text, tree, find_module)
+    program.settings = settings or {}
     scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)
     program.grad.end_module()
