@@ -4,8 +4,9 @@
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of a single
 `LayerNorm` or `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole
 model, or of a function that runs it alone, in a training step, or in a function that one step
-calls. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
-`deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
+calls. An `apply_activation_checkpointing` for such layers alone is treated alike. A layer inside a block that is
+checkpointed already is left alone. DeepSpeed's own `deepspeed.checkpointing.checkpoint` is treated alike; a
+configuration that moves its inputs makes it a note.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -142,8 +143,42 @@ def train(batches, optimizer):
         block(batch).mean().backward()
         optimizer.step()
 ```
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def is_light(module):
+    return isinstance(module, (nn.Linear, nn.GELU))
+
+def save_memory(model):
+    apply_activation_checkpointing(model, check_fn=is_light)  # error
+```
 
 ## Good
+```python
+import functools
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing, checkpoint_wrapper, offload_wrapper,
+)
+
+def save_memory(model, contexts):
+    selective = functools.partial(checkpoint_wrapper, context_fn=contexts)
+    apply_activation_checkpointing(model, selective, lambda module: isinstance(module, nn.Linear))
+    return offload_wrapper(nn.Linear(8, 8))
+```
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, offload_wrapper
+
+KINDS = (nn.Linear, nn.TransformerEncoderLayer)
+
+def save_memory(model):
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, KINDS))
+
+def offload(model):
+    apply_activation_checkpointing(model, offload_wrapper, lambda module: isinstance(module, nn.Linear))
+```
 ```python
 import torch
 import torch.nn as nn
@@ -315,16 +350,24 @@ from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
 from ..facts.objects.classes import is_plain
-from ..facts.values import Absent, Class, Function, Param, Result, Unknown
+from ..facts.values import Absent, Class, Function, Param, Partial, Ref, Result, Unknown
 from ..finding import Severity
 from ..model.conditions.guards import own_guards
-from ..model.events import Backward, Checkpointing, DeepSpeedCheckpoint, FunctionCheckpoint
+from ..model.events import (
+    ApplyCheckpointing,
+    Backward,
+    Checkpointing,
+    DeepSpeedCheckpoint,
+    FunctionCheckpoint,
+    HfEnable,
+)
 from ..model.flow.mentions import mentions
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import bases, is_hf_model
+from ..model.wrapping.check_functions import classes_asked, classes_compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -333,7 +376,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
-NEEDS = (FunctionCheckpoint,)
+NEEDS = (Checkpointing,)
 #: They say where DeepSpeed keeps the inputs of its checkpoints.
 _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 #: How what only compares is called: no model.
@@ -349,6 +392,7 @@ _MIXED = ("autocast", "amp", "mixed_precision", "precision", "Accelerator", "Tra
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions that free nothing, but those in a block that is checkpointed already."""
+    yield from _useless_wrappers(run)
     useless = {report.node: report for report in _useless(run)}
     useful = (event for event in run.of(Checkpointing) if event.node not in useless) if useless else ()
     inside = {call.node for event in useful for call in run.region(event).calls}
@@ -377,11 +421,44 @@ def _useless(run: Run) -> Iterator[Report]:
             )
 
 
+def _useless_wrappers(run: Run) -> Iterator[Report]:
+    """Wrappers around every such layer, in programs that checkpoint nothing else."""
+    wrapped = [(event, _kinds_wrapped(event)) for event in run.of(ApplyCheckpointing)]
+    if any(run.of(HfEnable)) or len(wrapped) < sum(1 for _ in run.of(Checkpointing)):
+        return
+    if all(names and names <= _LIGHT | _NORMS for _, names in wrapped):
+        for event, names in wrapped:
+            kinds = " or ".join(f"`{name.rpartition('.')[2]}`" for name in sorted(names))
+            yield Report(
+                event.node,
+                f"a checkpoint around one {kinds} keeps the input that the layer would keep: nothing is freed and the "
+                "layer runs twice; checkpoint the block it belongs to",
+                assumes=None if names <= _LIGHT else _assumed_of_norm(run),
+            )
+
+
+def _kinds_wrapped(event: ApplyCheckpointing) -> frozenset[str]:
+    """The classes of torch whose modules ``event`` puts into plain wrappers; empty where they are not all known."""
+    given = event.wrapper.kwargs if isinstance(event.wrapper, Partial) else {}
+    if (
+        event.reentrant is None
+        or given.keys() & {"context_fn", "checkpoint_fn"}
+        or not isinstance(event.check, Function)
+    ):
+        return frozenset()
+    kinds = (*classes_asked(event.check), *classes_compared(event.check))
+    return frozenset(canonical(kind.name) if isinstance(kind, Ref) else "" for kind in kinds)
+
+
+def _assumed_of_norm(run: Run) -> str | None:
+    in_full = any(run.of(Backward)) and not any(mentions(run.program, name) for name in _MIXED)
+    return None if in_full else "no autocast makes the norm keep a copy in float32"
+
+
 def _assumed(run: Run, event: FunctionCheckpoint, module: Result) -> str | None:
     """What the program leaves open: the precision a norm runs in, and where DeepSpeed keeps inputs."""
-    in_full = any(run.of(Backward)) and not any(mentions(run.program, name) for name in _MIXED)
-    if canonical(module.call.name) in _NORMS and not in_full:
-        return "no autocast makes the norm keep a copy in float32"
+    if canonical(module.call.name) in _NORMS and (assumed := _assumed_of_norm(run)) is not None:
+        return assumed
     if not isinstance(event, DeepSpeedCheckpoint) or not any(run.calls_to(*_CONFIGURING)):
         return None
     return "DeepSpeed is configured to leave inputs on the GPU, whole"
