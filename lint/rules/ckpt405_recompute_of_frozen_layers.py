@@ -75,8 +75,86 @@ def main():
 
 main()
 ```
+```python
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+def last_layers(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.requires_grad_(False)
+    for layer in model.model.layers[-4:]:
+        layer.requires_grad_(True)
+    model.model.norm.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def last_layer(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for parameter in model.bert.parameters():
+        parameter.requires_grad = False
+    for parameter in model.bert.encoder.layer[-1].parameters():
+        parameter.requires_grad = True
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def by_number(name, count=8):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.model.embed_tokens.requires_grad_(False)
+    for number, layer in enumerate(model.model.layers):
+        if number < count:
+            for parameter in layer.parameters():
+                parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+last_layers("base"), last_layer("base"), by_number("base")
+```
 
 ## Good
+```python
+from transformers import AutoModelForCausalLM
+
+def tied(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.requires_grad_(False)
+    for layer in model.model.layers[-4:]:
+        layer.requires_grad_(True)
+    model.lm_head.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def first_layers_train(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.requires_grad_(False)
+    for layer in model.model.layers[:4]:
+        layer.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def with_embeddings(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.requires_grad_(False)
+    model.model.layers[-1].requires_grad_(True)
+    model.model.embed_tokens.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def by_number_from_above(name, count=8):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.model.embed_tokens.requires_grad_(False)
+    for number, layer in enumerate(model.model.layers):
+        if number >= count:
+            layer.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def as_many_as_asked(name, count):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.requires_grad_(False)
+    for layer in model.model.layers[-count:]:
+        layer.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+```
 ```python
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -235,7 +313,12 @@ from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absen
 from ..finding import Severity
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
-from ..model.frozen.frozen_layers import freezes_backbone_by_name, freezes_first_layers, spares_backbone_by_name
+from ..model.frozen.frozen_layers import (
+    freezes_backbone_by_name,
+    freezes_first_layers,
+    is_of_last_layers,
+    spares_backbone_by_name,
+)
 from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
 from ..model.known_models.main_inputs import may_take_token_ids
 from ..model.libraries.enabled import enablings
@@ -316,7 +399,8 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     place = enabling.event.place
     own = [switch for switch in switches.get(model, ()) if not switch.place.excludes(place)]
     whole = (switch for switch in own if not switch.place.guards and not switch.is_partial)
-    frozen = {_path(switch.module, model) for switch in whole}
+    frozen = {_path(switch.module, model): switch for switch in whole}
+    later = [it for it in run.uses.thaws if not it.place.excludes(place)]
     for switch in own:
         below = BOTTOMS.get(_path(switch.module, model))
         if below is None or not freezes_first_layers(run, switch):
@@ -324,9 +408,34 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
         if all(path in frozen or ((_EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
     else:
-        return None
-    later = (it for it in run.uses.thaws if not it.place.excludes(place))
+        return _frozen_but_last(run, model, frozen, later)
     return None if any(_may_thaw(it.module, model) for it in later) or _is_changed(run, model) else switch.node
+
+
+def _frozen_but_last(
+    run: Run, model: Value, frozen: dict[tuple[str, ...], GradientSwitch], thaws: list[GradientSwitch]
+) -> ast.AST | None:
+    """Where all of ``model``, or of its backbone, is frozen, if then its last layers and what is above train again."""
+    whole = next((frozen[path] for path in frozen if not path or (len(path) == 1 and path[0] in HOLDERS)), None)
+    spared = [it for it in thaws if root(it.module) is model and _path(it.module, model) in BOTTOMS]
+    if whole is None or not spared or not all(is_of_last_layers(run, it) for it in spared) or _is_changed(run, model):
+        return None
+    others = [it.module for it in thaws if it not in spared]
+    # An `lm_head` is no such head: it may share its weight with the embeddings.
+    may_thaw = (_may_thaw(it, model) if root(it) is not model else not _is_above(_path(it, model)) for it in others)
+    return None if any(may_thaw) else whole.node
+
+
+def _is_above(path: tuple[str, ...]) -> bool:
+    """Whether ``path`` leads to a head, or to a part of a backbone that is no layer nor below them: its last norm."""
+    if path and path[0] in HEADS:
+        return True
+    known = [(layers, below) for layers, below in BOTTOMS.items() if path[:1] == layers[:1]]
+    return (
+        len(path) > 1
+        and bool(known)
+        and not any(path[: len(layers)] == layers[: len(path)] or path[:2] in below for layers, below in known)
+    )
 
 
 def _is_changed(run: Run, model: Value) -> bool:

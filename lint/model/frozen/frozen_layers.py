@@ -14,8 +14,9 @@ from ..texts.passing_names import is_named_in, name_passes
 from ..texts.written_texts import bound_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from ...facts.values import Guard
     from ..events import GradientSwitch
     from ..history import History
 
@@ -49,9 +50,12 @@ def _test_of_names(switch: GradientSwitch) -> Callable[[str], bool | None] | Non
 
 def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
     """Whether ``switch`` surely freezes some of the first layers: `for layer in model.layers[:4]`."""
-    if not switch.freezes or switch.place.guards:
-        return False
     loops = [loop for loop in switch.place.loops if isinstance(loop, ast.For)]
+    if not switch.freezes:
+        return False
+    if switch.place.guards:
+        end = _end_of_numbers(switch.place.guards, loops)
+        return end is not None and _is_some(run, switch, end)
     for depth, loop in enumerate(loops):
         match loop.iter:
             case ast.Subscript(slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None)):
@@ -60,6 +64,30 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
                 below = [*(inner.iter for inner in loops[depth + 1 :]), switch.node]
                 return _is_some(run, switch, end) and any(_counts(part, loop.target) for part in below)
     return False
+
+
+def _end_of_numbers(guards: Sequence[Guard], loops: list[ast.For]) -> ast.expr | None:
+    """What the numbers of the layers are below: `if i < 8` in a loop over `enumerate(layers)`; else None."""
+    counted = {
+        loop.target.elts[0].id
+        for loop in loops
+        if isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "enumerate"
+        if len(loop.iter.args) == 1 and isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name)
+    }
+    match [(guard.test, guard.taken) for guard in guards]:
+        case [(ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[end]), taken)] if name in counted:
+            return end if isinstance(operator, ast.Lt | ast.LtE if taken else ast.GtE | ast.Gt) else None
+    return None
+
+
+def is_of_last_layers(run: History, switch: GradientSwitch) -> bool:
+    """Whether ``switch`` comes to some layers that are counted from the end alone: `layers[-1]`, `layers[-4:]`."""
+    taken = [switch.node, *(loop.iter for loop in switch.place.loops if isinstance(loop, ast.For))]
+    parts = [part.slice for node in taken for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    if len(parts) != 1:
+        return False
+    first = parts[0].lower if isinstance(parts[0], ast.Slice) and parts[0].step is None else parts[0]
+    return isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub) and _is_some(run, switch, first)
 
 
 def _counts(node: ast.AST, target: ast.expr) -> bool:
