@@ -172,7 +172,48 @@ class Net(nn.Module):
         return checkpoint(self.recurrent, x, use_reentrant=False)  # error
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+        self.hidden = None
+
+    def step(self, x):
+        self.hidden = self.cell(x, self.hidden)
+        return self.hidden
+
+    def forward(self, sequence):
+        self.hidden = torch.zeros(sequence.size(1), 8)
+        return torch.stack([checkpoint(self.step, x, use_reentrant=False) for x in sequence])  # error
+```
+
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Rotated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.table = torch.ones(1, 8)
+
+    def longer(self, x, table):
+        return table if table.size(0) >= x.size(0) else torch.ones(x.size(0), 8)
+
+    def run(self, x):
+        self.table = self.longer(x, self.table)
+        return self.linear(x) * self.table[: x.size(0)]
+
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=False)
+```
 ```python
 import torch
 import torch.nn as nn

@@ -28,10 +28,11 @@ def carried(owner: Class) -> Iterator[str]:
 
     What is set under a condition, a cache that is built once say, may be the same in both runs.
     """
-    for cls in (owner, *ancestors(owner)):
-        for node in cls.node.body:
-            if isinstance(node, _Method) and node.name != "__init__":
-                yield from _set_by(node)
+    methods = [it for cls in (owner, *ancestors(owner)) for it in cls.node.body if isinstance(it, _Method)]
+    named = {method.name for method in methods}
+    for method in methods:
+        if method.name != "__init__":
+            yield from _set_by(method, named)
 
 
 def puts_back(region: Region, name: str, updating: ast.AST) -> bool:
@@ -65,7 +66,7 @@ def one_by_one(targets: list[ast.expr], value: ast.expr) -> Iterator[tuple[ast.e
                 yield target, value
 
 
-def _set_by(method: _Method) -> Iterator[str]:
+def _set_by(method: _Method, methods: set[str]) -> Iterator[str]:
     arguments = method.args
     known = {it.arg for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self"}
     for statement in _always(method.body):
@@ -77,7 +78,7 @@ def _set_by(method: _Method) -> Iterator[str]:
             match target:
                 case ast.Name(id=name):
                     (known.add if from_data else known.discard)(name)
-                case ast.Attribute(value=ast.Name(id="self"), attr=name) if from_data and _moves(given, name):
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if from_data and _moves(given, name, methods):
                     yield name
 
 
@@ -131,12 +132,17 @@ def _is_computed_from(value: ast.expr, names: set[str]) -> bool:
     return any(_is_computed_from(part, names) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
 
 
-def _moves(value: ast.expr, name: str) -> bool:
-    """Whether ``value`` is another one each time: what is made of the attribute alone may not be."""
+def _moves(value: ast.expr, name: str, methods: set[str]) -> bool:
+    """Whether ``value``, computed from data, is another one each time: what is made of the attribute may not be.
+
+    A module that is called with both makes a new one (`self.cell(x, self.h)`), a method may only move or extend it.
+    """
     own = any(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(value))
     match value:
         case ast.BinOp():
             return True
         case ast.Call(func=ast.Attribute(attr=function) | ast.Name(id=function)) if function in _JOINING:
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=called)) if called not in methods:
             return True
     return not own
