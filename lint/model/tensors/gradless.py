@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
@@ -25,20 +24,19 @@ from ...facts.values import (
     is_absent,
     options,
 )
-from ...facts.values.grad_mode import GradMode
 from ..calls.call_targets import call_targets
 from ..calls.handed_on import handed_on
 from ..events import HfEnable
 from ..flow.mentions import attributes_in
 from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
 from ..names import canonical
-from ..state.trained import is_trained
 from ..types import is_hf_model, same_object
-from .batches import is_batch, is_lightning_batch, is_training_step, yielded_as
-from .gradient_free import is_always_gradient_free, is_gradient_free
+from .batches import is_batch, is_lightning_batch, yielded_as
+from .given_to_forward import calls_of_forward, is_trained_with
+from .gradient_free import is_always_gradient_free
 from .tensor_changes import changes_of
 from .tensor_methods import COPIES, NUMBERS
-from .tensor_parts import ENTRIES, VIEWS, part_of
+from .tensor_parts import ENTRIES, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,8 +47,8 @@ if TYPE_CHECKING:
 _FACTORIES = frozenset(
     f"torch.{name}"
     for name in (
-        *("tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "from_numpy", "as_tensor"),
-        *("rand", "randn", "randint", "zeros_like", "ones_like", "rand_like", "randn_like"),
+        *("tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace", "from_numpy", "as_tensor"),
+        *("rand", "randn", "randint", "randperm", "zeros_like", "ones_like", "rand_like", "randn_like"),
     )
 )
 #: Methods that compute from their object and their arguments alone.
@@ -116,8 +114,8 @@ _ASKS = ("enable_input_require_grads", "register_forward_hook", "register_forwar
 _DRAWS = frozenset(("sample", "mode"))
 #: More steps from value to value than this are not followed.
 _DEPTH = 10
-#: Neither are more calls of one module, and more modules that call one another.
-_CALLS, _HOPS = 8, 4
+#: Neither are more modules that call one another.
+_HOPS = 4
 
 
 def is_gradless(run: History, value: Value, assumed: tuple[Value, ...] = ()) -> bool:
@@ -170,12 +168,15 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
             return is_batch(run, value) or _has_no_graph(value) or _all_made_gradless(run, held, assumed)
         case Attr(base=held, name=name):
             is_plain = _is_data(run, held) or _has_no_graph(value) or _is_buffer(run, held, name)
-            return is_plain or _comes_of_frozen_model(run, held, assumed)
+            is_given = isinstance(held, Param) and _is_part_of_given(run, held, name, assumed)
+            return is_plain or is_given or _comes_of_frozen_model(run, held, assumed)
         case Computed(operands=operands):
             tensors = any(not isinstance(operand, Const) for operand in operands)
             return tensors and _hold_no_gradient(run, operands, assumed)
         case Unknown(node=ast.Compare()):
             return True
+        case Seq() | Dict():
+            return _holds_no_gradient(run, value, assumed)
         case Param():
             return is_lightning_batch(run, value) or _is_given_gradless(run, value, assumed)
         case Result(call):
@@ -198,6 +199,15 @@ def _is_data(run: History, value: Value) -> bool:
         case Result(call) if call.method in VIEWS:
             return _is_data(run, call.receiver)
     return False
+
+
+def _is_part_of_given(run: History, param: Param, name: str, assumed: tuple[Value, ...]) -> bool:
+    """Whether every call of a module in the file gives its `forward` an object with such a tensor under ``name``."""
+    given = calls_of_forward(run, param)
+    if len(assumed) > _DEPTH // 2 or any(write.field == name for write in run.writes):
+        return False
+    parts = (Attr(option, name, None) for _, value in given for option in options(value))
+    return is_trained_with(run, param.function, given) and all(is_gradless(run, part, assumed) for part in parts)
 
 
 def _has_no_graph(value: Value) -> bool:
@@ -315,7 +325,7 @@ def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -
     """Whether every call of a module in the file gives its `forward` such a tensor, and one of them is trained."""
     if sum(isinstance(value, Param) for value in assumed) > _HOPS:
         return False
-    return _trains_without(run, param.function, _calls_of_forward(run, param), assumed)
+    return _trains_without(run, param.function, calls_of_forward(run, param), assumed)
 
 
 def hands_on_gradless(run: History, call: Call) -> bool:
@@ -330,50 +340,7 @@ def _trains_without(
     run: History, forward: Function, given: list[tuple[Call, Value]], assumed: tuple[Value, ...]
 ) -> bool:
     """Whether one of the calls of ``forward`` is trained, and all give it what needs no gradient."""
-    if len(given) > _CALLS:
-        return False
-    # A file that only calls the model, to trace or to compare it, trains nothing.
-    trains = forward.node in _trained_forwards(run) or any(_is_of_training_step(run, value) for _, value in given)
-    return trains and all(is_gradless(run, value, assumed) for _, value in given)
-
-
-def _calls_of_forward(run: History, param: Param) -> list[tuple[Call, Value]]:
-    """The calls of a module in this file, with what they pass for a parameter of its `forward`."""
-    names = [argument.arg for argument in param.function.node.args.args]
-    if param.function.name != "forward" or param.name not in names:
-        return []
-    position = names.index(param.name) - 1
-    return [(call, call.argument(position, param.name)) for call in run.forwards.get(param.function.node, ())]
-
-
-@lru_cache(maxsize=1)
-def _trained_forwards(run: History) -> frozenset[ast.AST]:
-    """The methods `forward` that a training comes to: through the model that it calls, from one module to the next."""
-    recorded = {node: [it for it in calls if not _may_be_unrecorded(it)] for node, calls in run.forwards.items()}
-    known = {node for node, calls in recorded.items() if any(is_trained(run, call) for call in calls)}
-    reached_from: dict[ast.AST, list[ast.AST]] = {}
-    for node, calls in recorded.items():
-        for function in (call.place.function for call in calls if not call.place.stack):
-            if function is not None and function.name == "forward":
-                reached_from.setdefault(function.node, []).append(node)
-    left = [*known]
-    while left:
-        more = [node for node in reached_from.get(left.pop(), ()) if node not in known]
-        known.update(more)
-        left += more
-    return frozenset(known)
-
-
-def _may_be_unrecorded(call: Call) -> bool:
-    """Whether gradients may be off at ``call``: a teacher that is only asked trains nothing."""
-    return is_gradient_free(call) or call.grad_mode is GradMode.OPEN
-
-
-def _is_of_training_step(run: History, value: Value) -> bool:
-    """Whether ``value`` is a part of the batch that Lightning trains on."""
-    found = (part_of(run, option) for option in options(value))
-    roots = (part.root for part in found if part is not None)
-    return any(isinstance(root, Param) and is_training_step(root.function) for root in roots)
+    return is_trained_with(run, forward, given) and all(is_gradless(run, value, assumed) for _, value in given)
 
 
 def carries_gradient(value: Value) -> bool:
