@@ -133,7 +133,44 @@ model = timm.create_model("resnet50", pretrained=True)
 model.set_grad_checkpointing()  # error
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class ConvNorm(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Conv2d(width, width, 1), nn.BatchNorm2d(width), nn.ReLU())
+
+class Inverted(nn.Module):
+    def __init__(self, width, stride, with_cp=False):
+        super().__init__()
+        self.with_cp, self.use_res = with_cp, stride == 1
+        self.conv = nn.Sequential(ConvNorm(width), nn.Conv2d(width, width, 3, stride, 1))
+
+    def forward(self, x):
+        def inner(x):
+            return x + self.conv(x) if self.use_res else self.conv(x)
+
+        return checkpoint(inner, x, use_reentrant=False) if self.with_cp else inner(x)  # error
+```
+
 ## Good
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Residual(nn.Module):
+    def __init__(self, width, frozen):
+        super().__init__()
+        self.frozen, self.norm = frozen, nn.BatchNorm2d(width)
+        self.conv = nn.Sequential(nn.Conv2d(width, width, 1), nn.ReLU())
+
+    def forward(self, x):
+        def inner(x):
+            return self.conv(x) if self.frozen else self.conv(self.norm(x))
+
+        return checkpoint(inner, x, use_reentrant=False)
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint

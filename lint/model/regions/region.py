@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
     #: Something to enter, and the conditions it is entered under, those of what leads to it left out.
     _Entry: TypeAlias = tuple[Value, tuple[Guard, ...]]
-    _Queued: TypeAlias = tuple[int, int, Value, tuple[Guard, ...]]
+    _Identity: TypeAlias = tuple[int, ...]
+    #: The same with what it is entered from, behind how many conditions there are and a number.
+    _Queued: TypeAlias = tuple[int, int, Value, _Identity | None, tuple[Guard, ...]]
     _Key: TypeAlias = tuple[ast.AST | None, str]
 
 _SEQUENTIAL = "torch.nn.Sequential"
@@ -173,17 +175,21 @@ class _Search:
         """Enter each of ``entered`` and what it calls, and give all that was found."""
         counter = count()
         # What is under the fewest conditions comes first, so that each part gets the weakest it is under.
-        queue: list[_Queued] = [(0, next(counter), value, ()) for value in entered]
+        queue: list[_Queued] = [(0, next(counter), value, None, ()) for value in entered]
         # A list may contain itself. Values are kept, so that no other one gets the identity of one that is gone.
-        seen: dict[tuple[int, ...], Value] = {}
+        seen: dict[_Identity, Value] = {}
+        # What both branches of a condition enter is under none by the time that its inside is looked at.
+        weakest: dict[_Identity | None, tuple[Guard, ...]] = {None: ()}
         while queue:
-            _, _, value, self._under = heappop(queue)
-            if _identity(value) not in seen:
-                seen[_identity(value)] = value
-                for inner, more in self._enter(value):
-                    under = (*self._under, *more)
-                    heappush(queue, (len(under), next(counter), inner, under))
-            elif _key(value) in self.modules:
+            _, _, value, outer, more = heappop(queue)
+            identity, self._under = _identity(value), (*weakest[outer], *more)
+            if identity not in seen:
+                seen[identity], weakest[identity] = value, self._under
+                for inner, further in self._enter(value):
+                    heappush(queue, (len(self._under) + len(further), next(counter), inner, identity, further))
+                continue
+            weakest[identity] = _weaker(weakest[identity], self._under)
+            if _key(value) in self.modules:
                 self._came_to(value, self._under)
         found = tuple(self.functions.values()), tuple(self.modules.values()), tuple(self.calls.values())
         return Region(*found, self.conditions)
@@ -241,10 +247,7 @@ class _Search:
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
         known = self.conditions.get(_key(part))
-        if known is None or len(under) < len(known):
-            self.conditions[_key(part)] = under
-        else:
-            self.conditions[_key(part)] = _either_way(known, under)
+        self.conditions[_key(part)] = under if known is None else _weaker(known, under)
 
     def _hooks_of(self, module: Value) -> list[_Entry]:
         return [(hook, tuple(own_guards(call.place))) for hook, call in hooks_on(self.regions.hooks, module)]
@@ -273,7 +276,7 @@ class _Search:
         return _always(given_to_hold(name, call))
 
 
-def _identity(entered: Value) -> tuple[int, ...]:
+def _identity(entered: Value) -> _Identity:
     """What tells one value from another; a method is bound anew each time that it is read."""
     if isinstance(entered, Method):
         return id(entered.function), id(entered.receiver)
@@ -310,6 +313,11 @@ def _beyond(outer: Place, inner: Place) -> tuple[Guard, ...]:
         return ()
     around = {(guard.test, guard.taken) for guard in outer.guards}
     return tuple(guard for guard in own_guards(inner) if (guard.test, guard.taken) not in around)
+
+
+def _weaker(known: tuple[Guard, ...], under: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """The conditions under which something runs that runs under ``known``, and under ``under``."""
+    return under if len(under) < len(known) else _either_way(known, under)
 
 
 def _either_way(known: tuple[Guard, ...], under: tuple[Guard, ...]) -> tuple[Guard, ...]:
