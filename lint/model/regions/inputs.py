@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from ...facts.exclusion import conjuncts
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
-from ...facts.values import Choice, Const, Element, Function, Param, Result, Value, options
+from ...facts.values import Choice, Const, Element, Function, Instance, Param, Result, Value, options
 from ..calls.call_targets import call_targets
 from ..conditions.guards import own_guards, own_loops
 from ..names import canonical
@@ -32,13 +32,14 @@ _COLOURS, _GREY = 3, 1
 class Inputs:
     """What the calls of a program give to the checkpoints in its functions."""
 
-    __slots__ = ("_answers", "_callers", "_program", "_regions")
+    __slots__ = ("_answers", "_callers", "_constructed", "_program", "_regions")
 
     def __init__(self, program: Program, regions: Regions) -> None:
         self._program = program
         self._regions = regions
         self._answers: dict[Checkpoint, bool | None] = {}
         self._callers: dict[ast.AST, list[tuple[Call, list[str]]]] | None = None
+        self._constructed: dict[ast.AST, list[Call]] | None = None
 
     def needs_gradient_of_data(self, event: Checkpoint) -> bool | None:
         """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`.
@@ -57,7 +58,7 @@ class Inputs:
             return False
         given = [value for name in asked for value in self._given(function, name)]
         answer = bool(given) and self._are_data(given)
-        return None if answer is False and _takes_pictures(self._regions.of(event.function)) else answer
+        return None if answer is False and self._takes_pictures(self._regions.of(event.function)) else answer
 
     def _given(self, function: Function, name: str) -> list[Value]:
         """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
@@ -94,6 +95,25 @@ class Inputs:
                     found.add(False)
         return False if False in found else None if None in found or not found else True
 
+    def _takes_pictures(self, region: Region) -> bool:
+        """Whether a layer takes the colours of a picture, or the first one as many channels as raw data."""
+        layers = [module.call for module in region.modules if isinstance(module, Result)]
+        convolutions = [call for call in layers if "Conv" in canonical(call.name)]
+        objects = {module.call.node for module in region.modules if isinstance(module, Instance) and module.call}
+        if any(_channels(way) == _COLOURS for call in convolutions for way in self._made_in(objects, call)):
+            return True
+        return bool(convolutions) and convolutions[0] is layers[0] and _channels(layers[0]) == _GREY
+
+    def _made_in(self, objects: set[ast.Call], layer: Call) -> list[Call]:
+        """The evaluations of ``layer`` in the constructors of ``objects``: others of their class take other numbers."""
+        if self._constructed is None:
+            self._constructed = {}
+            for call in self._program.calls:
+                if call.place.stack:
+                    self._constructed.setdefault(call.node, []).append(call)
+        ways = self._constructed.get(layer.node, [])
+        return [way for way in ways if not objects.isdisjoint(way.place.stack)] or [layer]
+
 
 def _given_back(loop: Loop, event: Checkpoint) -> Iterator[str]:
     """The names that the next iteration of ``loop`` finds what the checkpoint gave in: `x = checkpoint(layer, x)`."""
@@ -119,15 +139,6 @@ def _asked(test: ast.AST, taken: bool) -> Iterator[str]:
 
 def _is_input(value: Value) -> TypeGuard[Param]:
     return isinstance(value, Param) and value.function.name == "forward"
-
-
-def _takes_pictures(region: Region) -> bool:
-    """Whether a layer of the region takes the colours of a picture, or the first one as many channels as raw data."""
-    layers = [module.call for module in region.modules if isinstance(module, Result)]
-    convolutions = [call for call in layers if "Conv" in canonical(call.name)]
-    if any(_channels(call) == _COLOURS for call in convolutions):
-        return True
-    return bool(convolutions) and convolutions[0] is layers[0] and _channels(layers[0]) == _GREY
 
 
 def _channels(call: Call) -> object:
