@@ -106,6 +106,50 @@ def train(batches):
         loss.backward()
 ```
 
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.side = nn.Linear(8, 8), nn.Linear(8, 3)
+
+class Supervised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.stages = nn.Linear(8, 8), nn.ModuleList([Stage(), Stage()])
+        self.sides = []
+
+    def stage(self, index):
+        stage = self.stages[index]
+        def run(h):
+            h = stage.body(h)
+            self.sides.append(stage.side(h))
+            return h
+        return run
+
+    def forward(self, x):
+        h, self.sides = self.first(x), []
+        for index in range(2):
+            h = checkpoint(self.stage(index), h, use_reentrant=True)  # error
+        return h
+
+def criterion(y, sides, target):
+    loss = F.mse_loss(y, target)
+    for weight, side in zip((0.25, 0.5), sides):
+        loss = loss + weight * nn.functional.cross_entropy(side, target)
+    return loss
+
+def train(loader, optimizer):
+    net = Supervised()
+    for x, target in loader:
+        y = net(x)
+        criterion(y, net.sides[:2], target).backward()
+        optimizer.step()
+```
+
 ## Good
 ```python
 import torch
@@ -223,6 +267,95 @@ class Net(nn.Module):
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead, which gives the missing gradients.
+
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.side = nn.Linear(8, 8), nn.Linear(8, 3)
+
+class Supervised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.stages = nn.Linear(8, 8), nn.ModuleList([Stage(), Stage()])
+        self.sides = []
+
+    def stage(self, index):
+        stage = self.stages[index]
+        def run(h):
+            h = stage.body(h)
+            self.sides.append(stage.side(h))
+            return h
+        return run
+
+    def forward(self, x):
+        h, self.sides = self.first(x), []
+        for index in range(2):
+            h = checkpoint(self.stage(index), h, use_reentrant=False)
+        return h
+
+def criterion(y, sides, target):
+    loss = F.mse_loss(y, target)
+    for weight, side in zip((0.25, 0.5), sides):
+        loss = loss + weight * nn.functional.cross_entropy(side, target)
+    return loss
+
+def train(loader, optimizer):
+    net = Supervised()
+    for x, target in loader:
+        y = net(x)
+        criterion(y, net.sides[:2], target).backward()
+        optimizer.step()
+```
+
+```python
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.side = nn.Linear(8, 8), nn.Linear(8, 3)
+
+class Supervised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.stages = nn.Linear(8, 8), nn.ModuleList([Stage(), Stage()])
+        self.sides = []
+
+    def stage(self, index):
+        stage = self.stages[index]
+        def run(h):
+            h = stage.body(h)
+            self.sides.append(stage.side(h))
+            return h
+        return run
+
+    def forward(self, x):
+        h, self.sides = self.first(x), []
+        for index in range(2):
+            h = checkpoint(self.stage(index), h, use_reentrant=True)
+        return h
+
+def criterion(y, sides, target):
+    loss = F.mse_loss(y, target)
+    for weight, side in zip((0.25, 0.5), sides):
+        loss = loss + weight * nn.functional.cross_entropy(side, target)
+    return loss
+
+def train(loader, optimizer):
+    net = Supervised()
+    for x, target in loader:
+        y = net(x)
+        criterion(y, [], target).backward()
+        print(len(net.sides))
+        optimizer.step()
+```
 
 ## Evidence
 ```python

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Methods of a tensor whose results have its gradient.
 _COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten"))
+#: Where functions are that compute with a gradient, and what those of a program are called.
+_TORCH = frozenset(("F", "torch", "nn.functional", "torch.nn.functional"))
+_LOSSES = ("loss", "criterion")
 _TOGETHER = frozenset(("stack", "cat", "concat", "hstack", "fsum"))
 
 
@@ -20,32 +23,34 @@ def adds_up(node: ast.AST, name: str) -> bool:
     """Whether ``node`` adds up the elements of the list ``name``: `losses`, or `*.losses` of any object."""
     match node:
         case ast.Call(func=ast.Name(id="sum"), args=[held, *_]):
-            return _is_of(held, name)
+            return is_list_of_elements(held, name)
         case ast.Call(func=ast.Attribute(attr=method), args=[held, *_]) if method in _TOGETHER:
-            return _is_of(held, name)
+            return is_list_of_elements(held, name)
         case ast.Call(func=ast.Name(id="reduce") | ast.Attribute(attr="reduce"), args=[step, held, *_]):
-            return _is_sum(step) and _is_of(held, name)
-        case ast.For(target=ast.Name(id=element), iter=held, body=body) if _is_of(held, name):
-            return any(_adds(part, element) for statement in body for part in all_nodes(statement))
+            return _is_sum(step) and is_list_of_elements(held, name)
+        case ast.For(body=body):
+            elements = [element for element, held in _passed(node) if is_list_of_elements(held, name)]
+            parts = [part for statement in body for part in all_nodes(statement)] if elements else []
+            return any(_adds(part, element) for element in elements for part in parts)
         case ast.AugAssign(op=ast.Add(), value=value):
             return _is_entry(value, name)
     return False
 
 
-def _is_of(held: ast.expr, name: str) -> bool:
+def is_list_of_elements(held: ast.expr, name: str) -> bool:
     """Whether ``held`` has the elements of the list, all or some, as they are or each made another value."""
     match held:
         case ast.Subscript(value=inner, slice=ast.Slice()):
-            return _is_of(inner, name)
+            return is_list_of_elements(inner, name)
         case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
-            return _is_of(inner, name)
+            return is_list_of_elements(inner, name)
         case ast.ListComp(elt=term, generators=[only]) | ast.GeneratorExp(elt=term, generators=[only]):
-            return any(_is_of(passed, name) and _keeps(term, element) for element, passed in _passed(only))
+            return any(is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in _passed(only))
     return _is_list(held, name)
 
 
-def _passed(generator: ast.comprehension) -> Iterator[tuple[str, ast.expr]]:
-    """The variables of a comprehension, each with the list that it takes its elements from."""
+def _passed(generator: ast.comprehension | ast.For) -> Iterator[tuple[str, ast.expr]]:
+    """The variables of a comprehension or a loop, each with the list that it takes its elements from."""
     match generator.target, generator.iter:
         case ast.Name(id=element), passed:
             yield element, passed
@@ -66,13 +71,19 @@ def _keeps(term: ast.expr, element: str) -> bool:
     match term:
         case ast.Name(id=name):
             return name == element
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="F" | "torch")), args=given):
+        case ast.Call(func=ast.Attribute(value=owner), args=given) if ast.unparse(owner) in _TORCH:
+            return any(_keeps(argument, element) for argument in given)
+        case ast.Call(func=ast.Name(id=function) | ast.Attribute(attr=function), args=given) if _is_loss(function):
             return any(_keeps(argument, element) for argument in given)
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in _COMPUTES:
             return _keeps(inner, element)
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
             return _keeps(left, element) or _keeps(right, element)
     return False
+
+
+def _is_loss(function: str) -> bool:
+    return any(word in function.lower() for word in _LOSSES)
 
 
 def _is_entry(term: ast.expr, name: str) -> bool:

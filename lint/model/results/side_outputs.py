@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
+from ..calls.call_targets import call_targets
 from ..calls.forward_hooks import is_output_in_hook
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from ..tensors.gradless import carries_gradient
-from .added_up import adds_up
+from .added_up import adds_up, is_list_of_elements
 from .stored import handed_out, stored_outside
 
 if TYPE_CHECKING:
@@ -127,9 +128,19 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         name = _list_name(run, call)
         # Where sums are found says less than which of them are used, and is found once for the whole program.
         added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
+        added |= {node for body, given in _handed_to(run, name) for node in all_nodes(body) if adds_up(node, given)}
         has_graph = carries_gradient(call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
         if added and has_graph and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
+
+
+def _handed_to(run: Run, name: str) -> Iterator[tuple[ast.AST, str]]:
+    """The functions of the program that are given the list, each with its parameter: `criterion(y, net.losses)`."""
+    for call in run.program.calls:
+        at = [index for index, given in enumerate(call.node.args) if is_list_of_elements(given, name)]
+        for part in call_targets(call.func) if at else ():
+            names = part.parameters()
+            yield from ((part.function.node, names[index]) for index in at if index < len(names))
 
 
 @lru_cache(maxsize=1)
