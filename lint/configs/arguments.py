@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from ..facts.walk import Program
     from .document import Document
 
+#: The arguments that findings are about: what makes the others known stands where the first of them does.
+ANCHORS = (
+    "activation_checkpointing",
+    "gradient_checkpointing",
+    "activation_checkpointing_kwargs",
+    "gradient_checkpointing_kwargs",
+    "fsdp_config",
+    "deepspeed",
+)
 #: Methods that fill an object of a dataclass.
 _FILLING = frozenset(("__init__", "__post_init__", "__new__", "__setattr__", "__getattribute__"))
 #: Methods that change a dict.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.parsers import BOOLEANS
 from ..facts.values import Const, Dict, equals
-from .arguments import declared_defaults, give_where_missing, parsed_arguments, take_over
+from .arguments import ANCHORS, declared_defaults, give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
 from .document import Document
 from .nodes import Entry, Mapping, Opaque, Scalar
@@ -114,7 +114,7 @@ def join_command_line(command: CommandLine, program: Program) -> None:
     for call, method in parsed_arguments(program):
         if method not in _READ:
             continue
-        made = call_of(document, program, call.name, document.root.items)
+        made = call_of(document, program, call.name, document.root.items, anchors=ANCHORS)
         from_file = isinstance(call.node, SettingsNode)
         complete = command.complete and ("config" not in made.kwargs or from_file)
         written = call.node

@@ -64,3 +64,13 @@ def test_the_switch_may_come_from_the_command_or_the_class(tmp_path, more, comma
 
 def test_a_default_of_the_class_counts_until_the_command_gives_another(tmp_path):
     assert codes(tmp_path, SWITCHED, f"{COMMAND} --gradient_checkpointing False") == ["CKPT207"]
+
+
+def test_a_finding_stands_at_the_argument_that_is_about_checkpointing(tmp_path):
+    (tmp_path / "finetune.py").write_text(SCRIPT.format(more=""))
+    lines = [
+        *("torchrun --nproc_per_node 8", "finetune.py", "--output_dir out", "--ddp_find_unused_parameters True"),
+        *("--gradient_checkpointing True", """--gradient_checkpointing_kwargs '{"use_reentrant": true}'"""),
+    ]
+    (tmp_path / "train.sh").write_text(" \\\n  ".join(lines) + "\n")
+    assert [(it.code, it.span.line) for it in check_paths([str(tmp_path)])] == [("CKPT304", 5)]

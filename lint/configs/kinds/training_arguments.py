@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.values import Dict, Ref
-from ..arguments import parsed_arguments, take_over
+from ..arguments import ANCHORS, parsed_arguments, take_over
 from ..calls import call_of
 
 if TYPE_CHECKING:
@@ -54,14 +54,6 @@ _FOREIGN = (
     *("base_model", "finetuning_type", "stage", "compute_environment", "distributed_type", "architectures"),
     *("train_type", "tuner_type", "_target_"),
 )
-_ANCHORS = (
-    "activation_checkpointing",
-    "gradient_checkpointing",
-    "activation_checkpointing_kwargs",
-    "gradient_checkpointing_kwargs",
-    "fsdp_config",
-    "deepspeed",
-)
 
 
 def matches(root: Dict) -> bool:
@@ -74,10 +66,8 @@ def matches(root: Dict) -> bool:
 def add(config: Config, program: Program) -> None:
     """The arguments as far as the file says them: the script and the command line may say more."""
     document = config.document
-    keys = {name: name for name in (*document.root.items, *_ANCHORS)}
-    call = call_of(
-        document, program, "transformers.TrainingArguments", document.root.items, anchors=_ANCHORS, keys=keys
-    )
+    keys = {name: name for name in (*document.root.items, *ANCHORS)}
+    call = call_of(document, program, "transformers.TrainingArguments", document.root.items, anchors=ANCHORS, keys=keys)
     call.open_kwargs = True
     program.calls.append(call)
 
@@ -85,13 +75,13 @@ def add(config: Config, program: Program) -> None:
 def fill(config: Config, program: Program) -> bool:
     """Give what a parser of the script reads from the file to the arguments that it returns."""
     document = config.document
-    keys = {name: name for name in (*document.root.items, *_ANCHORS)}
+    keys = {name: name for name in (*document.root.items, *ANCHORS)}
     is_json = document.filename.endswith(".json")
     reads = ("parse_json_file",) if is_json else ("parse_yaml_file", "parse_args_and_config")
     taken = False
     for call, method in parsed_arguments(program):
         if method in reads:
-            made = call_of(document, program, call.name, document.root.items, anchors=_ANCHORS, keys=keys)
+            made = call_of(document, program, call.name, document.root.items, anchors=ANCHORS, keys=keys)
             # Only a parser that reads nothing but the file leaves nothing open; a class of the project has defaults.
             is_all = method != "parse_args_and_config" and isinstance(call.func, Ref)
             take_over(program, call, made, is_all)
