@@ -2,7 +2,7 @@
 
 ## What it does
 Flags the second `ctx.saved_tensors` in the `backward` of a `torch.autograd.Function` that a non-reentrant checkpoint
-runs, where every way to it comes by the first one.
+runs, where every way to it comes by the first one. Functions that `backward` hands its `ctx` to are read too.
 
 ## Why is this bad?
 Each read unpacks all saved tensors again. A non-reentrant checkpoint drops a recomputed tensor as soon as it is
@@ -67,6 +67,31 @@ scale = Scale.apply
 def run(linear, weight, x):
     return checkpoint(lambda h: linear(scale(h, weight)), x, use_reentrant=False)
 ```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def scaled(grad, context):
+    return grad * context.saved_tensors[1]
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        return scaled(grad, ctx), Product.of_weight(ctx, grad=grad)
+
+    @staticmethod
+    def of_weight(ctx, grad):
+        x, _ = ctx.saved_tensors  # error
+        return (grad * x).sum(0)
+
+def run(linear, weight, x):
+    return checkpoint(lambda h: linear(Product.apply(h, weight)), x, use_reentrant=False)
+```
 
 ## Good
 ```python
@@ -101,6 +126,45 @@ def run(linear, weight, x):
     x = checkpoint(lambda h: linear(Once.apply(h, weight)), x, use_reentrant=False)
     x = checkpoint(lambda h: linear(Twice.apply(h)), x, use_reentrant=True)
     return Twice.apply(x)
+```
+```python
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def of_input(ctx, grad):
+    if not ctx.needs_input_grad[0]:
+        return None
+    return grad * ctx.saved_tensors[1]
+
+def scaled(grad, weight):
+    return grad * weight
+
+class Helped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        if not ctx.needs_input_grad[1]:
+            return of_input(ctx, grad), None
+        x, weight = ctx.saved_tensors
+        return scaled(grad, weight), Helped.of_weight(grad, x)
+
+    @staticmethod
+    def of_weight(grad, x):
+        return (grad * x).sum(0)
+
+class MaybeHelped(Helped):
+    @staticmethod
+    def backward(ctx, grad):
+        grad_x = of_input(ctx, grad)
+        return grad_x, None if grad_x is not None else (grad * ctx.saved_tensors[0]).sum(0)
+
+def run(linear, weight, x):
+    x = checkpoint(lambda h: linear(Helped.apply(h, weight)), x, use_reentrant=False)
+    return checkpoint(lambda h: linear(MaybeHelped.apply(h, weight)), x, use_reentrant=False)
 ```
 
 ## Evidence

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..regions.region import Region
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+#: Through how many functions the context is followed; it may come back to the first.
+_DEEPEST = 4
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
@@ -26,7 +28,7 @@ def second_reads(region: Region) -> Iterator[tuple[Call, ast.Attribute, ast.Attr
             cls = option.base if isinstance(option, Attr) and option.name == "apply" else None
             found = _backward(cls) if isinstance(cls, Class) else None
             saves = isinstance(cls, Class) and _saves_tensors(cls)
-            reads = _read_again(found.node) if found is not None and saves else None
+            reads = _read_again(found) if found is not None and saves else None
             if reads is not None:
                 yield call, *reads
 
@@ -51,21 +53,44 @@ def _saves_tensors(cls: Class) -> bool:
     )
 
 
-def _read_again(function: FunctionNode) -> tuple[ast.Attribute, ast.Attribute] | None:
+def _read_again(function: Function) -> tuple[ast.Attribute, ast.Attribute] | None:
     """The two reads, where whoever comes to the second one has come by the first."""
-    parameters = function.args.args
-    if isinstance(function, ast.Lambda) or not parameters:
+    parameters = function.node.args.args
+    if isinstance(function.node, ast.Lambda) or not parameters:
         return None
-    search = _Search(parameters[0].arg)
-    search.body(function.body, None)
+    search = _Search(function, parameters[0].arg)
+    search.body(function.node.body, None)
     return search.found
+
+
+def _called(call: ast.Call, function: Function) -> Function | None:
+    """The function of the program that ``call``, in ``function``, runs: `helper(...)` or `Class.helper(...)`."""
+    match call.func:
+        case ast.Name(id=name):
+            found = function.scope.look_up(name)
+        case ast.Attribute(value=ast.Name(id=name), attr=method):
+            owner = function.scope.look_up(name)
+            lines = (owner, *ancestors(owner)) if isinstance(owner, Class) else ()
+            found = next((line.body[method] for line in lines if method in line.body), None)
+        case _:
+            return None
+    return found if isinstance(found, Function) and not isinstance(found.node, ast.Lambda) else None
+
+
+def _ends_early(function: FunctionNode) -> bool:
+    """Whether a call of ``function`` may come back before its last statement."""
+    last = function.body[-1] if isinstance(function.body, list) else None
+    return any(isinstance(node, ast.Return) and node is not last for node in all_nodes(function))
 
 
 class _Search:
     """One pass over a function in the order it runs; ``first`` is the read that every way to here has come by."""
 
-    def __init__(self, context: str) -> None:
+    def __init__(self, function: Function, context: str) -> None:
+        self.function = function
         self.context = context
+        #: The functions that the context was handed on to, to come here.
+        self.callers: list[Function] = []
         self.found: tuple[ast.Attribute, ast.Attribute] | None = None
 
     def body(self, statements: list[ast.stmt], first: ast.Attribute | None) -> ast.Attribute | None:
@@ -115,7 +140,32 @@ class _Search:
             return first
         for part in _in_order(node):
             first = self._read(part, first)
-        return first
+        return self._handed_on(node, first) if isinstance(node, ast.Call) else first
+
+    def _handed_on(self, call: ast.Call, first: ast.Attribute | None) -> ast.Attribute | None:
+        """Go through the function that ``call`` hands the context to."""
+        called = _called(call, self.function)
+        name = _parameter_for(self.context, call, called.node) if called is not None else None
+        if called is None or name is None or isinstance(called.node, ast.Lambda) or len(self.callers) == _DEEPEST:
+            return first
+        caller, context = self.function, self.context
+        self.callers.append(caller)
+        self.function, self.context = called, name
+        read = self.body(called.node.body, first)
+        self.function, self.context = caller, context
+        self.callers.pop()
+        return first if _ends_early(called.node) else read
+
+
+def _parameter_for(argument: str, call: ast.Call, function: FunctionNode) -> str | None:
+    """The parameter of ``function`` that ``call`` gives the variable ``argument``."""
+    for given, parameter in zip(call.args, function.args.args, strict=False):
+        if isinstance(given, ast.Starred):
+            return None
+        if isinstance(given, ast.Name) and given.id == argument:
+            return parameter.arg
+    named = (keyword.arg for keyword in call.keywords if getattr(keyword.value, "id", None) == argument)
+    return next(named, None)
 
 
 def _in_order(node: ast.AST) -> list[ast.AST]:
