@@ -12,7 +12,7 @@ from ...facts.values import Attr, Class, Function, Ref, options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, FunctionNode
+    from ...facts.values import Call, FunctionNode, Value
     from ..regions.region import Region
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -65,6 +65,7 @@ def _read_again(function: Function) -> tuple[ast.Attribute, ast.Attribute] | Non
 
 def _called(call: ast.Call, function: Function) -> Function | None:
     """The function of the program that ``call``, in ``function``, runs: `helper(...)` or `Class.helper(...)`."""
+    found: Value | None = None
     match call.func:
         case ast.Name(id=name):
             found = function.scope.look_up(name)
@@ -72,8 +73,6 @@ def _called(call: ast.Call, function: Function) -> Function | None:
             owner = function.scope.look_up(name)
             lines = (owner, *ancestors(owner)) if isinstance(owner, Class) else ()
             found = next((line.body[method] for line in lines if method in line.body), None)
-        case _:
-            return None
     return found if isinstance(found, Function) and not isinstance(found.node, ast.Lambda) else None
 
 
