@@ -62,6 +62,29 @@ def test_they_are_filled_one_by_one(maker: str) -> None:
     assert "CKPT108" in {found.code for found in check_source(text, "train.py")}
 
 
+NESTED = SCRIPT.replace("IMPORTED", "from yacs.config import CfgNode as CN").replace("MADE", "CN()")
+NESTED = NESTED.replace("c.rate", "c.MODEL.RATE").replace("c.kept", "c.MODEL.KEPT")
+FILLED = "config.MODEL = CN()\nconfig.MODEL.KEPT = False\nconfig.MODEL.RATE = 0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("done", "is_found"),
+    [
+        ("", True),
+        ("config = config.clone()\nconfig.freeze()", True),
+        ("other = config.clone()\nother.MODEL.RATE = 0.0\nother.merge_from_file(path)", True),
+        ("config.MODEL.RATE = 0.0", False),
+        ("config.merge_from_file(path)", False),
+        ("config = config.clone()\nconfig.merge_from_list(options)", False),
+        ("config.MODEL.merge_from_other_cfg(options)", False),
+    ],
+)
+def test_nested_settings_are_copied_whole_and_open_once_a_file_is_merged(done: str, is_found: bool) -> None:
+    """Yacs: a clone has inner settings of its own, and what a file brings is not known."""
+    found = check_source(NESTED.replace("DONE", FILLED + done), "train.py")
+    assert ("CKPT108" in {each.code for each in found}) == is_found
+
+
 def _drops(imported: str, rate: str, done: str = "") -> bool:
     text = SCRIPT.replace("IMPORTED", imported).replace("MADE", MAKERS[imported].format(rate)).replace("DONE", done)
     return "CKPT108" in {found.code for found in check_source(text, "train.py")}

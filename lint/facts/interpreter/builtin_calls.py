@@ -65,6 +65,7 @@ _SETTINGS = (
     *("omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "omegaconf.DictConfig"),
     *("easydict.EasyDict", "ml_collections.ConfigDict", "ml_collections.config_dict.ConfigDict"),
     *("munch.Munch", "munch.munchify", "addict.Dict", "box.Box"),
+    *("yacs.config.CfgNode", "fvcore.common.config.CfgNode", "detectron2.config.CfgNode"),
 )
 #: A replacement field of `str.format`.
 _FIELD = re.compile(r"{[^{}]*}")

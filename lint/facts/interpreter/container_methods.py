@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+#: How methods of settings begin that take entries from files and command lines: `merge_from_file`, `merge_with`.
+_MERGING = ("merge_", "update_from_")
+
 
 def grow(walk: Walk, held: Seq, call: Call) -> None:
     """``layers.append(layer)`` and its like."""
@@ -65,6 +68,8 @@ def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
         case (("clear" | "popitem" | "pop"), _):
             held.open = True
             held.items.clear()
+        case _ if name.startswith(_MERGING):
+            _forget(held)
         case _:
             return _read(walk, held, name, call)
     return None
@@ -82,7 +87,24 @@ def _read(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
             return Seq("list", list(_pairs(held)), held.open, call.node, walk.place)
         case "copy", []:
             return Dict(dict(held.items), held.open, call.node, walk.place)
+        case "clone", []:
+            return _clone(walk, held, call)
     return None
+
+
+def _clone(walk: Walk, held: Dict, call: Call) -> Dict:
+    """A copy that shares no inner settings: what is merged into it leaves the defaults alone."""
+    items = {key: _clone(walk, it, call) if isinstance(it, Dict) else it for key, it in held.items.items()}
+    return Dict(items, held.open, call.node, walk.place)
+
+
+def _forget(held: Dict) -> None:
+    """What ``held``, and the settings in it, hold is open from now on."""
+    for inner in held.items.values():
+        if isinstance(inner, Dict):
+            _forget(inner)
+    held.open = True
+    held.items.clear()
 
 
 def _pairs(held: Dict) -> Iterator[Value]:
