@@ -52,7 +52,10 @@ def changed_names(run: Run, event: Checkpoint, function: Function, leading: Call
         Variables (`layer`), attributes of the object itself (`self.layer`) and items of what all iterations share
         (`index[0]`), sorted; empty when the recomputation reads what the forward pass read.
     """
-    read = free_names(function.node) | own_attributes(function.node, ast.Load)
+    # What the function sets itself is its own state, not the loop's.
+    read = free_names(function.node) | (
+        own_attributes(function.node, ast.Load) - own_attributes(function.node, ast.Store)
+    )
     found: set[str] = set()
     for loop in function.place.loops:
         if loop not in leading.place.loops:
