@@ -379,6 +379,8 @@ CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
 NEEDS = (Checkpointing,)
 #: They say where DeepSpeed keeps the inputs of its checkpoints.
 _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
+#: What makes a layer compute its weight in each forward pass.
+_PARAMETRIZING = ("weight_norm", "spectral_norm", "register_parametrization")
 #: How what only compares is called: no model.
 _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
 #: How many functions are followed from a region to the training step.
@@ -425,6 +427,8 @@ def _useless_wrappers(run: Run) -> Iterator[Report]:
     """Wrappers around every such layer, in programs that checkpoint nothing else."""
     wrapped = [(event, _kinds_wrapped(event)) for event in run.of(ApplyCheckpointing)]
     if any(run.of(HfEnable)) or len(wrapped) < sum(1 for _ in run.of(Checkpointing)):
+        return
+    if any(mentions(run.program, name) for name in _PARAMETRIZING):
         return
     if all(names and names <= _LIGHT | _NORMS for _, names in wrapped):
         for event, names in wrapped:

@@ -122,7 +122,8 @@ def test_a_check_is_called_useless_where_it_wraps_nothing(inner, asked):
     names: dict[str, nn.Module] = {}
     exec(text, names)
     wrapped = any(type(part).__name__ == "CheckpointWrapper" for part in names["model"].modules())
-    assert [finding.code for finding in check_source(text, "model.py")] == ["CKPT208"] * (not wrapped)
+    found = [finding.code for finding in check_source(text, "model.py")]
+    assert found.count("CKPT208") == (not wrapped)
 
 
 @pytest.mark.parametrize(
