@@ -186,7 +186,7 @@ class FlagWrite(WriteEvent):
         ".gradient_checkpointing =",
         ".gradient_checkpointing=",
         ("setattr", "gradient_checkpointing"),
-        ("update(", "gradient_checkpointing"),
+        ("config.update(", "gradient_checkpointing"),
     )
 
     @property
