@@ -138,12 +138,9 @@ class _Story:
                 return f"{_ASKS}{asked(self.run, event, ABSENT).state}"
             case e.TrainerBuild():
                 return self._train(event, when)
-            case e.LauncherCheckpointing():
+            case e.BlockWrapping():
                 changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
-                return f"{changed}: wraps modules inside the model that the launcher gets"
-            case e.ApplyCheckpointing():
-                changed = self._model(event.model, event.node).change(place, State(True, event.reentrant), when)
-                return f"{changed}: wraps modules inside `{code(event.node.args[0]) if event.node.args else 'it'}`"
+                return f"{changed}: wraps modules inside {_wrapped_in(event)}"
             case e.CheckpointWrap():
                 return _under(when, f"wraps a module, {variant(event.reentrant)}")
             case e.OwnCheckpoint():
@@ -198,6 +195,12 @@ class _Story:
                 return model
         self.models.append(Model(inner, _name(node)))
         return self.models[-1]
+
+
+def _wrapped_in(event: e.BlockWrapping) -> str:
+    if isinstance(event, e.LauncherCheckpointing):
+        return "the model that the launcher gets"
+    return f"`{code(event.node.args[0]) if event.node.args else 'it'}`"
 
 
 def _prepared(run: Run, event: e.KbitPrepare) -> State:

@@ -62,7 +62,7 @@ class Run(History):
         self._enabling: frozenset[ast.AST] | None = None
         self._in_eval: dict[ast.Call, bool] = {}
         self._modes = ScriptModes(self)
-        self._inputs = Inputs(program, self.bodies)
+        self._inputs = Inputs(self)
         self._statistics = KeptStatistics(self)
         self._idle: frozenset[ast.AST] | None = None
         self._lost: dict[Checkpointing, bool] = {}

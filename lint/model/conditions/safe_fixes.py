@@ -27,5 +27,5 @@ def without_wrong_fix(run: Run, report: Report) -> Report:
 
 def _libraries(run: Run, node: ast.Call) -> set[str]:
     """The libraries whose functions the call at ``node`` may run."""
-    names = (call.name for call in run.program.calls if call.node is node)
+    names = (call.name for call in run.calls_at(node))
     return {canonical(name).partition(".")[0] for name in names if name}

@@ -55,9 +55,9 @@ class TimmSegments(Checkpointing):
     @property
     def functions(self) -> Value:
         """What is checkpointed; ABSENT where the last one may be left out."""
-        skips = equals(self.call.argument(4, "skip_last"), False)
-        given = isinstance(self.call.argument(4, "skip_last"), Absent) or skips is True
-        return self.call.argument(0, "functions") if given else ABSENT
+        skips = self.call.argument(4, "skip_last")
+        are_all = isinstance(skips, Absent) or equals(skips, False) is True
+        return self.call.argument(0, "functions") if are_all else ABSENT
 
     @property
     def reentrant(self) -> bool | None:

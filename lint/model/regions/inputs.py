@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Loop
-    from ...facts.walk import Program
     from ..events import Checkpoint
-    from .region import Region, Regions
+    from ..history import History
+    from .region import Region
 
 #: Methods that give a batch on another device or in another type.
 _MOVES = MOVES | SHAPES
@@ -32,14 +32,12 @@ _COLOURS, _GREY = 3, 1
 class Inputs:
     """What the calls of a program give to the checkpoints in its functions."""
 
-    __slots__ = ("_answers", "_callers", "_constructed", "_program", "_regions")
+    __slots__ = ("_answers", "_callers", "_run")
 
-    def __init__(self, program: Program, regions: Regions) -> None:
-        self._program = program
-        self._regions = regions
+    def __init__(self, run: History) -> None:
+        self._run = run
         self._answers: dict[Checkpoint, bool | None] = {}
         self._callers: dict[ast.AST, list[tuple[Call, list[str]]]] | None = None
-        self._constructed: dict[ast.AST, list[Call]] | None = None
 
     def needs_gradient_of_data(self, event: Checkpoint) -> bool | None:
         """Whether the checkpoint is taken only when a batch of data requires a gradient: `if images.requires_grad`.
@@ -58,13 +56,13 @@ class Inputs:
             return False
         given = [value for name in asked for value in self._given(function, name)]
         answer = bool(given) and self._are_data(given)
-        return None if answer is False and self._takes_pictures(self._regions.of(event.function)) else answer
+        return None if answer is False and self._takes_pictures(self._run.bodies.of(event.function)) else answer
 
     def _given(self, function: Function, name: str) -> list[Value]:
         """What the calls of the program that lead to ``function`` give for its parameter ``name``."""
         if self._callers is None:
             self._callers = {}
-            for call in self._program.calls:
+            for call in self._run.program.calls:
                 for part in call_targets(unwrapped(call.func)):
                     self._callers.setdefault(part.function.node, []).append((call, part.parameters()))
         found = self._callers.get(function.node, [])
@@ -106,12 +104,7 @@ class Inputs:
 
     def _made_in(self, objects: set[ast.Call], layer: Call) -> list[Call]:
         """The evaluations of ``layer`` in the constructors of ``objects``: others of their class take other numbers."""
-        if self._constructed is None:
-            self._constructed = {}
-            for call in self._program.calls:
-                if call.place.stack:
-                    self._constructed.setdefault(call.node, []).append(call)
-        ways = self._constructed.get(layer.node, [])
+        ways = self._run.calls_at(layer.node)
         return [way for way in ways if not objects.isdisjoint(way.place.stack)] or [layer]
 
 
