@@ -4,11 +4,12 @@ A card has to give what torch's allocator reserves, not what is allocated: block
 reserved. How much that is depends on the sizes of a model's tensors more than on the plan, and cannot be foretold. So
 the first plans leave more than it usually takes, the second step under one of them shows what it does take, and the
 plans from then on leave that. A plan's first step, which checks what it rebuilds, takes more, and only has to fit the
-device: plans leave for it what the budget does not leave anyway. Where the allocator had to give its cache back in that
-step the plan stays: the second one shows whether later steps fit. Later plans check less than the first one, so
-they take what earlier ones left for too much; where some plan left too little, once half of that. Where a cache grew
-beyond the budget in a step behind the second one, later plans are judged by that step. Under ``auto`` steps may take
-half of what it leaves of the device: plans whose cache differs by less are as good.
+device: plans leave for it what the budget does not leave anyway, unless much of the budget stays unused by that.
+Where the allocator had to give its cache back in that step the plan stays: the second one shows whether later steps
+fit. Later plans check less than the first one, so they take what earlier ones left for too much; where some plan left
+too little, once half of that. Where a cache grew beyond the budget in a step behind the second one, later plans are
+judged by that step. Under ``auto`` steps may take half of what it leaves of the device: plans whose cache differs by
+less are as good.
 
 Plans much alike can differ by the blocks of a whole loss head: whether freed ones fit it hangs on their addresses. So
 where a plan took much less than another one did, plans leave what the other one took, if either then leaves little of
@@ -220,8 +221,15 @@ class Fragmentation:
         self._taken_back += 1
         if either and near < before:
             return near
-        self._tried = max(self._first, (max(took, self._tried) + before) // 2)
+        self._tried = max(self._floor(before, given), (max(took, self._tried) + before) // 2)
         return min(before, self._tried)
+
+    def _floor(self, before: int, given: int) -> int:
+        """No plan that tries less leaves less: what first steps take, unless that would be no try.
+
+        A card that has nothing left in a first step gets the allocator's cache back, for which one step waits.
+        """
+        return self._first if self._first + given // _WORTH < before else 0
 
     def _grown(self, taken: int, limit: int) -> int:
         """What a plan for all of the limit leaves, where one for less took so much beyond what it planned."""

@@ -45,6 +45,16 @@ def test_the_first_step_of_a_plan_fits_the_device_too():
     assert seen.spare == Spare(grown(int(1.1 * 10 * GIB) - 2 * GIB, 38 * GIB))
 
 
+def test_first_steps_that_take_more_do_not_keep_later_ones_from_what_is_unused():
+    seen = Fragmentation(lends=0.5)
+    assert look(seen, 145, 119, 0, left=3) is Look.EMPTY
+    assert look(seen, 135, 119, -10, left=13) is Look.PLAN
+    first = seen.nbytes
+    assert look(seen, 145, 119, 0, left=3) is Look.EMPTY  # it checks what it rebuilds anew
+    assert look(seen, 135, 119, -10, left=13) is Look.PLAN
+    assert seen.nbytes == (16 * GIB + first) // 2, "halfway to what steps take: the allocator can give its cache back"
+
+
 def settled(nbytes: int) -> Fragmentation:
     seen = Fragmentation(nbytes)
     assert look(seen, 0, 40, -1) is Look.EMPTY
