@@ -100,7 +100,7 @@ class History:
         """What runs again because of a checkpoint event."""
         match event:
             case FunctionCheckpoint():
-                return self.bodies.of(event.function)
+                return self.bodies.run_by(event)
             case CheckpointSequential() | TimmSegments():
                 return self.bodies.of(event.functions)
             case CheckpointWrap():

@@ -97,3 +97,70 @@ def test_a_minus_keeps_the_gradient():
     text = (NET + WRONG["a property"]).replace("gates.square().mean()", "-gates.log().mean()")
     assert _found(text) == ["CKPT113"]
     assert _found(text.replace("-gates.log().mean()", "-gates.log().mean().item()")) == []
+
+
+LISTED = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(8, 4)
+        self.balances = []
+
+    def forward(self, x):
+        gates = self.gate(x).softmax(-1)
+        self.balances.append(gates.square().mean())
+        return x * gates.sum(-1, keepdim=True)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(8, 8)
+        self.blocks = nn.ModuleList([Experts() for _ in range(3)])
+
+    def forward(self, ids):
+        x, total, count = self.emb(ids), 0.0, 0
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+            EACH
+        return x.mean() + total, count
+
+def train(loader, optimizer):
+    net = Net()
+    for ids in loader:
+        loss, _ = net(ids)
+        loss = loss + LATER
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "later"),
+    [
+        ("total = total + block.balances[-1]", "0"),
+        ("total = 0.1 * block.balances[-1] + total", "0"),
+        ("pass", "sum(balance for block in net.blocks for balance in block.balances)"),
+        ("pass", "sum(block.balances[-1] for block in net.blocks)"),
+    ],
+)
+def test_what_modules_append_to_their_own_lists(each: str, later: str) -> None:
+    text = LISTED.replace("EACH", each).replace("LATER", later)
+    assert [it.code for it in check_source(text, "net.py")] == ["CKPT113"]
+
+
+@pytest.mark.parametrize(
+    ("each", "later"),
+    [
+        ("count = count + len(block.balances)", "0"),
+        ("total = total + block.balances[-1].detach()", "0"),
+        ("print(total + block.balances[-1])", "0"),
+        ("pass", "sum(len(block.balances) for block in net.blocks)"),
+        ("pass", "sum(balance.item() for block in net.blocks for balance in block.balances)"),
+    ],
+)
+def test_what_only_is_counted_or_shown(each: str, later: str) -> None:
+    text = LISTED.replace("EACH", each).replace("LATER", later)
+    assert [it.code for it in check_source(text, "net.py")] == []

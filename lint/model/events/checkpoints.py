@@ -36,6 +36,11 @@ class FunctionCheckpoint(Checkpointing):
         """The positional inputs of the function."""
         return self.call.args[1:]
 
+    @property
+    def function_kwargs(self) -> dict[str, Value]:
+        """The keyword arguments meant for the function."""
+        return self.call.kwargs
+
 
 class TorchCheckpoint(Checkpointing):
     """A call of torch's own checkpoint functions."""

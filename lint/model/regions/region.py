@@ -36,6 +36,7 @@ from ..names import canonical
 from ..types import PASS_THROUGH
 from ..wrapping.check_functions import classes_asked, classes_compared, policy_classes
 from ..wrapping.named_checks import names_asked
+from .given_parameters import NOTHING_GIVEN, GivenParameters, called_parameter
 
 if TYPE_CHECKING:
     import ast
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from ...facts.values import Call, Guard, Place
     from ...facts.walk import Program
+    from ..events.checkpoints import FunctionCheckpoint
 
     #: Something to enter, and the conditions it is entered under, those of what leads to it left out.
     _Entry: TypeAlias = tuple[Value, tuple[Guard, ...]]
@@ -158,12 +160,23 @@ class Regions:
             self._known[_identity(entered[0])] = (entered[0], region)
         return region
 
+    def run_by(self, checkpoint: FunctionCheckpoint) -> Region:
+        """What a checkpoint runs again: a function with what this one gives it, not with what others do."""
+        given = GivenParameters(checkpoint.function, checkpoint.inputs, checkpoint.function_kwargs)
+        if not given:
+            return self.of(checkpoint.function)
+        key = (id(checkpoint.call), *_identity(checkpoint.function))
+        if key not in self._known:
+            self._known[key] = checkpoint.function, _Search(self, given).run([checkpoint.function])
+        return self._known[key][1]
+
 
 class _Search:
     """One search from what is called into everything it calls."""
 
-    def __init__(self, regions: Regions) -> None:
+    def __init__(self, regions: Regions, given: GivenParameters = NOTHING_GIVEN) -> None:
         self.regions = regions
+        self.given = given
         self.functions: dict[Function, Function] = {}
         self.modules: dict[_Key, Value] = {}
         self.calls: dict[ast.AST, Call] = {}
@@ -241,9 +254,12 @@ class _Search:
 
     def _meant(self, called: Value) -> list[Value]:
         """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
-        if not isinstance(called, Param):
+        param = called_parameter(called)
+        if param is None:
             return [called]
-        return self.regions.given_for(called) or ([] if called.default is None else [called.default])
+        if self.given.knows(param.function):
+            return self.given.values_of(param)
+        return self.regions.given_for(param) or ([] if param.default is None else [param.default])
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
         known = self.conditions.get(_key(part))

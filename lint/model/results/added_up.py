@@ -34,6 +34,8 @@ def adds_up(node: ast.AST, name: str) -> bool:
             return any(_adds(part, element) for element in elements for part in parts)
         case ast.AugAssign(op=ast.Add(), value=value):
             return _is_entry(value, name)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _is_entry(left, name) or _is_entry(right, name)
     return False
 
 
@@ -44,8 +46,10 @@ def is_list_of_elements(held: ast.expr, name: str) -> bool:
             return is_list_of_elements(inner, name)
         case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
             return is_list_of_elements(inner, name)
-        case ast.ListComp(elt=term, generators=[only]) | ast.GeneratorExp(elt=term, generators=[only]):
-            return any(is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in _passed(only))
+        case ast.ListComp(elt=term, generators=[*_, last]) | ast.GeneratorExp(elt=term, generators=[*_, last]):
+            return _is_entry(term, name) or any(
+                is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in _passed(last)
+            )
     return _is_list(held, name)
 
 
@@ -87,9 +91,9 @@ def _is_loss(function: str) -> bool:
 
 
 def _is_entry(term: ast.expr, name: str) -> bool:
-    """Whether ``term`` is an entry of the list, perhaps times something: `weight * losses[i]`."""
+    """Whether ``term`` is an entry of the list, perhaps times something: `weight * losses[i]`, `losses[-1]`."""
     match term:
-        case ast.Subscript(value=held, slice=ast.Name() | ast.Constant()):
+        case ast.Subscript(value=held, slice=ast.Name() | ast.Constant() | ast.UnaryOp()):
             return _is_list(held, name)
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
             return _is_entry(left, name) or _is_entry(right, name)

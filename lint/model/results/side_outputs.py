@@ -146,7 +146,8 @@ def _handed_to(run: Run, name: str) -> Iterator[tuple[ast.AST, str]]:
 @lru_cache(maxsize=1)
 def _sums(trees: tuple[ast.AST, ...]) -> list[ast.AST]:
     """The nodes of a program that may add up a list."""
-    return [node for tree in trees for node in all_nodes(tree) if isinstance(node, ast.Call | ast.For | ast.AugAssign)]
+    kinds = ast.Call | ast.For | ast.AugAssign | ast.BinOp
+    return [node for tree in trees for node in all_nodes(tree) if isinstance(node, kinds)]
 
 
 def _list_name(run: Run, call: Call) -> str:

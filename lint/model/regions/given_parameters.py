@@ -1,0 +1,70 @@
+"""What a call that runs a function again gives for the parameters of that function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.parameters import positional_names
+from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, options
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Mapping, Sequence
+
+
+class GivenParameters:
+    """What one checkpoint gives for the parameters of what it runs.
+
+    Args:
+        entered: What it runs.
+        args: The positional arguments for that.
+        kwargs: The keyword arguments for that.
+    """
+
+    __slots__ = ("_by_function",)
+
+    def __init__(self, entered: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> None:
+        self._by_function: dict[ast.AST, list[dict[str, Value]]] = {}
+        self._note(entered, list(args), dict(kwargs), 0)
+
+    def _note(self, entered: Value, args: list[Value], kwargs: dict[str, Value], taken: int) -> None:
+        for option in options(entered):
+            match option:
+                case Function():
+                    names = positional_names(option.node)[taken:]
+                    given = {**dict(zip(names, args, strict=False)), **kwargs}
+                    self._by_function.setdefault(option.node, []).append(given)
+                case Method(_, function):
+                    self._note(function, args, kwargs, 1)
+                case Partial(func=inner, args=first, kwargs=named):
+                    # Behind an unknown `*args` nobody knows which parameter is which.
+                    known = [] if option.open_args else args
+                    self._note(inner, [*first, *known], {**named, **kwargs}, taken)
+
+    def knows(self, function: Function) -> bool:
+        """Whether the checkpoint runs ``function`` itself."""
+        return function.node in self._by_function
+
+    def values_of(self, param: Param) -> list[Value]:
+        """What is given for ``param``, by each way in which the checkpoint runs its function."""
+        ways = self._by_function.get(param.function.node, ())
+        given = (way.get(param.name, param.default or UNKNOWN) for way in ways)
+        return [value for value in given if value is not UNKNOWN]
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self._by_function)
+
+
+#: Nothing that has parameters is run.
+NOTHING_GIVEN = GivenParameters(ABSENT, (), {})
+
+
+def called_parameter(called: Value) -> Param | None:
+    """The parameter that is called: as `module(x)`, or `module.forward(x)`."""
+    match called:
+        case Param():
+            return called
+        case Attr(base=Param() as param, name="forward" | "__call__"):
+            return param
+    return None

@@ -1,0 +1,60 @@
+"""A function that several checkpoints run is judged with the module that each one gives it."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+NET = """
+from functools import partial
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def run(module, h):
+    return module(h)
+
+def forwarded(h, module):
+    return module.forward(h)
+
+class Net(nn.Module):
+    def __init__(self, path):
+        super().__init__()
+        self.normed = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+        self.plain = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU())
+
+    def call(self, module, h):
+        return module(h)
+
+    def forward(self, x, more):
+        x = CALL(self.plain)
+        return CALL(self.normed)
+"""
+CALLS = {
+    "input": "checkpoint(run, {}, x, use_reentrant=False)",
+    "keyword": "checkpoint(forwarded, x, module={}, use_reentrant=False)",
+    "partial": "checkpoint(partial(run, {}), x, use_reentrant=False)",
+    "partial by keyword": "checkpoint(partial(forwarded, module={}), x, use_reentrant=False)",
+    "partial of a partial": "checkpoint(partial(partial(run), {}), x, use_reentrant=False)",
+    "partial of a lambda": "checkpoint(partial(lambda module, h: module(h), {}), x, use_reentrant=False)",
+    "method": "checkpoint(self.call, {}, x, use_reentrant=False)",
+    "partial of a method": "checkpoint(partial(self.call, {}), x, use_reentrant=False)",
+    "default": "checkpoint(lambda h, module={}: module(h), x, use_reentrant=False)",
+}
+
+
+def lines_found(call: str) -> list[str]:
+    text = NET
+    for given in ("self.plain", "self.normed"):
+        text = text.replace(f"CALL({given})", call.format(given))
+    found = [it for it in check_source(text, "net.py") if it.code == "CKPT106"]
+    return [text.splitlines()[it.span.line - 1].strip() for it in found]
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_the_checkpoint_is_named_that_gives_the_module(call: str) -> None:
+    assert [line for line in lines_found(call) if "self.plain" in line] == []
+    assert len([line for line in lines_found(call) if "self.normed" in line]) == 1
+
+
+def test_what_an_unknown_list_gives_is_open() -> None:
+    assert lines_found("checkpoint(run, *more, {}, use_reentrant=False)") == []
