@@ -39,6 +39,7 @@ test: style typecheck ## Ruff, mypy --strict and every test that is not slow
 
 .PHONY: test-all
 test-all: style typecheck ## The same with the slow tests
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group ecosystem
 	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: lint

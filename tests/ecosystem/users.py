@@ -1,7 +1,7 @@
 """Lint pinned packages that train models, as their authors would, and compare with the reviewed findings.
 
 ``python tests/ecosystem/users.py`` downloads the archives of ``users.txt`` (source distributions where there is one, wheels
-otherwise; pip checks the hashes), lints every file in them that ckpt-lint reads, and prints the figures and what differs
+otherwise; the hashes are checked), lints every file in them that ckpt-lint reads, and prints the figures and what differs
 from ``users.jsonl``. ``--write`` stores the findings and the table in ``README.md``; verdicts that are there already stay,
 new findings get the verdict null until somebody has read them.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -65,15 +64,23 @@ def fetch(archive: Archive, cache: Path) -> Path:
 
 
 def _download(archive: Archive, place: Path) -> Path:
-    packed = ("--no-binary", ":all:") if archive.kind == "sdist" else ("--only-binary", ":all:")
-    wanted = place / "requirements.txt"
-    wanted.write_text(f"{archive.pin} --hash=sha256:{archive.sha256}\n")
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", *packed]
-    done = subprocess.run([*command, "-d", str(place), "-r", str(wanted)], capture_output=True, text=True, check=False)
-    found = [path for path in place.iterdir() if path != wanted]
-    if done.returncode or not found:
-        raise DownloadError(f"{archive.pin} cannot be downloaded: {' '.join(done.stderr.split())[-200:]}")
-    return found[0]
+    """The archive, its hash checked. Raises DownloadError.
+
+    pip would build the metadata of a source distribution first, and many need a compiler or torch for that.
+    """
+    try:
+        from pypi_simple import NoSuchProjectError, PyPISimple
+        from requests import RequestException
+    except ImportError as error:
+        raise DownloadError("pypi-simple is not installed: run `pip install --group ecosystem`") from error
+    try:
+        with PyPISimple() as index:
+            packages = index.get_project_page(archive.pin.partition("==")[0]).packages
+            found = next(package for package in packages if package.digests.get("sha256") == archive.sha256)
+            index.download_package(found, place / found.filename)
+    except (NoSuchProjectError, RequestException, StopIteration, ValueError) as error:  # ValueError: another hash
+        raise DownloadError(f"{archive.pin} cannot be downloaded: {str(error) or 'no file has its hash'}") from error
+    return place / found.filename
 
 
 def _unpack(packed: Path, folder: Path) -> None:
