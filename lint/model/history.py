@@ -14,7 +14,7 @@ from .events import BlockWrapping, CheckpointSequential, CheckpointWrap, Event, 
 from .events.extract import events_in
 from .flow.uses import Uses
 from .names import canonical
-from .regions.region import Region, Regions, classes_checked
+from .regions.bodies import Regions, classes_checked
 from .types import unwrapped
 from .wrapping.check_functions import accepted_parts
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..facts.values import Call, Place, Value
     from ..facts.walk import Program, Write
     from .conditions.versions import Versions
+    from .regions.region import Region
 
 E = TypeVar("E", bound=Event)
 

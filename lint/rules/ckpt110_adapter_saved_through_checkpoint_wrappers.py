@@ -171,7 +171,7 @@ from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import where
-from ..model.regions.region import classes_checked
+from ..model.regions.bodies import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:

@@ -367,7 +367,7 @@ from ..model.flow.mentions import attributes_in, mentions
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
-from ..model.regions.region import classes_checked
+from ..model.regions.bodies import classes_checked
 from ..model.report import Report
 from ..model.state.modes import Modes
 from ..model.tensors.gradient_free import is_gradient_free

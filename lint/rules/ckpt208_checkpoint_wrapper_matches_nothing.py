@@ -223,8 +223,8 @@ from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
 from ..model.names import canonical
+from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import module_tree
-from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
 from ..model.wrapping.check_functions import asks_by_isinstance, asks_by_type, compared_with, policy_classes

@@ -337,8 +337,8 @@ from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1
 from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
 from ..model.names import canonical
 from ..model.needs import together
+from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import module_tree
-from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.types import unwrapped
 

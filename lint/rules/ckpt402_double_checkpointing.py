@@ -355,8 +355,8 @@ from ..model.events import BlockWrapping, Checkpointing, CheckpointWrap, HfEnabl
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.names import canonical
+from ..model.regions.bodies import classes_checked
 from ..model.regions.nested import inner_checkpoint
-from ..model.regions.region import classes_checked
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:

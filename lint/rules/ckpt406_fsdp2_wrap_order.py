@@ -219,7 +219,7 @@ from ..finding import Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
 from ..model.libraries.sharding import root
 from ..model.names import canonical
-from ..model.regions.region import classes_checked
+from ..model.regions.bodies import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import unwrapped
 

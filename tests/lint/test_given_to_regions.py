@@ -58,3 +58,45 @@ def test_the_checkpoint_is_named_that_gives_the_module(call: str) -> None:
 
 def test_what_an_unknown_list_gives_is_open() -> None:
     assert lines_found("checkpoint(run, *more, {}, use_reentrant=False)") == []
+
+
+#: Bodies of `forward` that checkpoint `self.plain` alone, and run `self.normed` by the same helper outside.
+SHARED = {
+    "inside another helper": "x = apply(self.normed, x)\n        return checkpoint(run, self.plain, x, use_reentrant=False)",
+    "inside a lambda": "x = run(self.normed, x)\n        return checkpoint(lambda h: run(self.plain, h), x, use_reentrant=False)",
+    "called without one": """x = apply(self.normed, x)
+        if self.training:
+            return checkpoint(apply, self.plain, x, use_reentrant=False)
+        return apply(self.plain, x)""",
+    "a method": "x = self.call(self.normed, x)\n        return checkpoint(self.call, self.plain, x, use_reentrant=False)",
+}
+HELPERS = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def apply(module, h):
+    return module(h)
+
+def run(module, h):
+    return apply(module, h)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normed = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8))
+        self.plain = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU())
+
+    def call(self, module, h):
+        return module(h)
+
+    def forward(self, x):
+        BODY
+"""
+
+
+@pytest.mark.parametrize("body", SHARED.values(), ids=SHARED)
+def test_a_helper_that_regions_share_with_other_code_runs_what_the_region_gives_it(body: str) -> None:
+    swapped = body.replace("self.normed", "self.other").replace("self.plain", "self.normed")
+    swapped = swapped.replace("self.other", "self.plain")
+    assert [it.code for it in check_source(HELPERS.replace("BODY", body), "net.py")] == []
+    assert [it.code for it in check_source(HELPERS.replace("BODY", swapped), "net.py")] == ["CKPT106"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import positional_names
 from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, options
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Mapping, Sequence
+
+    from ...facts.values import Call
 
 
 class GivenParameters:
@@ -50,6 +52,14 @@ class GivenParameters:
         ways = self._by_function.get(param.function.node, ())
         given = (way.get(param.name, param.default or UNKNOWN) for way in ways)
         return [value for value in given if value is not UNKNOWN]
+
+    def called_in(self, call: Call) -> list[Value]:
+        """What ``call`` calls where that is a parameter of the function, which was walked for another caller."""
+        function, written = call.place.function, call.node.func
+        if function is None or not isinstance(written, ast.Name):
+            return []
+        ways = self._by_function.get(function.node, ())
+        return [way[written.id] for way in ways if way.get(written.id, UNKNOWN) is not UNKNOWN]
 
     def __bool__(self) -> bool:
         """Whether anything is known."""

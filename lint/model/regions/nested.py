@@ -12,8 +12,8 @@ from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequent
 from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
+from .bodies import classes_checked
 from .free_variables import names_bound_by
-from .region import classes_checked
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Function, Value

@@ -14,7 +14,7 @@ from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import BACKBONES
 from ..known_models.transformers_layers import is_checkpointed_layer
 from ..names import canonical
-from ..regions.region import classes_checked
+from ..regions.bodies import classes_checked
 from ..types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:

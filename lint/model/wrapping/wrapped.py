@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes
 from ...facts.values import ABSENT, Class, Function, Instance, Partial, Result, options, same
 from ..events import ApplyCheckpointing, BlockWrapping
 from ..names import canonical
-from ..regions.region import classes_checked
+from ..regions.bodies import classes_checked
 from ..types import unwrapped
 
 if TYPE_CHECKING:
