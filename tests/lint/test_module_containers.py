@@ -358,3 +358,23 @@ def test_another_child_is_another_module():
     assert codes(net(build, "return self.body.h(checkpoint(self.body.a, x, use_reentrant=False))")) == []
     assert codes(net(build, 'return self.body.h(checkpoint(self.body["a"], x, use_reentrant=False))')) == []
     assert codes(net(build, "return checkpoint(self.body.h, self.body.a(x), use_reentrant=False)")) == ["CKPT106"]
+
+
+PUT = {
+    "a sequential": "self.stages = nn.Sequential({first}, nn.ReLU())\nself.stages[0] = {second}",
+    "from the end": "self.stages = nn.Sequential(nn.ReLU(), {first})\nself.stages[-1] = {second}",
+    "a module list": "layers = nn.ModuleList([{first}, nn.ReLU()])\nlayers[0] = {second}\nself.stages = nn.Sequential(*layers)",
+    "a list": "layers = [nn.ReLU(), {first}]\nlayers[1] = {second}\nself.stages = nn.Sequential(*layers)",
+}
+
+
+@pytest.mark.parametrize("build", PUT.values(), ids=PUT)
+def test_what_is_put_at_a_position_takes_the_place_of_what_was_there(build):
+    assert codes(net(build.format(first="Norm()", second="Plain()"), WHOLE)) == []
+    assert codes(net(build.format(first="Plain()", second="Norm()"), WHOLE)) == ["CKPT106"]
+
+
+def test_what_is_put_under_a_condition_may_be_there():
+    build = "layers = [nn.ReLU(), Norm()]\nif depth > 2:\n    layers[1] = Plain()\nself.stages = nn.Sequential(*layers)"
+    assert codes(net(build, WHOLE)) == []
+    assert codes(net(build.replace("Norm", "Other").replace("Plain", "Norm").replace("Other", "Plain"), WHOLE)) == []

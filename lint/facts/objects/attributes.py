@@ -46,7 +46,7 @@ from .containers import (
     text_of,
 )
 from .enums import enum_member, is_enum
-from .slices import at_position, bounds_of, slice_of
+from .slices import at_position, bounds_of, put_at, slice_of, standing_at
 
 _TOP = Place()
 _DICT_METHODS = frozenset(dir(dict))
@@ -198,6 +198,10 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
     match base:
         case Dict():
             return _set_key(base, key, value, place)
+        case Seq(place=made) if made is not None and _replaces(base, made, key, value, place):
+            return None
+        case Result(call) if _replaces(base, call.place, key, value, place):
+            return None
         case Seq():
             base.open = True
             base.items.append(value)
@@ -206,6 +210,18 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
         case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
             return set_attribute(module, name, value, place)
     return None
+
+
+def _replaces(base: Seq | Result, made: Place, key: Value, value: Value, place: Place) -> bool:
+    """Put a value at a position of a container, made in the same run of a function, where that position is known."""
+    is_same_run = (place.function, place.loops, place.stack) == (made.function, made.loops, made.stack)
+    if not is_same_run or not isinstance(key, Const) or type(key.value) is not int:
+        return False
+    before = standing_at(base, key.value)
+    if before is None:
+        return False
+    put_at(base, key.value, _either(before, value, made, place))
+    return True
 
 
 def hold(container: Result, key: Value, module: Value, place: Place, count: int | None) -> None:

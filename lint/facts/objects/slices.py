@@ -49,6 +49,27 @@ def at_position(container: Value, position: int, node: ast.AST | None, length: i
     return held[0] if len(held) == 1 else one_at(node, ((module, ()) for module in held), node)
 
 
+def standing_at(container: Value, position: int) -> Value | None:
+    """What certainly stands at ``position`` of a list or a module container; None where that is open."""
+    if isinstance(container, Seq):
+        items = [] if container.open or container.optional or container.repeats else container.items
+    else:
+        items = held_by(container) if is_module_list(container) else []
+        items = items if length_of(container) == len(items) else []
+    return items[position] if -len(items) <= position < len(items) else None
+
+
+def put_at(container: Seq | Result, position: int, value: Value) -> None:
+    """Put ``value`` at a position where it is known what stands there."""
+    if isinstance(container, Seq):
+        container.items[position] = value
+        return
+    call, held = container.call, list(held_by(container))
+    held[position] = value
+    is_sequential = container_kind(container) == "Sequential"
+    call.args, call.spread, call.spread_count = held if is_sequential else [Seq("list", held, False, call.node)], [], 0
+
+
 def _are_alike(modules: list[Value]) -> bool:
     """Whether all are objects of one class: what holds for one of them holds at any position."""
     first = modules[0]
