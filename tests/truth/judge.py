@@ -41,6 +41,8 @@ ADVICE = frozenset(f"CKPT{number}" for number in (101, 102, 103, 122, 124, 130, 
 IDLE = frozenset(f"CKPT{number}" for number in (202, 205, 215))
 #: What a write claims to have no effect on is seen only where nothing else asks for checkpointing.
 WRITES = frozenset(("CKPT201",))
+#: Those that say that parameters get no gradient, which both runs show: the cut is there without checkpoints, too.
+CUTS = frozenset(("CKPT121",))
 ROOT = Path(__file__).parents[2]
 
 
@@ -54,6 +56,8 @@ class Judged:
     error: str
     #: Whether no backward pass recomputed anything, asked for or not: a setting had no effect.
     is_idle: bool
+    #: Whether some parameter that an optimizer has got no gradient in some step.
+    is_cut: bool
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -67,12 +71,13 @@ class Judged:
         shown = self.effects or frozenset()
         if self.is_idle:
             shown |= {Effect.NO_EFFECT}
-        return tuple(code for code in self.claims if not CLAIMS[code[4]] & shown)
+        untrue = (code for code in self.claims if not CLAIMS[code[4]] & shown)
+        return tuple(code for code in untrue if not (self.is_cut and code in CUTS))
 
     @property
     def is_missed(self) -> bool:
         """Whether something goes wrong and no code says that it does."""
-        told = set(self.claims) - set(self.untrue)
+        told = set(self.claims) - set(self.untrue) - CUTS
         idle = Effect.NO_EFFECT in (self.effects or ()) and not IDLE.isdisjoint(self.codes)
         return bool(self.effects) and not told and not idle
 
@@ -102,7 +107,8 @@ def judged(program: Program, runs: tuple[tuple[Run, Run], ...]) -> Judged:
         written.error or (f"without checkpoints: {plain.error}" if plain.error else "") for written, plain in runs
     )
     is_idle = not any(any(written.replays) for written, _ in runs)
-    return Judged(program, told, codes, next(filter(None, errors), ""), is_idle)
+    is_cut = any(gradient is None for written, _ in runs for step in written.steps for gradient in step)
+    return Judged(program, told, codes, next(filter(None, errors), ""), is_idle, is_cut)
 
 
 def judge(programs: Iterable[Program], forked: Forked) -> Iterator[Judged]:
