@@ -10,6 +10,7 @@ from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
 from ..model.run import Run
 from ..prefilter.candidates import candidates
+from ..prefilter.code import code_of
 from ..prefilter.file_gate import starts_run
 from ..tool_rules.ckpt903_unparsable_file import not_python
 from .garbage import collection_paused
@@ -46,7 +47,7 @@ def check_source(
             this text, are wanted; None for none.
         notes: Whether to give, too, what is a mistake only under a condition that the program leaves open.
     """
-    rules = candidates(text, select is not None)
+    rules = candidates(code_of(text), select is not None)
     if not rules and (find_module is None or not starts_run(text)):
         return []
     with collection_paused():
@@ -74,7 +75,7 @@ def _check(
     run = Run(program, Versions(versions or {}))
     if program.texts:
         # What makes a rule speak may stand in a module that the file imports.
-        rules = candidates("\n".join((text, *program.texts.values())), select is not None)
+        rules = candidates("\n".join(map(code_of, (text, *program.texts.values()))), select is not None)
     admitted = [rule for rule in rules if run.versions.admit(rule.versions)]
     wanted = [rule for rule in admitted if (rule.default if select is None else select(rule.code))]
     return _confirmed([(rule, report) for rule in wanted for report in judged(run, rule.check(run))], program, reported)

@@ -39,6 +39,7 @@ STARTS = (
 _STARTS = tuple(word.encode() for word in STARTS)
 #: Behind a line's end, which the search finds fast: `^` would try every character.
 _IMPORT = rb"\n[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))"
+_PYTHON = (".py", ".pyi")
 _NAME = rb"([.\w]+|\*)(?:[ \t]+as[ \t]+\w+)?"
 
 
@@ -58,7 +59,10 @@ def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
         settings: Those that hold for it.
     """
     every = settings.selects
-    if may_have_findings(PROGRAM.encode() + data if is_settings(filename) else data, every):
+    if is_settings(filename):
+        if may_have_findings(PROGRAM.encode() + data, every):
+            return GateResult(True)
+    elif _may_have_findings_in(filename, (data,), every):
         return GateResult(True)
     if (data.startswith(UTF_16) or filename.endswith(".ipynb")) and _is_unreadable(filename, data):
         return GateResult(True)
@@ -68,7 +72,7 @@ def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
 
     find = LocalModules(filename)
     texts = list(_texts(data, find))
-    needed = bool(texts) and may_have_findings(b"\n".join((data, *texts)), every)
+    needed = bool(texts) and _may_have_findings_in(filename, (data, *texts), every)
     return GateResult(needed, tuple(find.consulted.items()))
 
 
@@ -96,15 +100,36 @@ def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
                         queue.append((package_of(name, module), text, hops + 1))
 
 
+def _may_have_findings_in(filename: str, texts: tuple[bytes, ...], every: bool) -> bool:
+    """Whether a rule can have anything to say about a file with ``texts``, its own and those of what it imports.
+
+    What only comments and docstrings speak of is not there; code is looked for where the words are, which most lack.
+    """
+    data = b"\n".join(texts)
+    if not may_have_findings(data, every):
+        return False
+    if not filename.endswith(_PYTHON) or names_us(_text(data)):
+        return True
+    from .code import code_of  # start-up: most files stop before
+
+    return _has_triggers("\n".join(code_of(_text(one)) for one in texts), every)
+
+
 def may_have_findings(data: bytes, every: bool = True) -> bool:
     """The prefilter: False only when no rule can have anything to say about ``data`` alone.
 
     ``every`` counts the rules too that are off by default.
     """
-    # Triggers and codes are ASCII, which is the same in every encoding Python reads.
-    text = data.decode("latin-1")
-    if names_us(text):
-        return True
+    text = _text(data)
+    return names_us(text) or _has_triggers(text, every)
+
+
+def _text(data: bytes) -> str:
+    """``data`` for a search: triggers and codes are ASCII, which is the same in every encoding Python reads."""
+    return data.decode("latin-1")
+
+
+def _has_triggers(text: str, every: bool) -> bool:
     if rule_files() != triggers.FILES:
         # A rule is being written: `python -m hf_ckpt.lint.generate` has not been run yet. Start-up: it loads the rules.
         from .candidates import mentions_api

@@ -12,6 +12,8 @@ WHOLE = "\\b"
 ANY = "|"
 #: What a word ends with that is a call with a keyword: `.from_config(checkpointing=` has one with that in its name.
 KEYWORD = "="
+#: What a word begins with that is a module by itself: an attribute, a text, or what an import statement names.
+MODULE = "module "
 #: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
 _IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b"
 
@@ -47,6 +49,8 @@ class Words:
             return _imports(self._text, "trl")
         if "(" in word and word.endswith(KEYWORD):
             return _calls_with_keyword(self._text, *word.removesuffix(KEYWORD).split("("))
+        if word.startswith(MODULE):
+            return _names_module(self._text, word.removeprefix(MODULE))
         # An import of the module `checkpoint` from a package `utils` counts as its dotted name.
         imports = word == "utils.checkpoint" and "utils import" in self._text
         return imports and re.search(_IMPORTS_CHECKPOINT, self._text) is not None
@@ -58,6 +62,27 @@ def _calls_with_keyword(text: str, method: str, part: str) -> bool:
     from .call_keywords import calls_with_keyword  # start-up: few files have both
 
     return calls_with_keyword(text, method, part)
+
+
+def _names_module(text: str, name: str) -> bool:
+    start = text.find(name)
+    while start >= 0:
+        if _may_be_module(text, start, start + len(name)):
+            return True
+        start = text.find(name, start + 1)
+    return name in text and "import *" in text
+
+
+def _may_be_module(text: str, start: int, end: int) -> bool:
+    """Whether the name there may be one of a module: `x.name`, `getattr(x, "name")`, or what an import binds."""
+    if any(beside.isalnum() or beside == "_" for beside in (text[start - 1 : start], text[end : end + 1])):
+        return False
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].rstrip().endswith((".", "'", '"')) or _may_import(text, line, start):
+        return True
+    bracket = text.rfind("(", 0, start)
+    is_open = bracket >= 0 and text.find(")", bracket, start) < 0
+    return is_open and text[max(bracket - 20, 0) : bracket].rstrip().endswith("import")
 
 
 def _has_whole(text: str, word: str) -> bool:

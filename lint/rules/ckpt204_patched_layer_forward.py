@@ -273,11 +273,11 @@ from ..model.events import (
     TrainerArgs,
     TrainSwitch,
 )
-from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family
+from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family, names_of_layers
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, object_of
 from ..model.names import canonical
-from ..model.needs import together, whole
+from ..model.needs import OneOf, together, whole
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
 from ..model.types import is_hf_model, unwrapped
@@ -292,7 +292,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 _LISTS = ("layers", "h", "layer", "blocks", "block")
 NEEDS = (
-    # The class itself, perhaps by another name, or an element of what `_LISTS` names.
+    # The class itself, perhaps by another name, an element of what `_LISTS` names, or a module asked for its class.
     *together(
         (".forward =", ".forward="),
         (
@@ -300,7 +300,7 @@ NEEDS = (
             "Block.forward",
             "Layer as ",
             "Block as ",
-            "isinstance(",
+            *together("isinstance(", OneOf(names_of_layers)),
             *(whole(f".{name}") for name in _LISTS),
         ),
         ("transformers", HfEnable),

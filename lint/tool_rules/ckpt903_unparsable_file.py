@@ -9,8 +9,8 @@ other files are checked all the same.
 ## Why is this bad?
 Nothing in the file was checked, so silence would look like a clean result.
 
-A file that mentions no checkpointing API at all is not parsed and therefore not reported: it cannot hold a mistake of
-the kind this tool looks for, and a clean commit should not pay for reading it.
+A file whose code mentions no checkpointing API at all is not parsed and therefore not reported: it cannot hold a
+mistake of the kind this tool looks for, and a clean commit should not pay for reading it.
 
 ## Bad
 ```python

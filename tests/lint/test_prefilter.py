@@ -20,6 +20,7 @@ from hf_ckpt.lint.model.events import (
 from hf_ckpt.lint.model.needs import one_of, together, triggers
 from hf_ckpt.lint.model.run import Run
 from hf_ckpt.lint.prefilter.candidates import in_search_order
+from hf_ckpt.lint.prefilter.code import code_of
 from hf_ckpt.lint.prefilter.file_gate import gate, may_have_findings
 from hf_ckpt.lint.prefilter.words import Words
 from hf_ckpt.lint.project.settings import Settings
@@ -122,7 +123,16 @@ def test_those_of_a_trl_that_is_only_mentioned_do_not(mention):
 
 
 @pytest.mark.parametrize(
-    ("read", "counts"), [("layers", True), ("h[0]", True), ("layers.0.norm", False), ("layer_norm", False)]
+    ("read", "counts"),
+    [
+        ("layers", True),
+        ("h[0]", True),
+        ("layers.0.norm", False),
+        ("layer_norm", False),
+        ("modules() if isinstance(layer, modeling_llama.LlamaDecoderLayer)", True),
+        ("modules() if isinstance(layer, T5Block)", True),
+        ("modules() if isinstance(layer, nn.Linear)", False),
+    ],
 )
 def test_patching_counts_where_the_layers_of_a_model_are_read(read, counts):
     text = f"import transformers\nfor layer in model.{read}:\n    layer.forward = new\n"
@@ -193,7 +203,7 @@ def test_a_configuration_stands_for_a_program_with_arguments(tmp_path):
 
 
 def _has_words(text, event):
-    return any(Words(text).contains(trigger) for trigger in triggers([type(event)]))
+    return any(Words(code_of(text)).contains(trigger) for trigger in triggers([type(event)]))
 
 
 def test_arguments_that_another_file_declares_count_where_they_are_parsed(tmp_path):
@@ -229,9 +239,75 @@ def test_an_event_without_words_of_its_own_has_those_of_its_kinds():
         "checkpoint_wrapper",
         "apply_activation_checkpointing",
         ("activation_checkpointing", "FSDPStrategy"),
-        ("deepspeed", "checkpointing"),
+        ("deepspeed", "module checkpointing"),
         "_manipulate",
         "timm.models import checkpoint",
         "checkpoint_seq",
     }
     assert triggers(together("offload", Checkpointing))[0] == ("offload", "utils.checkpoint")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from deepspeed import checkpointing",
+        "from deepspeed import (\n    comm,\n    checkpointing as ckpt,\n)",
+        "from deepspeed import comm, \\\n    checkpointing",
+        "import deepspeed as ds\ncheckpoint = ds.checkpointing.checkpoint",
+        "import deepspeed\nckpt = getattr(deepspeed, 'checkpointing')",
+        "from deepspeed.runtime.activation_checkpointing.checkpointing import checkpoint",
+        "from deepspeed import *\ncheckpointing.checkpoint(f, x)",
+    ],
+)
+def test_every_way_to_name_a_module_counts(imports):
+    assert may_have_findings(f"{imports}\n".encode(), every=False)
+
+
+@pytest.mark.parametrize(
+    "mention", ["hint = 'use gradient checkpointing'", "if gradient_checkpointing: pass", "checkpointing = False"]
+)
+def test_a_word_that_is_no_module_does_not(mention):
+    assert not may_have_findings(f"import deepspeed\n{mention}\n".encode(), every=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("import a  # why\n", "import a  \n"),
+        ('"""What it is."""\nimport a\n', "\nimport a\n"),
+        ('def f(\n    x,  # (\n):\n    r"""What it does."""\n', "def f(\n    x,  \n):\n    r\n"),
+        ("class A:\n    x = 1\n    '''It's one.'''\n    y = 2", "class A:\n    x = 1\n    \n    y = 2"),
+    ],
+)
+def test_comments_and_docstrings_are_no_code(text, code):
+    assert code_of(text) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = '# no comment'\n",
+        'run(\n    """\n    import a  # here too\n    """\n)\n',
+        'a = {"key":\n"""value"""}\n',
+        'a = \\\n"""value"""\n',
+        'a = """one \\""" # two"""\n',
+        'a = "\\"# no comment"\n',
+        'f"""{run()}"""\n',
+        'a = f"{b["#"]}", run()\n',
+        "# coding: shift_jis\na = 1  # why\n",
+    ],
+)
+def test_everything_else_is(text):
+    assert code_of(text) == text
+
+
+def test_what_only_comments_and_docstrings_speak_of_is_not_analysed(tmp_path):
+    settings, words = Settings(root=str(tmp_path)), "from torch.utils.checkpoint import checkpoint"
+    for text, needed in ((words, True), (f"# {words}", False), (f'"""Do {words}."""', False), (f"a = '{words}'", True)):
+        assert gate("train.py", text.encode(), settings).needed is needed
+        assert gate("README.md", text.encode(), settings).needed
+
+
+def test_a_comment_with_one_of_our_codes_is_looked_at(tmp_path):
+    text = b"import torch.utils.checkpoint  # noqa: CKPT101\n"
+    assert gate("train.py", text.replace(b"import", b"# import"), Settings(root=str(tmp_path))).needed

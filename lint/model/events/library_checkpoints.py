@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.values import ABSENT, Absent, Value, equals
+from ...prefilter.words import MODULE
 from ..variant import torch_reentrant
 from .checkpoints import Checkpointing, FunctionCheckpoint
 from .event import CallEvent
@@ -20,7 +21,7 @@ class DeepSpeedCheckpoint(FunctionCheckpoint):
     """
 
     __slots__ = ()
-    words = (("deepspeed", "checkpointing"),)
+    words = (("deepspeed", f"{MODULE}checkpointing"),)
     NAMES = (
         "deepspeed.checkpointing.checkpoint",
         "deepspeed.runtime.activation_checkpointing.checkpointing.checkpoint",

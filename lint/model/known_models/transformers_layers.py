@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...facts.values import Attr, Element, Ref, Value, options
 from ..libraries.sharding import root
 from ..names import canonical
 from .model_families import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
 #: Where models keep them.
@@ -41,6 +46,7 @@ _BLOCKS = frozenset(
         "XLMRobertaLayer",
     )
 )
+_DECODER = "DecoderLayer"
 #: Detectors, diffusion and hybrid parts named alike that transformers does not checkpoint.
 _NOT_CHECKPOINTED = (
     "Detr",
@@ -65,8 +71,13 @@ def is_checkpointed_layer(name: str) -> bool:
     library, _, kind = name.rpartition(".")
     if library != "transformers":
         return False
-    is_decoder = kind.endswith("DecoderLayer") and not any(part in kind for part in _NOT_CHECKPOINTED)
-    return kind in _BLOCKS or (is_decoder and kind != "DecoderLayer")
+    is_decoder = kind.endswith(_DECODER) and not any(part in kind for part in _NOT_CHECKPOINTED)
+    return kind in _BLOCKS or (is_decoder and kind != _DECODER)
+
+
+def names_of_layers() -> Iterable[str]:
+    """Texts of which one is in the name of every class that `is_checkpointed_layer` accepts."""
+    return (_DECODER, *(name for name in _BLOCKS if _DECODER not in name))
 
 
 def model_of_layer(value: Value) -> Value | None:
