@@ -445,6 +445,7 @@ from ..facts.values import Const, equals, options
 from ..finding import Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
+from ..model.regions.given_parameters import GivenParameters
 from ..model.report import Remark, Report
 from ..model.state.in_place import changes, is_decided, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
@@ -501,11 +502,12 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[Remark]:
         yield from (Remark(head.call.node, _HERE) for head in heads if head is not None)
     if not isinstance(event, Checkpoint):
         return
+    values = GivenParameters(event.function, event.inputs, event.function_kwargs)
     for part in call_targets(event.function):
         names = part.parameters()
         given = dict(zip(names, event.inputs, strict=False))
         by_position = {name for name, value in given.items() if not isinstance(value, Const)}
-        for change in changes(run, part.function, given=_tensors(event, names)):
+        for change in changes(run, part.function, given=_tensors(event, names), values=values):
             refused = change.name in by_position and _is_refused(run, event, given[change.name])
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or (twice and matters(part.function, change)):

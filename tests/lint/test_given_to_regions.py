@@ -100,3 +100,61 @@ def test_a_helper_that_regions_share_with_other_code_runs_what_the_region_gives_
     swapped = swapped.replace("self.other", "self.plain")
     assert [it.code for it in check_source(HELPERS.replace("BODY", body), "net.py")] == []
     assert [it.code for it in check_source(HELPERS.replace("BODY", swapped), "net.py")] == ["CKPT106"]
+
+
+CHANGED = """
+from functools import partial
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def run(module, h):
+    return module(h)
+
+class Runner:
+    def __init__(self, module):
+        self.module = module
+
+    def __call__(self, h):
+        return self.module(h)
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        CHANGE
+        return self.fc(x.tanh())
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(8, 8)
+        self.blocks = nn.ModuleList([Shifted() for _ in range(3)])
+
+    def call(self, h, module):
+        return module(h)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(CALLED, use_reentrant=False)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "run, block, x",
+        "partial(run, block), x",
+        "lambda h, block=block: block(h), x",
+        "self.call, x, block",
+        "Runner(block), x",
+        "partial(self.call, module=block), x",
+    ],
+)
+def test_a_module_that_changes_its_input_is_found_where_a_helper_runs_it(called: str) -> None:
+    text = CHANGED.replace("CALLED", called)
+    assert [it.code for it in check_source(text.replace("CHANGE", "x += 1"), "net.py")] == ["CKPT117"]
+    assert [it.code for it in check_source(text.replace("CHANGE", "x = x + 1"), "net.py")] == []

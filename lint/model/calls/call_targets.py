@@ -42,7 +42,8 @@ def call_targets(value: Value) -> Iterator[CallTarget]:
             case Attr(base=inner, name="forward" | "__call__"):
                 yield from call_targets(inner)
             case Instance(cls):
-                bodies = (owner.body.get("forward") for owner in (cls, *ancestors(cls)))
+                owners = (cls, *ancestors(cls))
+                bodies = (owner.body.get("forward") or owner.body.get("__call__") for owner in owners)
                 forward = next((body for body in bodies if body is not None), None)
                 if isinstance(forward, Function):
                     yield CallTarget(forward, 1)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import positional_names
-from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, options
+from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, join, options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +60,15 @@ class GivenParameters:
             return []
         ways = self._by_function.get(function.node, ())
         return [way[written.id] for way in ways if way.get(written.id, UNKNOWN) is not UNKNOWN]
+
+    def called_by(self, call: Call) -> Value:
+        """What ``call``, in the body of the function, calls: for a parameter what is given, or bound early, for it."""
+        param = called_parameter(call.func)
+        if param is None:
+            known = self.called_in(call)
+        else:
+            known = self.values_of(param) if self.knows(param.function) else [param.default or call.func]
+        return join(*known) if known else call.func
 
     def __bool__(self) -> bool:
         """Whether anything is known."""

@@ -11,6 +11,7 @@ from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
 from ..calls.call_targets import call_targets
 from ..names import canonical
+from ..regions.given_parameters import NOTHING_GIVEN
 from ..types import bases
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import Function
+    from ..regions.given_parameters import GivenParameters
     from ..run import Run
 
 #: Methods with a trailing underscore that change no value.
@@ -122,7 +124,13 @@ def _passes_on(holder: ast.AST, inner: ast.AST) -> bool:
     return False
 
 
-def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str] = frozenset()) -> Iterator[Change]:
+def changes(
+    run: Run,
+    function: Function,
+    depth: int = 3,
+    given: AbstractSet[str] = frozenset(),
+    values: GivenParameters = NOTHING_GIVEN,
+) -> Iterator[Change]:
     """The first changes in place of the parameters of a function that every run of it makes.
 
     Args:
@@ -130,8 +138,9 @@ def changes(run: Run, function: Function, depth: int = 3, given: AbstractSet[str
         function: The function.
         depth: How many calls to follow into the functions that it hands its parameters to.
         given: The parameters that are known to be tensors.
+        values: What is given for the parameters.
     """
-    calls = {id(call.node): call.func for call in run.bodies.calls_in(function)}
+    calls = {id(call.node): values.called_by(call) for call in run.bodies.calls_in(function)}
     arguments = function.node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     tensors = {name for call in run.bodies.calls_in(function) for name in _module_inputs(call.node, call.func)}
