@@ -146,12 +146,13 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import operands
 from ..facts.objects.classes import is_dataclass
-from ..facts.values import Const, Dict, Instance, Param, Result, Seq, Value, options
+from ..facts.values import Const, Dict, Function, Instance, Method, Result, Seq, Value, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, Checkpointing, DeepSpeedCheckpoint, WrapperCheckpointing
 from ..model.known_models.timm_models import feature_model
 from ..model.names import canonical
+from ..model.regions.given_parameters import NOTHING_GIVEN, GivenParameters
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.tensors.gradless import carries_gradient
 from ..model.wrapping.wrapped import wrapped_classes
@@ -160,6 +161,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.walk import Returned
+    from ..model.events.checkpoints import FunctionCheckpoint
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
@@ -169,13 +171,13 @@ NEEDS = (Checkpointing,)
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions whose results are not connected to the graph."""
     for event in run.replayed(Checkpoint):
-        shown = _result_of(run, event.function) if event.reentrant else None
+        shown = _result_of(run, event) if event.reentrant else None
         if shown is not None:
             rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
             fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite)
             yield _report(event, "use_reentrant=False", shown)._replace(fix=fix)
     for foreign in run.replayed(DeepSpeedCheckpoint):
-        shown = _result_of(run, foreign.function)
+        shown = _result_of(run, foreign)
         if shown is not None:
             yield _report(foreign, "return (a, b)", shown)
     for wrap in run.replayed(WrapperCheckpointing):
@@ -184,12 +186,13 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(wrap, "checkpoint_impl=CheckpointImpl.NO_REENTRANT", _remark(returned))
 
 
-def _result_of(run: Run, function: Value) -> Remark | None:
-    """Where the checkpointed ``function`` gives a structured result."""
-    features = [feature_model(option) for option in options(function)]
+def _result_of(run: Run, event: FunctionCheckpoint) -> Remark | None:
+    """Where what ``event`` checkpoints gives a structured result."""
+    features = [feature_model(option) for option in options(event.function)]
     if features[0] is not None and all(features):
         return Remark(features[0].call.node, "`features_only` makes this model return a list")
-    returned = _structured(run, function)
+    given = GivenParameters(event.function, event.inputs, event.function_kwargs)
+    returned = _structured(run, event.function, given)
     return None if returned is None else _remark(returned)
 
 
@@ -206,26 +209,35 @@ def _report(event: Checkpointing, remedy: str, shown: Remark) -> Report:
     )
 
 
-def _structured(run: Run, function: Value) -> Returned | None:
-    """The first return of the checkpointed ``function`` when all of its returns are structured."""
+def _structured(run: Run, function: Value, given: GivenParameters = NOTHING_GIVEN, hops: int = 3) -> Returned | None:
+    """The first return of the checkpointed ``function`` when all of its returns are structured.
+
+    Args:
+        run: The run.
+        function: What is checkpointed.
+        given: What it is given.
+        hops: How many functions are looked into that only hand on what another one returns.
+    """
     targets = list(call_targets(function))
     found = [run.program.returns.get(part.function.node, []) for part in targets]
     returns = [returned for part in found for returned in part]
     certain = bool(found) and all(found)
     inputs = {name for part in targets for name in part.parameters()[:1]}
     everywhere = all(
-        _is_structured(option, inputs) or _is_handed_on(run, option)
+        _is_structured(option, inputs) or _is_handed_on(run, option, given, hops)
         for returned in returns
         for option in options(returned.value)
     )
     return returns[0] if certain and everywhere else None
 
 
-def _is_handed_on(run: Run, value: Value) -> bool:
-    """Whether ``value`` is a structured result of a module that is bound early: `lambda x, block=block: block(x)`."""
-    module = value.call.func if isinstance(value, Result) else None
-    early = module.default if isinstance(module, Param) else None
-    return early is not None and _structured(run, early) is not None
+def _is_handed_on(run: Run, value: Value, given: GivenParameters, hops: int) -> bool:
+    """Whether ``value`` is a structured result of a module that is given, or bound early: `lambda x, b=block: b(x)`."""
+    modules = options(given.called_by(value.call)) if isinstance(value, Result) else []
+    known = all(isinstance(module, Instance | Function | Method) for module in modules)
+    if not modules or not known or not hops:
+        return False
+    return all(_structured(run, module, hops=hops - 1) is not None for module in modules)
 
 
 def _is_structured(value: Value, inputs: set[str]) -> bool:

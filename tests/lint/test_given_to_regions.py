@@ -143,18 +143,28 @@ class Net(nn.Module):
 """
 
 
-@pytest.mark.parametrize(
-    "called",
-    [
-        "run, block, x",
-        "partial(run, block), x",
-        "lambda h, block=block: block(h), x",
-        "self.call, x, block",
-        "Runner(block), x",
-        "partial(self.call, module=block), x",
-    ],
+CALLED = (
+    "run, block, x",
+    "partial(run, block), x",
+    "lambda h, block=block: block(h), x",
+    "self.call, x, block",
+    "Runner(block), x",
+    "partial(self.call, module=block), x",
 )
+
+
+@pytest.mark.parametrize("called", CALLED)
 def test_a_module_that_changes_its_input_is_found_where_a_helper_runs_it(called: str) -> None:
     text = CHANGED.replace("CALLED", called)
     assert [it.code for it in check_source(text.replace("CHANGE", "x += 1"), "net.py")] == ["CKPT117"]
     assert [it.code for it in check_source(text.replace("CHANGE", "x = x + 1"), "net.py")] == []
+
+
+@pytest.mark.parametrize("called", CALLED)
+def test_a_structured_result_is_found_where_a_helper_hands_it_on(called: str) -> None:
+    text = CHANGED.replace("CHANGE", "x = x + 1").replace(
+        "CALLED, use_reentrant=False)", f"{called}, use_reentrant=True)"
+    )
+    named = text.replace("return self.fc(x.tanh())", 'return {"h": self.fc(x.tanh())}').replace("=True)", '=True)["h"]')
+    assert [it.code for it in check_source(named, "net.py")] == ["CKPT116"]
+    assert [it.code for it in check_source(text, "net.py")] == []
