@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import positional_names
+from ...facts.scopes import bound_names
 from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, join, options
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class GivenParameters:
         if function is None or not isinstance(written, ast.Name):
             return []
         ways = self._by_function.get(function.node, ())
-        return [way[written.id] for way in ways if way.get(written.id, UNKNOWN) is not UNKNOWN]
+        given = [way[written.id] for way in ways if way.get(written.id, UNKNOWN) is not UNKNOWN]
+        return [] if given and written.id in bound_names(function.node) else given
 
     def called_by(self, call: Call) -> Value:
         """What ``call``, in the body of the function, calls: for a parameter what is given, or bound early, for it."""
