@@ -72,3 +72,68 @@ def test_a_dict_of_fields_lacks_what_the_class_lacks():
     assert "CKPT102" not in _codes(text)
     assert "CKPT102" in _codes(text.replace("    use_reentrant: bool = False\n", ""))
     assert "CKPT102" in _codes(text.replace("use_reentrant: bool", "use_reentrant: InitVar[bool]"))
+
+
+OTHERS = """
+import argparse
+from types import SimpleNamespace
+from typing import NamedTuple
+from pydantic import BaseModel
+from pydantic_settings import BaseSettings
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Tuple(NamedTuple):
+    use_reentrant: bool = False
+    determinism_check: str = DEFAULT
+
+class Model(BaseModel):
+    use_reentrant: bool = False
+    determinism_check: str = DEFAULT
+
+class FromEnvironment(BaseSettings):
+    use_reentrant: bool = False
+    determinism_check: str = DEFAULT
+
+class Own:
+    use_reentrant: bool = False
+    determinism_check: str = DEFAULT
+    def model_dump(self):
+        return {"use_reentrant": False}
+
+block = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+space = SimpleNamespace(use_reentrant=False, determinism_check=DEFAULT)
+entries = {"use_reentrant": False, "determinism_check": DEFAULT, "debug": None}
+
+def forward(x):
+    return checkpoint(block, x, GIVEN)
+
+forward(x)
+"""
+SAID = {
+    "a named tuple": "**Tuple()._asdict()",
+    "of pydantic": "**Model().model_dump()",
+    "of older pydantic": "**Model().dict()",
+    "a namespace": "**vars(space)",
+    "entries that are set": "**{k: v for k, v in entries.items() if v is not None}",
+    "entries without one": '**{name: held for name, held in entries.items() if name != "debug"}',
+    "all entries": "**{k: v for k, v in entries.items()}",
+}
+OPEN = {
+    "of the environment": "**FromEnvironment().model_dump()",
+    "of its own": "**Own().model_dump()",
+    "entries left out": '**{k: v for k, v in entries.items() if k == "use_reentrant"}',
+    "entries left out by an open question": "**{k: v for k, v in entries.items() if wanted(k) or not v}",
+}
+
+
+@pytest.mark.parametrize("given", SAID.values(), ids=SAID)
+def test_fields_and_entries_are_what_the_call_gets(given: str) -> None:
+    text = OTHERS.replace("GIVEN", given)
+    assert _codes(text.replace("DEFAULT", '"none"')) == ["CKPT124"]
+    assert _codes(text.replace("DEFAULT", '"default"')) == []
+
+
+@pytest.mark.parametrize("given", OPEN.values(), ids=OPEN)
+def test_what_may_be_something_else_is_not_said(given: str) -> None:
+    assert _codes(OTHERS.replace("GIVEN", given).replace("DEFAULT", '"none"')) == []

@@ -18,7 +18,7 @@ from ..objects.containers import (
     matching_field,
     text_of,
 )
-from ..objects.dataclass_fields import as_dict, attributes_as_dict
+from ..objects.dataclass_fields import AS_DICT, as_dict, attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
@@ -101,13 +101,14 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return parser_method(held, name, call)
         case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
             return held
+        case Attr(base=Instance() as held, name=name) if name in AS_DICT and not call.args:
+            return as_dict(held, call.node, walk.place)
         case Attr(name=name) if name in STACK_METHODS:
             use_stack(walk, call)
             return None
-        case Attr():
-            take_children(walk, call)
-            return None
-        case _:
+        case called:
+            if isinstance(called, Attr):
+                take_children(walk, call)
             return None
     return handler(walk, call) if handler is not None else None
 
@@ -268,9 +269,9 @@ def _vars_changed(walk: Walk, call: Call) -> Value | None:
 
 def _settings(walk: Walk, call: Call) -> Value | None:
     """``OmegaConf.create({...})``, ``to_container``, ``EasyDict(...)``: the mapping they are given."""
-    held = call.args[0] if call.args else None
-    if held is None:
+    if not call.args:
         return _dict(walk, call)
+    held = call.args[0]
     return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
 
 
@@ -296,11 +297,6 @@ def _as_dict(walk: Walk, call: Call) -> Value | None:
         case [Instance() as held] if not call.kwargs:
             return as_dict(held, call.node, walk.place)
     return None
-
-
-def _vars(walk: Walk, call: Call) -> Value | None:
-    """``vars(obj)``: the attributes of an object."""
-    return get_attribute(call.args[0], "__dict__", call.node) if call.args else None
 
 
 def _unbound_update(walk: Walk, call: Call) -> Value | None:
@@ -373,7 +369,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.exec": _vars_changed,
     "importlib.import_module": _imported,
     "builtins.__import__": _imported,
-    "builtins.vars": _vars,
+    "builtins.vars": lambda walk, call: get_attribute(call.args[0], "__dict__", call.node) if call.args else None,
     "collections.OrderedDict": _dict,
     "functools.partialmethod": _partial,
     "omegaconf.OmegaConf.merge": _merged,

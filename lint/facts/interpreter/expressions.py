@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
@@ -13,6 +13,7 @@ from ..objects.numbers import ARITHMETIC, combined
 from ..objects.told_apart import are_told_apart
 from ..scopes import Scope
 from ..values import (
+    ABSENT,
     Choice,
     Computed,
     Const,
@@ -25,6 +26,7 @@ from ..values import (
     Test,
     Unknown,
     Value,
+    join,
     join_under,
     may_be_none,
     options,
@@ -256,6 +258,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     first = evaluate(walk, node.generators[0].iter)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(first) and _is_plain(node):
         return _in_turn(walk, node, first)
+    if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(first):
+        return _entries_in_turn(walk, node, first)
     walk.scope = Scope(node, outside)
     for generator in node.generators:
         passed = first if generator is node.generators[0] else evaluate(walk, generator.iter)
@@ -293,6 +297,33 @@ def _in_turn(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Seq) -> 
         made.append(evaluate(walk, node.elt))
     walk.scope, walk.place = outside, place
     return Seq("list", made, False, node, place)
+
+
+def _are_entries(passed: Value) -> TypeGuard[Seq]:
+    """Whether ``passed`` is what `settings.items()` gives for a dict that shows its keys."""
+    pairs = passed.items if isinstance(passed, Seq) else []
+    return bool(pairs) and all(
+        isinstance(pair, Seq) and len(pair.items) == 2 and isinstance(pair.items[0], Const) for pair in pairs
+    )
+
+
+def _entries_in_turn(walk: Walk, node: ast.DictComp, passed: Seq) -> Dict:
+    """A comprehension over the entries of a dict, one by one: `{k: v for k, v in held.items() if v is not None}`."""
+    outside, place, generator = walk.scope, walk.place, node.generators[0]
+    walk.scope = Scope(node, outside)
+    walk.place = place._replace(loops=(*place.loops, generator))
+    walk.program.in_turn.add(generator)
+    made = Dict({}, passed.open, node, place)
+    for element in passed.items:
+        assign(walk, generator.target, element, generator)
+        taken = [decided(walk, condition, evaluate(walk, condition)) for condition in generator.ifs]
+        if False in taken:
+            continue
+        key, value = text_of(evaluate(walk, node.key)), evaluate(walk, node.value)
+        made.open |= key is None
+        made.items[key or GAP] = join(value, ABSENT) if None in taken else value
+    walk.scope, walk.place = outside, place
+    return made
 
 
 def _has_own_entries(node: ast.expr, passed: Value) -> bool:
