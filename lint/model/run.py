@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ..facts.nesting import Nesting
+from ..facts.values import truth
 from .conditions.first_iteration import depends_on_iteration
 from .conditions.guards import excludes_mode
 from .events import (
@@ -12,11 +13,14 @@ from .events import (
     Checkpoint,
     Checkpointing,
     CheckpointPartial,
+    Compile,
+    DeepSpeedCheckpoint,
     Detach,
     Event,
     HfSetting,
     KwargsWrite,
     TorchCheckpoint,
+    TrainerArgs,
 )
 from .flow.loss import Losses, UpTo
 from .frozen.frozen_statistics import KeptStatistics
@@ -47,6 +51,7 @@ class Run(History):
         "_idle",
         "_in_eval",
         "_inputs",
+        "_is_compiled",
         "_losses",
         "_lost",
         "_met",
@@ -68,6 +73,7 @@ class Run(History):
         self._lost: dict[Checkpointing, bool] = {}
         self._losses: Losses | None = None
         self._detached_losses: Losses | None = None
+        self._is_compiled: bool | None = None
 
     @property
     def losses(self) -> Losses:
@@ -112,6 +118,18 @@ class Run(History):
             modes = self._modes
             self._in_eval[event.node] = modes.models_in_eval(event) or modes.region_in_eval(event)
         return self._in_eval[event.node]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether `torch.compile` may take the checkpoints over: which variant they ask for, it does not look at."""
+        if self._is_compiled is None:
+            by_trainer = (args.call.keyword("torch_compile") for args in self.of(TrainerArgs))
+            self._is_compiled = any(self.of(Compile)) or any(map(truth, by_trainer))
+        return self._is_compiled
+
+    def runs_reentrant(self, event: Checkpointing) -> bool:
+        """Whether torch certainly runs the region of ``event`` in the reentrant variant; DeepSpeed always does."""
+        return bool(event.reentrant) and (isinstance(event, DeepSpeedCheckpoint) or not self.is_compiled)
 
     def replayed(self, kind: type[C]) -> Iterator[C]:
         """Those of ``kind`` whose region a backward pass may run again: their result is used, and gets a gradient."""

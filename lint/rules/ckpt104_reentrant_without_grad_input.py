@@ -367,7 +367,6 @@ from ..model.events import (
     Checkpoint,
     Checkpointing,
     CheckpointSequential,
-    Compile,
     DeepSpeedCheckpoint,
     HfDisable,
     HfEnable,
@@ -422,7 +421,7 @@ _PARAMETRIC = tuple(
 
 def check(run: Run) -> Iterator[Report]:
     """Report regions whose parameters get no gradient because their inputs need none."""
-    if any(run.method_calls(*_HOOKS)) or any(run.of(Compile)):
+    if any(run.method_calls(*_HOOKS)) or run.is_compiled:
         return  # A hook may switch the gradients of inputs on, as peft's does; the compiler ignores `use_reentrant`.
     for event in run.used(Checkpointing):
         if run.loses_gradients(event) and _has_weights(run, event) and not _is_packed(event):

@@ -434,9 +434,10 @@ NEEDS = (TorchCheckpoint, DeepSpeedCheckpoint, *together("output_router_logits",
 
 def check(run: Run) -> Iterator[Report]:
     """Report what a reentrant region hands out beside its result."""
-    yield from _router_logits(run)
+    if not run.is_compiled:
+        yield from _router_logits(run)
     for event in (*run.replayed(TorchCheckpoint), *run.replayed(DeepSpeedCheckpoint)):
-        side = next(side_outputs(run, run.region(event)), None) if event.reentrant else None
+        side = next(side_outputs(run, run.region(event)), None) if run.runs_reentrant(event) else None
         if side is not None:
             of_torch = isinstance(event, TorchCheckpoint)
             keyword = (SetKeyword(event.node, "use_reentrant", "False"),)

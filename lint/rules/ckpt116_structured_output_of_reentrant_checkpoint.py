@@ -171,7 +171,7 @@ NEEDS = (Checkpointing,)
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions whose results are not connected to the graph."""
     for event in run.replayed(Checkpoint):
-        shown = _result_of(run, event) if event.reentrant else None
+        shown = _result_of(run, event) if run.runs_reentrant(event) else None
         if shown is not None:
             rewrite = (SetKeyword(event.node, "use_reentrant", "False"),)
             fix = Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", rewrite)
@@ -181,7 +181,9 @@ def check(run: Run) -> Iterator[Report]:
         if shown is not None:
             yield _report(foreign, "return (a, b)", shown)
     for wrap in run.replayed(WrapperCheckpointing):
-        found = [_structured(run, cls.instance) for cls in wrapped_classes(run, wrap)] if wrap.reentrant else []
+        found = (
+            [_structured(run, cls.instance) for cls in wrapped_classes(run, wrap)] if run.runs_reentrant(wrap) else []
+        )
         for returned in filter(None, found[:1]):
             yield _report(wrap, "checkpoint_impl=CheckpointImpl.NO_REENTRANT", _remark(returned))
 

@@ -149,7 +149,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report sharded modules that several reentrant segments run."""
     shards = list(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
-        if not event.reentrant or not is_reused(run, event):
+        if not run.runs_reentrant(event) or not is_reused(run, event):
             continue
         for shard in shards:
             if _is(event.function, shard.module):

@@ -91,7 +91,7 @@ def check(run: Run) -> Iterator[Report]:
         given = options(event.input)
         if equals(event.segments, 1):
             continue  # The last segment is no checkpoint, and here it is the only one.
-        if event.reentrant and all(isinstance(option, Seq) and option.node is not None for option in given):
+        if run.runs_reentrant(event) and all(isinstance(option, Seq) and option.node is not None for option in given):
             kind = given[0].kind if isinstance(given[0], Seq) else "tuple"
             add = SetKeyword(event.node, "use_reentrant", "False")
             yield Report(

@@ -223,7 +223,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report regions whose forward pass and recomputation take different branches."""
     nested = {event.node for event in run.of(Checkpointing)}
     for event, region in run.regions():
-        if not event.reentrant:
+        if not run.runs_reentrant(event):
             continue
         every = list(questions(region, event.function if isinstance(event, Checkpoint) else UNKNOWN))
         asked = next((question for question in every if question.decides(nested)), None)

@@ -150,7 +150,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report shared modules whose reentrant segments each step the optimizer."""
     hooks = [hook for hook in run.of(GradientHook) if _steps(run, hook)]
     for event in run.of(Checkpoint) if hooks else ():
-        if event.reentrant and event.place.function is not None and is_reused(run, event):
+        if run.runs_reentrant(event) and event.place.function is not None and is_reused(run, event):
             add = SetKeyword(event.node, "use_reentrant", "False")
             yield Report(
                 event.node,

@@ -255,7 +255,7 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.of(Checkpoint):
         names = [name for name in event.function_kwargs if is_given(event.call, name)]
         names = names or list(_in_every_dict(event)) or _by_every_call(run, event)
-        if event.reentrant and names:
+        if names and run.runs_reentrant(event):
             yield _report(event, names)
 
 

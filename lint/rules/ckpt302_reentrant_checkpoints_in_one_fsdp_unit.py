@@ -197,6 +197,8 @@ NEEDS = together((Fsdp1Wrap, "FSDPStrategy", "strategy"), (TorchCheckpoint, HfEn
 
 def check(run: Run) -> Iterator[Report]:
     """Report the segments of units that hold more than one."""
+    if run.is_compiled:
+        return  # The compiler ignores `use_reentrant`.
     # Units inside units: which segment is in which is not known.
     for unit in whole_units(run) or ():
         for event in _segments(run, unit):

@@ -420,6 +420,8 @@ _FINDS = "ddp_find_unused_parameters"
 
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant regions in models that DDP cannot follow."""
+    if run.is_compiled:
+        return  # The compiler ignores `use_reentrant`.
     for wrap in data_parallel(run):
         if equals(wrap.is_static, True) is not False or _becomes_static(run, wrap):
             continue

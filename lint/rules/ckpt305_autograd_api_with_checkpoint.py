@@ -346,7 +346,7 @@ def _has_to_enter(run: Run, owner: Value, forward: Forward) -> bool:
     """Whether parameters of ``owner`` lie in a reentrant region, or are all those of the model."""
     if same(unwrapped(owner), unwrapped(forward.call.func)) or any(reentrant_settings(run, owner)):
         return True
-    return any(event.reentrant and is_in_region(run, owner, event) for event in run.of(Checkpointing))
+    return any(run.runs_reentrant(event) and is_in_region(run, owner, event) for event in run.of(Checkpointing))
 
 
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:

@@ -154,7 +154,7 @@ NEEDS = (TorchCheckpoint,)
 def check(run: Run) -> Iterator[Report]:
     """Report tensors that several segments reach past the checkpoint."""
     for event in run.replayed(Checkpoint):
-        if not event.reentrant or not event.place.loops:
+        if not run.runs_reentrant(event) or not event.place.loops:
             continue
         shared = next((value for value in _hidden(event) if _is_shared(run, value, event)), None)
         if shared is not None:

@@ -33,6 +33,8 @@ class Forward(NamedTuple):
 
 def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Forward]:
     """Those of ``calls`` that certainly run a region of this variant: a checkpoint, or what contains one."""
+    if reentrant and run.is_compiled:
+        return
     events = {event.node: event for event in run.replayed(Checkpointing) if event.reentrant is reentrant}
     enables = [enable for enable in run.of(HfEnable) if enable_reentrant(run, enable) is reentrant]
     for call in calls:
