@@ -1,7 +1,7 @@
 """The ``ckpt-lint`` command.
 
-Plain paths and the options that pre-commit passes are handled without an option parser, because a clean commit pays
-for everything that is imported on the way.
+Plain paths, `--no-cache` and the options that pre-commit passes are handled without an option parser, because a clean
+commit pays for everything that is imported on the way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-_PLAIN_OPTIONS = ("--force-exclude",)
+_PLAIN_OPTIONS = ("--force-exclude", "--no-cache")
 
 
 def main() -> None:
@@ -74,7 +74,8 @@ def _run(arguments: list[str]) -> int:
         from .cli.command import run
         from .cli.options import Options
 
-        return run(Options(paths=tuple(paths), force_exclude="--force-exclude" in options))
+        force_exclude, no_cache = (option in options for option in _PLAIN_OPTIONS)
+        return run(Options(paths=tuple(paths), force_exclude=force_exclude, no_cache=no_cache))
     from .cli.parser import run_cli
 
     return run_cli(arguments)

@@ -43,7 +43,11 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
         data: What is in the file.
         reported: Names of files that it imports whose findings are wanted with it.
     """
-    gated = gate(job.path, data, job.settings)
+    return check_gated(job, data, gate(job.path, data, job.settings), reported)
+
+
+def check_gated(job: Job, data: bytes, gated: GateResult, reported: Collection[str] = ()) -> Checked:
+    """Check the content of a file that was at the gate (``gated``) already; otherwise as ``check_bytes`` does."""
     other_language = not os.path.splitext(job.path)[1] and not _is_python(job.path, data) and _syntax_error(data)
     if (not gated.needed or other_language) and not job.runs:
         return Checked(passed_over(job, gated, data))

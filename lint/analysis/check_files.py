@@ -10,8 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..prefilter.file_gate import gate
-from .check_file import check_bytes, check_path, passed_over
+from ..prefilter.file_gate import GateResult, gate
+from .check_file import check_gated, check_path, passed_over
 from .garbage import collection_paused
 from .result import FileResult
 
@@ -32,6 +32,7 @@ class _Candidate(NamedTuple):
     job: Job
     data: bytes
     key: str
+    gated: GateResult
 
 
 def check_paths(jobs: list[Job], cache_folder: str | None = None) -> list[FileResult]:
@@ -67,7 +68,7 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
             gated = gate(job.path, data, job.settings)
             if gated.needed or job.runs:
                 result = FileResult(job.path, consulted=gated.consulted)
-                candidates.append(_Candidate(len(results), job, data, key))
+                candidates.append(_Candidate(len(results), job, data, key, gated))
             else:
                 result = passed_over(job, gated, data)
                 if cache and key:
@@ -93,8 +94,8 @@ def _analyse(candidates: list[_Candidate], reported: frozenset[str]) -> list[Fil
     if processes < 2 or sum(len(candidate.data) for candidate in candidates) < POOL_FROM:
         with collection_paused() as pause:
             results = []
-            for _, job, data, _ in candidates:
-                results.append(check_bytes(job, data, reported).result)
+            for _, job, data, _, gated in candidates:
+                results.append(check_gated(job, data, gated, reported).result)
                 pause.analysed(len(data))
             return results
     return _analyse_in_parallel([candidate.job for candidate in candidates], reported, processes)

@@ -73,7 +73,8 @@ def all_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack += inner_nodes(node)
+        if _FIELDS[type(node)]:  # Most nodes are names and constants.
+            stack += inner_nodes(node)
 
 
 def attribute(node: ast.AST | None) -> ast.Attribute | None:

@@ -426,7 +426,7 @@ def _useless(run: Run) -> Iterator[Report]:
 def _useless_wrappers(run: Run) -> Iterator[Report]:
     """Wrappers around every such layer, in programs that checkpoint nothing else."""
     wrapped = [(event, _kinds_wrapped(event)) for event in run.of(ApplyCheckpointing)]
-    if any(run.of(HfEnable)) or len(wrapped) < sum(1 for _ in run.of(Checkpointing)):
+    if not wrapped or any(run.of(HfEnable)) or len(wrapped) < sum(1 for _ in run.of(Checkpointing)):
         return
     if any(mentions(run.program, name) for name in _PARAMETRIZING):
         return

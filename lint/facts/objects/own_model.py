@@ -116,6 +116,8 @@ def _roots(classes: list[Class]) -> list[Class]:
     """Models: modules of torch that no other class of the file is built of, and that are not built around a module."""
     modules = [cls for cls in classes if "forward" in {name for owner in _line(cls) for name in owner.body}]
     modules = [cls for cls in modules if _is_plain_module(cls)]
+    if not modules:
+        return []
     parts = {
         node.id for cls in classes for node in all_nodes(cls.node) if isinstance(node, ast.Name) and node.id != cls.name
     }

@@ -29,10 +29,14 @@ class OldSwitch(NamedTuple):
     raises: bool
 
 
-def old_switches(run: Run) -> Iterator[OldSwitch]:
+def old_switches(run: Run) -> list[OldSwitch]:
     """The calls `model._set_gradient_checkpointing(module, True)` and `(..., value=True)`, also through `apply`."""
-    if mentions(run.program, "signature"):  # The program may ask which one it is.
-        return
+    found = list(_old_switches(run))
+    # The program may ask which one it is.
+    return [] if found and mentions(run.program, "signature") else found
+
+
+def _old_switches(run: Run) -> Iterator[OldSwitch]:
     for call in run.method_calls(_SWITCH):
         raises = _has_old_keyword(call)
         if _is_new(call.receiver) and (not call.place.tries if raises else _stores_flag(call) and not _is_mended(run)):
