@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from command import ckpt_lint
 from hf_ckpt.lint.analysis.check_text import check_source
 
 SCRIPT = """
@@ -94,3 +95,41 @@ def _codes(way: str, more: int, names: str) -> set[str]:
     parts = {"registry": registry, "register": register.format("normed"), "built": built, "names": names}
     text = SCRIPT.format(others=others, **parts)
     return {it.code for it in check_source(text, "train.py")}
+
+
+_ADD = "from registry import KINDS\n\nclass Base(nn.Module):\n    def __init__(self, d):\n        super().__init__()\n"
+_ENTERED = """        self.linear, self.norm = nn.Linear(d, d), nn.{norm}(d)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+
+KINDS.register("kind")(Base)
+"""
+_NET = """from torch import nn
+from torch.utils.checkpoint import checkpoint
+import layers
+from registry import KINDS
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.block = nn.Linear(8, 8), KINDS.build("kind", 8)
+
+    def forward(self, x):
+        return checkpoint(self.block, self.first(x), use_reentrant=False)
+
+def train(loader):
+    net = Net().train()
+    for x in loader:
+        net(x).mean().backward()
+"""
+
+
+@pytest.mark.parametrize(("norm", "found"), [("BatchNorm1d", True), ("LayerNorm", False)])
+def test_a_registry_in_a_module_of_its_own_is_read_behind_what_it_holds(tmp_path, norm: str, found: bool) -> None:
+    """The layers are imported first, so the registry is a module further away when it is met."""
+    (tmp_path / "registry.py").write_text(OBJECT)
+    (tmp_path / "layers.py").write_text(f"from torch import nn\n{_ADD}{_ENTERED.format(norm=norm)}")
+    (tmp_path / "net.py").write_text(_NET)
+    printed = ckpt_lint("check", "--isolated", "--no-cache", "--output-format", "concise", ".", cwd=tmp_path).stdout
+    assert ("CKPT106" in printed) is found

@@ -45,8 +45,8 @@ def is_worth_reading(module: LocalModule, read: int = 0, hops: int = 0) -> bool:
     text = module.text
     if len(text) > MAX_TEXT or read + len(text) > MAX_TOTAL:
         return False
-    # A package hands on what it takes from its modules.
-    short = len(text) <= ALWAYS and (hops == 0 or _is_package(module))
+    # A package hands on what it takes from its modules, a registry what they enter.
+    short = len(text) <= ALWAYS and (hops == 0 or _is_package(module) or "def register" in text)
     return short or any(word in text for word in _RELEVANT)
 
 
