@@ -152,7 +152,7 @@ def _prepared(value: Value, call: Call) -> Value:
 
 def is_hf_model(value: Value) -> bool:
     """Whether ``value`` is certainly a model of transformers, plain or with a PEFT adapter."""
-    return all(_is_hf_model(unwrapped(option)) for option in options(value))
+    return all(map(_is_hf_model, origins(value)))
 
 
 def _is_hf_model(value: Value) -> bool:
@@ -161,7 +161,7 @@ def _is_hf_model(value: Value) -> bool:
             return _names_model(canonical(call.func.name))
         case Instance(cls):
             return any(_names_model(base) for base in bases(cls))
-        case Param() | Choice():
+        case Param():
             return any(_names_model(name) for name in class_names(value))
         case Attr(base=base, name="model" | "base_model" | "transformer" | "language_model"):
             return is_hf_model(base)

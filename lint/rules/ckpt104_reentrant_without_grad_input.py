@@ -54,6 +54,22 @@ model = get_peft_model(model, LoraConfig(target_modules=["query", "value"], modu
 model.gradient_checkpointing_enable({"use_reentrant": True})  # error
 ```
 ```python
+from peft import LoraConfig, get_peft_model
+from transformers import ViTConfig, ViTForImageClassification
+
+def build(path):
+    if path:
+        model = ViTForImageClassification.from_pretrained(path)
+    else:
+        model = ViTForImageClassification(ViTConfig())
+    return get_peft_model(model, LoraConfig(target_modules=["q_proj"], modules_to_save=["classifier"]))
+
+def main(path):
+    model = build(path)
+    model.base_model.model.gradient_checkpointing_enable({"use_reentrant": True})  # error
+    return model.train()
+```
+```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
@@ -515,7 +531,8 @@ def _image_classifiers(run: Run) -> Iterator[Report]:
 
 
 def _is_image_classifier(model: Value) -> bool:
-    return isinstance(model, Result) and "ForImageClassification" in canonical(model.call.name)
+    """Whether ``model`` is one, whichever of several ways the program takes to load it."""
+    return all(isinstance(it, Result) and "ForImageClassification" in canonical(it.call.name) for it in options(model))
 
 
 def _frozen_token_embeddings(run: Run) -> Iterator[Report]:
