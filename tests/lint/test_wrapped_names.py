@@ -81,8 +81,32 @@ WRONG = {
                     if name.startswith(prefix):  # error
                         yield {"params": [p], "lr": rate}
     """,
+    "a name whose number a function reads": """
+        def number(name, n):
+            return int(name.split(".")[1]) if name.startswith("blocks.") else n
+        def groups(model, n):
+            still = {f"blocks.{i}.fc.weight" for i in range(n)}
+            for name, p in model.named_parameters():
+                rate = 0.0 if name in still else 0.1  # error
+                yield {"params": [p], "lr": rate * number(name, n)}
+    """,
 }
 RIGHT = {
+    "names that a function puts right": """
+        def as_built(name):
+            return name.replace("._checkpoint_" + "wrapped_module", "")
+        def groups(model, n):
+            still = {f"blocks.{i}.fc.weight" for i in range(n)}
+            for name, p in model.named_parameters():
+                yield {"params": [p], "lr": 0.0 if name in still or as_built(name) in still else 0.1}
+    """,
+    "names that another module reads": """
+        from mine import number
+        def groups(model, n):
+            still = {f"blocks.{i}.fc.weight" for i in range(n)}
+            for name, p in model.named_parameters():
+                yield {"params": [p], "lr": 0.0 if name in still or number(name) in still else 0.1}
+    """,
     "whole layers": """
         def groups(model, n):
             rates = {f"blocks.{i}": 0.1 * i for i in range(n)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
 from ...facts.surroundings import parents_in
 from ..flow.statements import body_around, holder_of
 from .name_patterns import name_for
@@ -28,6 +30,10 @@ _TESTS = frozenset(("startswith", "endswith", "find"))
 _MATCHES = frozenset(("match", "fullmatch", "search"))
 #: Functions that give no other name for a name.
 _LOOK = frozenset(("print", "len", "any", "all", "isinstance"))
+#: Methods, and functions of `re`, that make another text.
+_REWRITES = frozenset(
+    ("replace", "removeprefix", "removesuffix", "sub", "join", "translate", "partition", "rpartition")
+)
 #: Methods and functions of modules that do, by their own names.
 _CLEANS = re.compile(r"clean|strip|normal|canonical|unwrap|plain|original|fqn|remap|rename")
 
@@ -127,7 +133,7 @@ def _loop_over(run: Run, names: NamedParts) -> _Loop | None:
         return None
     body = body_around(run, names.call)
     parts = [node for part in _parts(loop, parents_in(body).get(loop)) for node in ast.walk(part)]
-    name = _untouched_name(loop, parts)
+    name = _untouched_name(loop, parts, partial(_may_clean, run.program.trees))
     if not name:
         return None
     written = WrittenTexts(run.program.tree_with(body), body)
@@ -195,8 +201,14 @@ def _parts(loop: ast.For | ast.comprehension, around: ast.AST | None) -> list[as
     return [*given, *loop.ifs, *(other for other in generators if other is not loop)]
 
 
-def _untouched_name(loop: ast.For | ast.comprehension, parts: list[ast.AST]) -> str:
-    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers."""
+def _untouched_name(loop: ast.For | ast.comprehension, parts: list[ast.AST], may_clean: Callable[[str], bool]) -> str:
+    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers.
+
+    Args:
+        loop: The loop.
+        parts: What runs in it.
+        may_clean: Whether the function called so may give the name without the wrappers.
+    """
     match loop.target:
         case ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), _]):
             for node in parts:
@@ -208,13 +220,35 @@ def _untouched_name(loop: ast.For | ast.comprehension, parts: list[ast.AST]) -> 
                     case ast.Attribute(value=ast.Name(id=changed), attr="replace") if changed == name:
                         return ""
                     case ast.Call(func=ast.Name(id=function), args=[ast.Name(id=given), *_]) if given == name:
-                        if function not in _LOOK:
+                        if function not in _LOOK and may_clean(function):
                             return ""
                     case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=given), *_]) if given == name:
                         if _CLEANS.search(method):
                             return ""
             return name
     return ""
+
+
+def _may_clean(trees: tuple[ast.AST, ...], function: str) -> bool:
+    """Whether a function of the program may give another name for the name it gets, by what it is called or does.
+
+    One that only reads it, such as the number of its layer, does not; one that the program does not define may.
+    """
+    if _CLEANS.search(function):
+        return True
+    nodes = (node for tree in trees for node in all_nodes(tree))
+    bodies = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == function]
+    return not bodies or any(map(_changes_texts, (part for body in bodies for part in all_nodes(body))))
+
+
+def _changes_texts(node: ast.AST) -> bool:
+    """Whether ``node`` makes another text of one, or speaks of the wrappers."""
+    match node:
+        case ast.Attribute(attr=method) | ast.Name(id=method):
+            return method in _REWRITES or _CLEANS.search(method) is not None
+        case ast.Constant(value=str(text)):
+            return any(part in text for part in _WRAPPED)
+    return False
 
 
 def _tested_with(node: ast.AST, name: str) -> ast.expr | None:
