@@ -44,11 +44,15 @@ WRONG = {
     "a mask for another parameter": ("CKPT128", _PLAIN.format("self.block, x, mask", "x, key=None, mask=mask")),
     "a mask behind None": ("CKPT128", _PLAIN.format("self.block, x, None, mask", "x, mask")),
     "two exchanged": ("CKPT128", _PLAIN.format("self.block, x, self.mask, mask", "x, mask=self.mask, key=mask")),
+    "a tuple that is spread": ("CKPT128", "args = (x, None)\n" + _PLAIN.format("self.block, *args", "*args, mask")),
     "segments without what follows": ("CKPT128", _LAST.format("self.norm(self.blocks(x))")),
 }
 RIGHT = {
     "by position and by name": _PLAIN.format("self.block, x, None, mask", "x, mask=mask"),
     "both by name": _PLAIN.format("self.block, x, mask=mask, key=None", "x, mask=mask"),
+    "a tuple that both spread": "args = (x, None)\n" + _PLAIN.format("self.block, *args, mask", "*args, mask=mask"),
+    "a tuple that one spreads": "args = x, None, mask\n" + _PLAIN.format("self.block, *args", "x, mask=mask"),
+    "a tuple of unknown length": "args = tuple(x)\n" + _PLAIN.format("self.block, *args", "*args, mask"),
     "a new tensor behind the call": _IN_PLACE.format("x = x + y"),
     "the result changed": _IN_PLACE.format("y += x"),
     "None for what the other leaves out": _MASK.format("self.block, x, None, mask"),

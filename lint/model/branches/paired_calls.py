@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
 from ..events import Checkpoint, CheckpointSequential, LayerCheckpoint
+from ..texts.written_texts import bound_once
 from .arguments import Argument
 from .parting import Parting, parting
 from .passed_on import Passed, only_call, passed_on
@@ -137,11 +138,12 @@ def _is_one_block(left: Value, right: Value) -> bool:
 
 def _written_arguments(call: Call, first: int) -> list[Argument] | None:
     """The arguments of the block as they are written, from ``first`` on; None when some are not known."""
-    if call.open_args or call.open_kwargs or any(isinstance(part, ast.Starred) for part in call.node.args):
+    nodes = _spread_out(call)
+    if call.open_args or call.open_kwargs or any(isinstance(part, ast.Starred) for part in nodes):
         return None
-    if len(call.args) != len(call.node.args):  # a partial gives some of them, elsewhere
+    if len(call.args) != len(nodes):  # a partial gives some of them, elsewhere
         return None
-    values = zip(call.node.args[first:], call.args[first:], strict=True)
+    values = zip(nodes[first:], call.args[first:], strict=True)
     found = [Argument(part, value, position, None) for position, (part, value) in enumerate(values)]
     written = {word.arg: word.value for word in call.node.keywords}
     for name, value in call.kwargs.items():
@@ -149,4 +151,17 @@ def _written_arguments(call: Call, first: int) -> list[Argument] | None:
             # What `**kwargs` gives stands nowhere in the call; its key says what it is.
             node = written.get(name)
             found.append(Argument(node or ast.Name(name, ast.Load()), value, None, name, spread=node is None))
+    return found
+
+
+def _spread_out(call: Call) -> list[ast.expr]:
+    """The positional arguments as they are written; for `*args` those of the one display that `args` is bound to."""
+    function = call.place.function
+    found: list[ast.expr] = []
+    for part in call.node.args:
+        held = part.value if isinstance(part, ast.Starred) else part
+        if held is not part and isinstance(held, ast.Name) and function is not None:
+            held = bound_once((function.node,), held.id) or held
+        shown = isinstance(held, ast.Tuple | ast.List) and not any(isinstance(it, ast.Starred) for it in held.elts)
+        found += held.elts if held is not part and shown else [part]
     return found
