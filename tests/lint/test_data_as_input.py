@@ -21,6 +21,7 @@ net, head, stem = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1), nn
     head(checkpoint(net, {given}, use_reentrant=True)).mean().backward()
 """
 BATCHES, PAIRS = "for batch in loader:", "for x, y in loader:"
+NOISES = "kept = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000), 0)"
 COLLATE = "def collate(rows):\n    return torch.stack(rows).requires_grad_()\nbatches = DataLoader(rows, 8, collate_fn=collate)"
 
 #: What stands before the loop, the loop, its body, and the input of the checkpoint: it may need a gradient.
@@ -35,6 +36,8 @@ OPEN = [
     ("", PAIRS, "z = torch.zeros(4, 8); torch.add(stem.weight, 1, out=z)", "z"),
     ("", PAIRS, "helper(x)", "x"),
     ("", PAIRS, "x = x.mul(stem.weight)", "x"),
+    ("kept = torch.cumprod(1 - stem.weight, 0)", PAIRS, "x = kept[y].sqrt() * x", "x"),
+    ("kept = nn.Parameter(torch.ones(10))", PAIRS, "x = kept.gather(0, y).sqrt() * x", "x"),
     ("", BATCHES, "batch['x'].requires_grad_(True)", "batch['x'].cuda()"),
     ("", BATCHES, "positions = batch['x']; positions.requires_grad_(True)", "batch['x']"),
     ("", BATCHES, "[value.requires_grad_() for value in batch.values()]", "batch['x']"),
@@ -54,6 +57,8 @@ DATA = [
     ("", PAIRS, "x = x.cuda(); x.requires_grad_(False)", "x"),
     ("", PAIRS, "x = x * 2 if flag else x + 1", "x"),
     ("", PAIRS, "x = x.float().div(255)", "x"),
+    (NOISES, PAIRS, "a = kept[y][:, None]; x = a.sqrt() * x + (1 - a).sqrt() * torch.randn_like(x)", "x"),
+    (NOISES, PAIRS, "x = kept.gather(0, y)[:, None].rsqrt() * x", "x"),
     ("", PAIRS, "x = einops.rearrange(x, 'a b -> b a')", "x"),
     ("", PAIRS, "y[0] = stem(x)[0, 0]", "x"),
     ("", BATCHES, "batch['y'] = stem(batch['z'])", "batch['x']"),

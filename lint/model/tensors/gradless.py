@@ -49,16 +49,19 @@ _FACTORIES = frozenset(
     for name in (
         *("tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace", "from_numpy", "as_tensor"),
         *("rand", "randn", "randint", "randperm", "zeros_like", "ones_like", "rand_like", "randn_like"),
+        *("logspace", "full_like", "empty_like", "randint_like", "hann_window", "hamming_window"),
     )
 )
 #: Methods that compute from their object and their arguments alone.
-_COMPUTE = COPIES | NUMBERS | {"clamp", "round"}
+_COMPUTE = COPIES | NUMBERS | {"clamp", "round", "gather", "index_select", "masked_fill"}
 #: Functions without weights: what they give needs a gradient exactly when what they get first does.
 _FUNCTIONS = frozenset(
     (
         *("einops.rearrange", "einops.repeat", "einops.reduce", "torch.chunk", "torch.split"),
         *(f"torch.{name}" for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "square")),
-        *("torch.tril", "torch.triu", "torch.cumsum", "torch.softmax", "torch.sigmoid", "torch.tanh"),
+        *("torch.tril", "torch.triu", "torch.cumsum", "torch.cumprod", "torch.prod", "torch.flip", "torch.roll"),
+        *("torch.mean", "torch.sum", "torch.gather", "torch.index_select", "torch.bernoulli", "torch.softmax"),
+        *("torch.sigmoid", "torch.tanh"),
         *("torch.cat", "torch.stack", "torch.concat", "torch.flatten", "torch.unsqueeze", "torch.permute"),
         *(
             f"torch.nn.functional.{name}"

@@ -15,7 +15,7 @@ COPIES = frozenset(("clone", "repeat", "repeat_interleave", "tile", "flip", "rol
 #: Methods that compute from its numbers.
 NUMBERS = frozenset(
     (
-        *("add", "sub", "mul", "div", "pow", "mean", "sum", "cumsum", "abs", "neg"),
-        *("exp", "log", "log1p", "sqrt", "sin", "cos", "softmax", "sigmoid", "tanh", "relu"),
+        *("add", "sub", "mul", "div", "pow", "square", "mean", "sum", "prod", "cumsum", "cumprod", "abs", "neg"),
+        *("exp", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "softmax", "sigmoid", "tanh", "relu"),
     )
 )
