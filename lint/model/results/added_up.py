@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten"))
 #: Where functions are that compute with a gradient, and what those of a program are called.
 _TORCH = frozenset(("F", "torch", "nn.functional", "torch.nn.functional"))
-_LOSSES = ("loss", "criterion")
+_LOSSES = ("loss", "criterion", "entropy", "penalty", "regular", "divergence")
 _TOGETHER = frozenset(("stack", "cat", "concat", "hstack", "fsum"))
 
 
@@ -46,6 +46,10 @@ def is_list_of_elements(held: ast.expr, name: str) -> bool:
             return is_list_of_elements(inner, name)
         case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
             return is_list_of_elements(inner, name)
+        case ast.Call(func=ast.Name(id="map"), args=[ast.Name(id=function), inner]) if _is_loss(function):
+            return is_list_of_elements(inner, name)
+        case ast.Call(func=ast.Name(id="map"), args=[ast.Lambda(args=ast.arguments(args=[given]), body=term), inner]):
+            return is_list_of_elements(inner, name) and _keeps(term, given.arg)
         case ast.ListComp(elt=term, generators=[*_, last]) | ast.GeneratorExp(elt=term, generators=[*_, last]):
             return _is_entry(term, name) or any(
                 is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in _passed(last)

@@ -14,9 +14,8 @@ from ..calls.forward_hooks import is_output_in_hook
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
-from ..tensors.gradless import carries_gradient
 from .added_up import adds_up, is_list_of_elements
-from .stored import handed_out, stored_outside
+from .stored import handed_out, has_graph, stored_outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,8 +128,8 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         # Where sums are found says less than which of them are used, and is found once for the whole program.
         added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
         added |= {node for body, given in _handed_to(run, name) for node in all_nodes(body) if adds_up(node, given)}
-        has_graph = carries_gradient(call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
-        if added and has_graph and not added.isdisjoint(_used_outside(run.program, inside)):
+        computed = has_graph(run, call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
+        if added and computed and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
 
 

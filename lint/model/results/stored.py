@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_inside
 from ...facts.origin import origin
-from ...facts.values import Dict, Instance, Seq, options
+from ...facts.values import Dict, Function, Instance, Param, Result, Seq, options
 from ..flow.statements import body_around, holder_of
 from ..tensors.gradless import carries_gradient
+from ..types import bases, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from ...facts.values import Call, Function, Value
+    from ...facts.values import Call, Value
     from ...facts.walk import Write
     from ..regions.region import Region
     from ..run import Run
@@ -84,9 +85,9 @@ def stored_outside(run: Run, region: Region) -> Iterator[Stored]:
     for write in run.writes:
         function = write.place.function
         if function is not None and function.node in inside and not write.place.contexts:
-            yield from _in_dict(write, function) if write.is_item else _in_attribute(run, write)
+            yield from _in_dict(run, write, function) if write.is_item else _in_attribute(run, write)
     for function in region.functions:
-        yield from _in_variable(function, inside)
+        yield from _in_variable(run, function, inside)
 
 
 def handed_out(run: Run, stored: Stored, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
@@ -128,14 +129,14 @@ def _in_attribute(run: Run, write: Write) -> Iterator[Stored]:
     others = [other.obj for other in run.writes if other.field == write.field and not other.is_item]
     owner = write.obj
     is_own = isinstance(owner, Instance) and all(isinstance(it, Instance) and it.cls is owner.cls for it in others)
-    if is_own and _has_graph(write.value):
+    if is_own and _has_graph(run, write.value):
         yield Stored(write.field, write.node)
 
 
-def _in_dict(write: Write, function: Function) -> Iterator[Stored]:
+def _in_dict(run: Run, write: Write, function: Function) -> Iterator[Stored]:
     """`self.aux["balance"] = loss`, `extra["balance"] = loss` for a dict of a function around."""
     target = write.node.targets[0] if isinstance(write.node, ast.Assign) else None
-    if not isinstance(target, ast.Subscript) or not carries_gradient(write.value):
+    if not isinstance(target, ast.Subscript) or not has_graph(run, write.value):
         return
     match target.value, write.obj:
         case ast.Attribute(value=ast.Name("self"), attr=name), _:
@@ -145,7 +146,7 @@ def _in_dict(write: Write, function: Function) -> Iterator[Stored]:
                 yield Stored(name, write.node, write.field, made.function.node)
 
 
-def _in_variable(function: Function, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
+def _in_variable(run: Run, function: Function, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
     """`nonlocal loss` of a function around."""
     around = function.place.function
     if around is None or around.node in inside:
@@ -154,14 +155,29 @@ def _in_variable(function: Function, inside: AbstractSet[ast.AST]) -> Iterator[S
     for node in all_nodes(function.node) if declared else ():
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]) if name in declared:
-                if _has_graph(function.scope.look_up(name)):
+                if _has_graph(run, function.scope.look_up(name)):
                     yield Stored(name, node, scope=around.node)
 
 
-def _has_graph(value: Value) -> bool:
+def has_graph(run: Run, value: Value) -> bool:
+    """Whether ``value`` is computed, by a method of a module too that the function is given: `layer.attend(x)`."""
+    return carries_gradient(value) or any(map(carries_gradient, _given_by_module(run, value)))
+
+
+def _given_by_module(run: Run, value: Value) -> Iterator[Value]:
+    """What the one method of the program's modules gives that is called so, of a module that is not known."""
+    if not isinstance(value, Result) or not value.call.method or not isinstance(unwrapped(value.call.receiver), Param):
+        return
+    named = [cls.body[value.call.method] for cls in run.program.classes if value.call.method in cls.body]
+    for method in named if len(named) == 1 else ():
+        if isinstance(method, Function) and method.owner is not None and "torch.nn.Module" in bases(method.owner):
+            yield from (found.value for found in run.program.returns.get(method.node, ()))
+
+
+def _has_graph(run: Run, value: Value) -> bool:
     """Whether it is computed, or is a tuple or list of which a part is."""
     return any(
-        carries_gradient(part)
+        has_graph(run, part)
         for option in options(value)
         for part in (option, *(option.items if isinstance(option, Seq) and option.kind == "tuple" else ()))
     )
