@@ -12,6 +12,7 @@ run (a `CheckpointError`, or no gradients in the reentrant variant), `next` give
 
 ## Bad
 ```python
+import itertools
 from torch.utils.checkpoint import checkpoint
 
 def block(x, pairs):
@@ -23,6 +24,7 @@ def forward(x, weights, biases):
     x = checkpoint(block, x, zip(weights, biases), use_reentrant=False)  # error
     pairs = ((weight, bias) for weight, bias in zip(weights, biases))
     x = checkpoint(block, x, pairs, use_reentrant=False)  # error
+    x = checkpoint(block, x, itertools.islice(pairs, 2), use_reentrant=False)  # error
     return checkpoint(block, x, in_turn(weights, biases), use_reentrant=False)  # error
 
 def in_turn(weights, biases):

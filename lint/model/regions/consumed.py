@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from ..events import Checkpoint
     from ..run import Run
 
-_ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed"))
+_ITERATORS = frozenset(
+    (
+        *(f"builtins.{name}" for name in ("iter", "zip", "map", "filter", "enumerate", "reversed")),
+        *(
+            f"itertools.{name}"
+            for name in ("accumulate", "batched", "chain", "chain.from_iterable", "compress", "cycle")
+        ),
+        *(f"itertools.{name}" for name in ("islice", "pairwise", "starmap", "takewhile", "dropwhile", "zip_longest")),
+    )
+)
 
 
 class Consumed(NamedTuple):
