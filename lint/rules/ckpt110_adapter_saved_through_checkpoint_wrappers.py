@@ -53,6 +53,14 @@ accelerator.unwrap_model(model).save_pretrained("adapter", state_dict=state)
 ## Good
 ```python
 from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig())
+args = TrainingArguments("out", save_strategy="no", fsdp=True, fsdp_config={"activation_checkpointing": True})
+Trainer(model, args).train()
+```
+```python
+from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -207,7 +215,9 @@ def check(run: Run) -> Iterator[Report]:
     for trainer in run.of(TrainerBuild):
         adapter = _adapter_of(run, trainer)
         for args in (args_of(value) for value in options(trainer.args)):
-            if adapter is not None and args is not None and (node := _wrapping(args)) is not None:
+            if adapter is None or args is None or _saves_nothing(run, args):
+                continue
+            if (node := _wrapping(args)) is not None:
                 yield _report(node, adapter)
 
 
@@ -266,6 +276,12 @@ def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
         return attached[0].node
     config = getattr(trainer.peft_config, "call", None)
     return trainer.node if config is not None and config.name.startswith("peft.") else None
+
+
+def _saves_nothing(run: Run, args: TrainerArgs) -> bool:
+    """Whether the Trainer writes no checkpoints, and nothing else in the program saves a model."""
+    off = equals(args.call.keyword("save_strategy"), "no") is True
+    return off and not any(run.method_calls("save_pretrained", "save_model"))
 
 
 def _wrapping(args: TrainerArgs) -> ast.AST | None:
