@@ -154,6 +154,10 @@ def _written_arguments(call: Call, first: int) -> list[Argument] | None:
     return found
 
 
+def _spreads(items: list[ast.expr]) -> bool:
+    return any(isinstance(item, ast.Starred) for item in items)
+
+
 def _spread_out(call: Call) -> list[ast.expr]:
     """The positional arguments as they are written; for `*args` those of the one display that `args` is bound to."""
     function = call.place.function
@@ -162,6 +166,9 @@ def _spread_out(call: Call) -> list[ast.expr]:
         held = part.value if isinstance(part, ast.Starred) else part
         if held is not part and isinstance(held, ast.Name) and function is not None:
             held = bound_once((function.node,), held.id) or held
-        shown = isinstance(held, ast.Tuple | ast.List) and not any(isinstance(it, ast.Starred) for it in held.elts)
-        found += held.elts if held is not part and shown else [part]
+        match held:
+            case ast.Tuple(elts=items) | ast.List(elts=items) if held is not part and not _spreads(items):
+                found += items
+            case _:
+                found.append(part)
     return found
