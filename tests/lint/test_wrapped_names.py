@@ -90,8 +90,36 @@ WRONG = {
                 rate = 0.0 if name in still else 0.1  # error
                 yield {"params": [p], "lr": rate * number(name, n)}
     """,
+    "names that a function gets": """
+        def watched(model, names, hook):
+            table = dict(model.named_modules())
+            for name in names:
+                table[name].register_forward_hook(lambda *given, name=name: hook(name, *given))
+        def groups(model, n):
+            return watched(model, [f"blocks.{i}.fc" for i in (0, 3)], print)  # error
+    """,
+    "names that a function gets by default": """
+        def still(model, names=("blocks.0.fc.weight",)):
+            return [name in names for name, p in model.named_parameters()]  # error
+        def groups(model, n):
+            return still(model)
+    """,
 }
 RIGHT = {
+    "names that a function gets of what is not wrapped": """
+        def watched(model, names):
+            table = dict(model.named_modules())
+            return [table[name] for name in names]
+        def groups(model, n):
+            return watched(model, [f"heads.{i}.0" for i in (0, 3)])
+    """,
+    "names that a function adds to": """
+        def watched(model, names):
+            names += more(model)
+            return [name in names for name, p in model.named_parameters()]
+        def groups(model, n):
+            return watched(model, ["blocks.0.fc.weight"])
+    """,
     "names that a function puts right": """
         def as_built(name):
             return name.replace("._checkpoint_" + "wrapped_module", "")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
+from ...facts.parameters import defaults, positional_names
 from ...facts.surroundings import parents_in
+from ...facts.values import Function, Method
 from ..flow.statements import body_around, holder_of
 from .name_patterns import name_for
 from .text_values import TextValues, bound_in, comes_out, is_test
@@ -19,6 +21,7 @@ from .written_texts import WrittenText, WrittenTexts, counted_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ...facts.values import Call
     from ..events import NamedParts
     from ..run import Run
     from ..wrapping.renamed import Renamed
@@ -96,7 +99,7 @@ def _looked_up(run: Run, names: NamedParts) -> Iterator[WrittenText]:
             reads = [node for node in parents if isinstance(node, ast.Name) and node.id == name]
             stores = [node for node in reads if isinstance(node.ctx, ast.Store)]
             held = [node for node in reads if node not in stores] if len(stores) == 1 else []
-    written, counted = WrittenTexts(run.program.tree_with(body), body), counted_in(parents)
+    written, counted = _texts_around(run, names.call), counted_in(parents)
     for table in held:
         asked = _asked_for(table, parents)
         found = [] if asked is None else list(islice(written.texts(asked, counted), 1))
@@ -136,8 +139,21 @@ def _loop_over(run: Run, names: NamedParts) -> _Loop | None:
     name = _untouched_name(loop, parts, partial(_may_clean, run.program.trees))
     if not name:
         return None
-    written = WrittenTexts(run.program.tree_with(body), body)
+    written = _texts_around(run, names.call)
     return _Loop(parts, name, written, counted_in((*names.place.loops, *parts)))
+
+
+def _texts_around(run: Run, call: Call) -> WrittenTexts:
+    """The texts of the function that makes ``call``; what its parameters get, its own call says."""
+    body, function = body_around(run, call), call.place.function
+    tree, callers = run.program.tree_with(body), run.callers_of(call.place)
+    if function is None or not callers or not isinstance(callers[-1].func, Function | Method):
+        return WrittenTexts(tree, body)
+    caller = callers[-1]
+    outer = body_around(run, caller)
+    names = positional_names(function.node)[isinstance(caller.func, Method) :]
+    given = {**defaults(function.node), **caller.written_arguments(names)}
+    return WrittenTexts(tree, body, given, WrittenTexts(run.program.tree_with(outer), outer))
 
 
 def tests_that_fail(run: Run, names: NamedParts, renaming: Callable[[], Iterable[Renamed]]) -> Iterator[ast.expr]:

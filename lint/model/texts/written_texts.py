@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 from itertools import islice, product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
+from ...facts.parameters import defaults
 from ..conditions.loop_counters import counters
 
 if TYPE_CHECKING:
@@ -39,13 +41,28 @@ class WrittenText(NamedTuple):
 
 
 class WrittenTexts:
-    """Finds the texts that expressions of one function are, or hold."""
+    """Finds the texts that expressions of one function are, or hold.
 
-    __slots__ = ("_bodies",)
+    Args:
+        tree: The module of the function.
+        body: The function, or the module for what stands in none.
+        given: By name of a parameter the expression that the call of the function gives for it.
+        outside: Finds the texts of these expressions.
+    """
 
-    def __init__(self, tree: ast.AST, body: ast.AST) -> None:
+    __slots__ = ("_bodies", "_given", "_outside")
+
+    def __init__(
+        self,
+        tree: ast.AST,
+        body: ast.AST,
+        given: Mapping[str, ast.expr] = MappingProxyType({}),
+        outside: WrittenTexts | None = None,
+    ) -> None:
         #: What may bind a variable: the function, then the module.
         self._bodies = (body, tree) if body is not tree else (tree,)
+        self._given = given
+        self._outside = outside
 
     def texts(
         self, value: ast.expr, counted: Mapping[str, tuple[str, ...]], depth: int = _DEPTH
@@ -79,6 +96,8 @@ class WrittenTexts:
                 bound = bound_once(self._bodies, name)
                 if bound is not None:
                     yield from self.texts(bound, counted, depth - 1)
+                elif name in self._given and self._outside is not None and _bindings_in(self._bodies[0]).is_kept(name):
+                    yield from self._outside.texts(self._given[name], {}, depth - 1)
 
     def value_of(self, name: str) -> ast.expr | None:
         """What the variable ``name`` is bound to, by one statement."""
@@ -98,7 +117,7 @@ def _bindings_in(body: ast.AST) -> _Bindings:
 class _Bindings:
     """What the variables of a function, or of a module, are bound to."""
 
-    __slots__ = ("_changed", "_count", "_given", "_values")
+    __slots__ = ("_changed", "_count", "_elements", "_given", "_values")
 
     def __init__(self, body: ast.AST) -> None:
         self._values: dict[str, ast.expr] = {}
@@ -106,6 +125,8 @@ class _Bindings:
         self._changed: set[str] = set()
         #: Those that functions get, which may change what is no text and no number.
         self._given: set[str] = set()
+        #: Those that a loop binds to the elements of something: who gets one does not change the others.
+        self._elements: set[str] = set()
         for node in _inside(body):
             self._note(node)
         self._note_aliases()
@@ -118,7 +139,12 @@ class _Bindings:
         """What the variable holds, or holds the elements of; None when that is not known."""
         value = self._values.get(name)
         known = self._count.get(name) == 1 and name not in self._changed
-        return value if known and (name not in self._given or isinstance(value, ast.Constant)) else None
+        fixed = name not in self._given or name in self._elements or isinstance(value, ast.Constant)
+        return value if known and fixed else None
+
+    def is_kept(self, name: str) -> bool:
+        """Whether the variable, a parameter, stays what the call of the function gives."""
+        return self._count.get(name) == 1 and name not in self._changed and name not in self._given
 
     def _note(self, node: ast.AST) -> None:
         match node:
@@ -143,6 +169,11 @@ class _Bindings:
                     self._give([*args, *(keyword.value for keyword in keywords)], function)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 self._changed.update(names)
+            case ast.Lambda() as function:
+                # `lambda name=name: ...` keeps what the variable is.
+                for name, default in defaults(function).items():
+                    is_same = isinstance(default, ast.Name) and default.id == name
+                    self._count[name] = self._count.get(name, 0) - is_same
             case ast.alias(name=name, asname=given):
                 name = given or name.partition(".")[0]
                 self._count[name] = self._count.get(name, 0) + 1
@@ -152,13 +183,14 @@ class _Bindings:
         aliases = [(name, value.id) for name, value in self._values.items() if isinstance(value, ast.Name)]
         for _ in range(_DEPTH):
             self._changed.update(held for name, held in aliases if name in self._changed)
-            self._given.update(held for name, held in aliases if name in self._given)
+            self._given.update(held for name, held in aliases if name in self._given - self._elements)
 
     def _note_loop(self, target: ast.expr, value: ast.expr) -> None:
         is_items = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "items"
         match target:
             case ast.Name(id=name) if not is_items:
                 self._values[name] = value
+                self._elements.add(name)
             case ast.Tuple(elts=[ast.Name(id=name), _]) if is_items:
                 self._values[name] = value
 
@@ -189,11 +221,20 @@ def _counted_by(loop: ast.For | ast.comprehension) -> tuple[str, tuple[str, ...]
         return counter, ("0",)
     match loop.target, loop.iter:
         case ast.Name(id=name), ast.Tuple(elts=items) | ast.List(elts=items) if not _binds_again(loop, name):
-            texts = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            texts = [text for item in items for text in _as_text(item)]
             return name, tuple(texts) if len(texts) == len(items) else ()
         case ast.Name(id=name), _:
             return name, ()
     return "", ()
+
+
+def _as_text(item: ast.expr) -> Iterator[str]:
+    """The text of a constant that stands in a name as it is written: a text, or a number."""
+    match item:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            yield str(number)
 
 
 def _binds_again(loop: ast.For | ast.comprehension, name: str) -> bool:
