@@ -168,8 +168,80 @@ def train(batches):
 
 train(batches)
 ```
+```python
+import torch
+from mine import batches
+from transformers import AutoModelForCausalLM
+
+TASKS = ("summarize", "translate")
+
+def train(name):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in batches:
+        total = 0.0
+        for task in TASKS:
+            model.set_adapter(task)  # error
+            total = total + model(**batch[task]).loss
+        total.backward()
+        losses = []
+        for task in ["translate", "rewrite"]:
+            model.set_adapter(task)  # error
+            losses.append(model(**batch[task]).loss)
+        loss = torch.stack(losses).mean()
+        loss.backward()
+        optimizer.step()
+```
 
 ## Good
+```python
+import torch
+from mine import batches
+from transformers import AutoModelForCausalLM
+
+TASKS = ("summarize", "translate")
+
+def train(name, tasks):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    model.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in batches:
+        logged = 0.0
+        for task in TASKS:
+            model.set_adapter(task)
+            loss = model(**batch[task]).loss
+            loss.backward()
+            logged += loss.item()
+        total = 0.0
+        for task in TASKS:
+            model.set_adapter("shared")
+            total = total + model(**batch[task]).loss
+        total.backward()
+        total = 0.0
+        for task in tasks[:1]:
+            model.set_adapter(task)
+            total += model(**batch[task]).loss
+        total.backward()
+        best = []
+        for task in TASKS:
+            model.set_adapter(task)
+            with torch.no_grad():
+                best.append(model(**batch[task]).loss)
+        model.set_adapter("shared")
+        loss = model(**batch["all"]).loss * torch.stack(best).min()
+        loss.backward()
+        optimizer.step()
+
+def without_checkpointing(name):
+    model = AutoModelForCausalLM.from_pretrained(name).train()
+    for batch in batches:
+        total = 0.0
+        for task in TASKS:
+            model.set_adapter(task)
+            total = total + model(**batch[task]).loss
+        total.backward()
+```
 ```python
 import torch
 from mine import batches
@@ -432,6 +504,7 @@ from ..model.flow.frames import call_beside, follows
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.adapters_in_turn import adapters_in_turn
 from ..model.state.changes_between import attributes_between, changes_between, steps_before_next_iteration
 from ..model.tensors.gradient_free import is_gradient_free, may_lack_graph
 from ..model.types import is_hf_model, unwrapped
@@ -454,6 +527,10 @@ def check(run: Run) -> Iterator[Report]:
     if not backwards:
         return
     losses = run.losses
+    for forward, model in _summed_up(run, losses):
+        for backward in (it for it in losses.fed_by(forward) if not may_lack_graph(forward, it)):
+            for change in adapters_in_turn(run, model, forward, backward):
+                yield _report(change.node, forward, backward)
     for forward, model in _forwards(run, losses):
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
@@ -499,6 +576,16 @@ def _forwards(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
         module = unwrapped(event.function)
         if isinstance(module, Instance | Result):
             yield event.call, module
+
+
+def _summed_up(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
+    """The calls of checkpointed models in loops that set adapters; a backward pass behind the loop gets their sum."""
+    homes = {call.place.loops for call in run.method_calls("set_adapter") if call.place.loops}
+    for forward in run.program.calls if homes else ():
+        model = unwrapped(forward.func)
+        known = forward.place.loops in homes and isinstance(forward.func, Result) and is_hf_model(model)
+        if known and any(losses.fed_by(forward)) and is_checkpointed(run, model, forward):
+            yield forward, model
 
 
 def _forwards_kept(run: Run, losses: Losses, backward: Call) -> Iterator[tuple[Call, Value]]:

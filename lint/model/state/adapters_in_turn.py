@@ -1,0 +1,79 @@
+"""Adapters that a loop makes active one after the other, for losses that one backward pass behind it gets."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ...facts.identifiers import names_in
+from ...facts.nodes import all_nodes
+from ...facts.values import one
+from ..flow.statements import body_around
+from ..texts.written_texts import WrittenTexts
+from ..types import unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Value
+    from ..run import Run
+
+
+def adapters_in_turn(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
+    """The ``set_adapter`` of a loop around ``forward`` whose iterations have other adapters than the last one.
+
+    Args:
+        run: The run.
+        model: The model that ``forward`` calls.
+        forward: Its call, in a loop that sums up losses.
+        backward: What gets the sum, behind the loop.
+    """
+    loop = _loop_left(forward, backward)
+    if loop is None or not _sums_up(run, loop, backward) or not _has_several(run, loop, forward):
+        return
+    variables = names_in(loop.target)
+    for call in run.method_calls("set_adapter"):
+        beside = _home(call) == _home(forward) and not call.place.excludes(forward.place)
+        given = [*call.node.args, *(word.value for word in call.node.keywords)]
+        if beside and one(unwrapped(call.receiver), model) and any(variables & names_in(part) for part in given):
+            yield call
+
+
+def _home(call: Call) -> tuple[object, ...]:
+    return call.place.walk, call.place.stack, call.place.loops
+
+
+def _loop_left(forward: Call, backward: Call) -> ast.For | None:
+    """The one loop that ``forward`` stands in and ``backward``, which comes behind it, does not."""
+    here, there = forward.place, backward.place
+    loop = here.loops[-1] if here.loops else None
+    is_behind = (here.walk, here.stack, here.loops[:-1]) == (there.walk, there.stack, there.loops)
+    return loop if is_behind and backward.order > forward.order and isinstance(loop, ast.For) else None
+
+
+def _sums_up(run: Run, loop: ast.For, backward: Call) -> bool:
+    """Whether what ``backward`` gets keeps, in ``loop``, what it had: `total += loss`, `losses.append(loss)`."""
+    wanted = names_in(backward.node)
+    for node in all_nodes(body_around(run, backward)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names_in(backward.node):
+                wanted = wanted | names_in(value)
+    return any(name in wanted for statement in loop.body for node in all_nodes(statement) for name in _kept(node))
+
+
+def _kept(node: ast.AST) -> Iterator[str]:
+    """The variable to which ``node`` adds something."""
+    match node:
+        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add()):
+            yield name
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(op=ast.Add(), left=left, right=right)):
+            yield from (it.id for it in (left, right) if isinstance(it, ast.Name) and it.id == name)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append")):
+            yield name
+
+
+def _has_several(run: Run, loop: ast.For, forward: Call) -> bool:
+    """Whether ``loop`` certainly goes through several texts, the names of adapters."""
+    body = body_around(run, forward)
+    written = WrittenTexts(run.program.tree_with(body), body)
+    return len({it.text for it in written.texts(loop.iter, {})}) > 1
