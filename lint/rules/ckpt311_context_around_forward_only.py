@@ -52,8 +52,42 @@ def train(batches, accelerator):
         loss = compute_loss(model, batch)
         accelerator.backward(loss)
 ```
+```python
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class Loop:
+    def __init__(self):
+        self.model = LlamaForCausalLM(LlamaConfig())
+        self.model.activation_checkpointing_enable({"use_reentrant": False})
+
+    @sdpa_kernel(SDPBackend.MATH)
+    def loss(self, batch):
+        return self.model(**batch).loss  # error
+
+    def run(self, batches):
+        for batch in batches:
+            self.loss(batch).backward()
+```
 
 ## Good
+```python
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class Loop:
+    def __init__(self):
+        self.model = LlamaForCausalLM(LlamaConfig())
+        self.model.activation_checkpointing_enable({"use_reentrant": False})
+
+    @sdpa_kernel(SDPBackend.MATH)
+    def step(self, batch):
+        self.model(**batch).loss.backward()
+
+    def run(self, batches):
+        for batch in batches:
+            self.step(batch)
+```
 ```python
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

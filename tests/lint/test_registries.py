@@ -71,10 +71,26 @@ class Registry:
 
 KINDS = Registry()
 """
+CLASS = """
+class Kinds:
+    kinds = {}
+
+    @classmethod
+    def register(cls, name):
+        def add(made):
+            cls.kinds[name] = made
+            return made
+        return add
+
+    @classmethod
+    def build(cls, name, *args):
+        return cls.kinds[name](*args)
+"""
 WAYS = {
     "a dict": (FUNCTION, 'register("{}")', "KINDS[name](d)"),
     "a dict that is asked": (FUNCTION, 'register("{}")', "KINDS.get(name)(d)"),
     "an object": (OBJECT, 'KINDS.register("{}")', "KINDS.build(name, d)"),
+    "methods of a class": (CLASS, 'Kinds.register("{}")', "Kinds.build(name, d)"),
     "an object's dict": (OBJECT, 'KINDS.register("{}")', "KINDS.kinds[name](d)"),
 }
 
@@ -87,6 +103,83 @@ def test_names_build_what_is_registered(way: str, more: int) -> None:
     assert "CKPT106" in _codes(way, more, '["normed"] * 3')
     assert "CKPT106" not in _codes(way, more, '("other0", "other0")')
     assert "CKPT106" not in _codes(way, more, "open('names').read().split()")
+
+
+BY_NAME = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+MODELS = {{}}
+
+def register(made):
+    MODELS[made.__name__] = made
+    return made
+
+class Net(nn.Module):
+    def __init__(self, segments):
+        super().__init__()
+        self.body = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
+        self.segments = segments
+
+    def forward(self, x):
+        return checkpoint_sequential(self.body, self.segments, x, use_reentrant=False)
+
+@register
+def whole():
+    return Net(1)
+
+@register
+def halves():
+    return Net(2)
+
+MODELS["{name}"]()
+"""
+
+
+def test_functions_are_registered_by_their_own_name() -> None:
+    """`MODELS[made.__name__] = made`: the function that is asked for is the one that runs."""
+    assert [it.code for it in check_source(BY_NAME.format(name="whole"), "train.py")] == ["CKPT210"]
+    assert not check_source(BY_NAME.format(name="halves"), "train.py")
+
+
+BY_MEMBER = """
+from enum import Enum
+from torch import nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+class Kind({base}):
+    WHOLE = {whole}
+    HALVES = {halves}
+
+def build(segments):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
+
+        def forward(self, x):
+            return checkpoint_sequential(self.body, segments, x, use_reentrant=False)
+    return Net()
+
+SEGMENTS = {{Kind.WHOLE: 1, Kind.HALVES: 2}}
+
+def make(kind):
+    return build({asked})
+
+make({given})
+"""
+
+
+@pytest.mark.parametrize("asked", ["SEGMENTS[kind]", "SEGMENTS.get(kind, 2)"])
+@pytest.mark.parametrize("base", ["Enum", "str, Enum"])
+def test_members_of_an_enumeration_are_keys(base: str, asked: str) -> None:
+    """`SEGMENTS[Kind.WHOLE]`; a member that is a text and the text are the same key."""
+    parts = {"base": base, "asked": asked, "whole": "'whole'", "halves": "'halves'"}
+    given = ["Kind.WHOLE", *(["'whole'"] if base == "str, Enum" else [])]
+    for one in given:
+        assert [it.code for it in check_source(BY_MEMBER.format(given=one, **parts), "train.py")] == ["CKPT210"]
+    for other in ("Kind.HALVES", "read()"):
+        assert not check_source(BY_MEMBER.format(given=other, **parts), "train.py")
 
 
 def _codes(way: str, more: int, names: str) -> set[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..objects.attributes import set_item
 from ..objects.containers import elements, length_of, together
 from ..objects.dicts import merge_into
+from ..objects.enums import key_text
 from ..values import UNKNOWN, Absent, Call, Const, Dict, Seq, Value, join
 from ..walk import Walk, Write
 
@@ -75,11 +76,11 @@ def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
     return None
 
 
-def _read(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
+def _read(walk: Walk, held: Dict, method: str, call: Call) -> Value | None:
     """The methods that change nothing."""
-    match name, call.args:
-        case "get", [Const(str(key)), *default]:
-            found = held.get(key)
+    match method, call.args:
+        case "get", [key, *default] if (name := key_text(key)) is not None:
+            found = held.get(name)
             return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
         case "values", []:
             return Seq("list", list(held.items.values()), held.open, call.node, walk.place)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..identifiers import words_in
 from ..objects.classes import ancestors, decorator_names
 from ..objects.containers import iterate
-from ..values import Call, Const, Dict, Function, Instance, Method, Seq, Unknown, Value, options
+from ..values import Call, Const, Dict, Function, Instance, Method, Result, Seq, Unknown, Value, options
 from ..values.grad_mode import GradMode, GradState
 from ..walk import Exit
 from .bindings import assign
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MANAGERS = frozenset(("contextlib.contextmanager", "contextlib.asynccontextmanager"))
 _SWITCHES = frozenset(("no_grad", "inference_mode", "enable_grad", "set_grad_enabled"))
+#: Context managers of torch that decorate functions, too.
+_DECORATING = frozenset(("torch.nn.attention.sdpa_kernel", "torch.autocast", "torch.amp.autocast"))
 _ENTER, _EXIT = ("__enter__", "__aenter__"), ("__exit__", "__aexit__")
 #: On a `with` item, the calls of `__enter__` and `__exit__` that stand for it.
 _CALLS = "_ckpt_lint_calls"
@@ -36,6 +38,12 @@ def with_block(walk: Walk, node: ast.With | ast.AsyncWith) -> bool:
 def is_manager(function: Function) -> bool:
     """Whether ``function`` is a generator that `contextlib` makes a context manager of."""
     return not _MANAGERS.isdisjoint(decorator_names(function))
+
+
+def entered_by(function: Function) -> tuple[Value, ...]:
+    """The contexts that decorators of ``function`` run its body in: `@sdpa_kernel(SDPBackend.MATH)`."""
+    made = [decorator for decorator in function.decorators if isinstance(decorator, Result)]
+    return tuple(decorator for decorator in made if decorator.call.name in _DECORATING)
 
 
 def _run_from(walk: Walk, node: ast.With | ast.AsyncWith, index: int) -> bool:

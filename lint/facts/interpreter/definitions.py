@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from typing import TYPE_CHECKING
 
 from ..scopes import Scope
 from ..values import Call, Class, Element, Function, Method, Ref, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..walk import Walk
 
 
@@ -16,7 +19,8 @@ def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
     """`def`: the name means the function, or what its decorator makes of it."""
     function = Function(node, walk.scope, walk.place)
     mode = walk.program.grad.current
-    function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
+    with registering(walk):
+        function.decorators = [walk.evaluate(decorator) for decorator in node.decorator_list]
     walk.program.grad.current = mode  # `@torch.set_grad_enabled(False)` switches it for the function alone.
     walk.program.define(function)
     walk.scope.bind(node.name, _decorated(walk, function))
@@ -26,12 +30,14 @@ def _decorated(walk: Walk, function: Function) -> Value:
     """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
     written = getattr(function.node, "decorator_list", [])
     for decorator, node in zip(function.decorators, written, strict=True):
-        if not isinstance(decorator, Function):
+        if not isinstance(decorator, Function | Method) or (isinstance(decorator, Method) and walk.scope.is_class):
             continue
-        stands_for_it = not walk.scope.is_class or _hands_on(decorator)
+        stands_for_it = not walk.scope.is_class or (isinstance(decorator, Function) and _hands_on(decorator))
         if stands_for_it and len(written) > 1:
             continue  # What the others make of that is not known.
-        made = _made_by(walk, decorator, node, function)
+        with registering(walk):
+            made = _made_by(walk, decorator, node, function)
+        function.is_bare = len(written) == 1 and (made is function or (isinstance(made, Function) and stands_for_it))
         if isinstance(made, Function) and stands_for_it:
             return made
         if isinstance(made, Function) and made is not function:
@@ -71,12 +77,19 @@ def _copies_name(call: ast.Call) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def registering(walk: Walk) -> Iterator[None]:
+    """While decorators run, which registries are: each definition is one more call of them."""
+    before, walk.program.registering = walk.program.registering, True
+    yield
+    walk.program.registering = before
+
+
 def define_class(walk: Walk, node: ast.ClassDef) -> None:
     """`class`: its body is walked in a scope of its own, and its functions become methods."""
     cls = Class(node, [_base(walk, base) for base in node.bases], walk.place, walk.scope)
-    walk.program.registering = True
-    decorators = [(given, walk.evaluate(given)) for given in node.decorator_list]
-    walk.program.registering = False
+    with registering(walk):
+        decorators = [(given, walk.evaluate(given)) for given in node.decorator_list]
     outside = walk.scope
     walk.scope = Scope(node, outside, is_class=True)
     walk.engine.execute(walk, node.body)
@@ -88,11 +101,10 @@ def define_class(walk: Walk, node: ast.ClassDef) -> None:
             member.owner = cls
     walk.program.classes.append(cls)
     walk.scope.bind(node.name, cls)
-    walk.program.registering = True
-    for given, decorator in reversed(decorators):
-        if isinstance(decorator, Function | Method):
-            _made_by(walk, decorator, given, cls)  # A registry: what it returns is taken for the class.
-    walk.program.registering = False
+    with registering(walk):
+        for given, decorator in reversed(decorators):
+            if isinstance(decorator, Function | Method):
+                _made_by(walk, decorator, given, cls)  # A registry: what it returns is taken for the class.
 
 
 def _base(walk: Walk, node: ast.expr) -> Value:

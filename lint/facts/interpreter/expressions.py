@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
 from ..objects.dicts import merge_into
+from ..objects.enums import key_text
 from ..objects.numbers import ARITHMETIC, combined
 from ..objects.told_apart import are_told_apart
 from ..scopes import Scope
@@ -96,10 +97,12 @@ def _dict(walk: Walk, node: ast.Dict) -> Value:
     for key, expression in zip(node.keys, node.values, strict=True):
         value = evaluate(walk, expression)
         name = evaluate(walk, key) if key is not None else None
-        if key is None:
+        if key is None or name is None:
             merge_into(made, value)
+        elif (text := key_text(name)) is not None:
+            made.items[text] = value
         elif isinstance(name, Const):
-            made.items[name.value if isinstance(name.value, str) else repr(name.value)] = value
+            made.items[repr(name.value)] = value
         else:
             made.open = True
     return made

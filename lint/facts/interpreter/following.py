@@ -13,7 +13,7 @@ from ..scopes import Scope
 from ..values import UNKNOWN, Const, Function, Instance, Seq, Unknown, Value, join_under
 from ..values.grad_mode import GradState
 from ..walk import Returned, Walk
-from .context_managers import is_manager
+from .context_managers import entered_by, is_manager
 from .generators import yields
 from .grad_mode import enter_decorators
 from .parameters import bind_given
@@ -43,7 +43,10 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     program.followed[node] = walked + 1
     program.walks += 1
     callees = (*caller.place.callees, node)
-    place = caller.place._replace(function=function, loops=(), stack=(*stack, call.node), callees=callees)
+    contexts = (*caller.place.contexts, *entered_by(function))
+    place = caller.place._replace(
+        function=function, loops=(), stack=(*stack, call.node), callees=callees, contexts=contexts
+    )
     if not caller.program.in_turn.isdisjoint(caller.place.loops):
         place = place._replace(in_turn=(*place.in_turn, call.node))
     instance = receiver if isinstance(receiver, Instance) else None

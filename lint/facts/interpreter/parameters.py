@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..objects.annotations import annotated
-from ..objects.classes import decorator_names
+from ..objects.classes import decorator_names, is_class_method
 from ..objects.own_model import own_model, says_no_class
 from ..parameters import defaults
 from ..values import Dict, Element, Function, Given, Instance, Param, Ref, Seq, Unknown, Value
@@ -23,7 +23,7 @@ def bind_unknown(walk: Walk, function: Function, instance: Instance | None) -> N
     written = defaults(function.node)
     for index, argument in enumerate(names):
         if index == 0 and instance is not None and not _is_static(function):
-            walk.scope.names[argument.arg] = instance
+            walk.scope.names[argument.arg] = instance.cls if is_class_method(function) else instance
             continue
         param = Param(argument.arg, function, argument)
         param.default = _evaluate_in(walk, function, written.get(argument.arg))

@@ -15,6 +15,7 @@ from ..scopes import Scope
 from ..script import whole_script
 from ..values import Function, Instance, Place
 from ..walk import Engine, Program, Walk
+from .context_managers import entered_by
 from .expressions import evaluate
 from .following import MAX_TOTAL_WALKS, follow, walk_body
 from .grad_mode import enter_decorators
@@ -191,7 +192,7 @@ def _is_part_of_the_run(program: Program, function: Function) -> bool:
 def _walk_alone(program: Program, function: Function, instance: Instance | None = None) -> None:
     program.followed[function.node] = program.followed.get(function.node, 0) + 1
     program.walks += 1
-    place = Place(function=function, walk=program.walks)
+    place = Place(function=function, walk=program.walks, contexts=entered_by(function))
     program.grad.current = program.grad.at_start
     if instance is None and function.owner is not None:
         instance = function.owner.instance

@@ -31,7 +31,7 @@ from ..values import (
     join_under,
 )
 from .annotations import annotated_field, narrowed
-from .classes import ancestors, decorator_names, field_argument, is_dataclass
+from .classes import ancestors, decorator_names, field_argument, is_class_method, is_dataclass
 from .containers import (
     GAP,
     child_named,
@@ -45,10 +45,12 @@ from .containers import (
     matching_field,
     text_of,
 )
-from .enums import enum_member, is_enum
+from .enums import enum_member, is_enum, key_text
 from .slices import at_position, bounds_of, put_at, slice_of, standing_at
 
 _TOP = Place()
+#: What classes and functions say their names are, for those of a module's top level.
+_NAMES = ("__name__", "__qualname__")
 _DICT_METHODS = frozenset(dir(dict))
 
 
@@ -84,8 +86,12 @@ def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
     match base:
         case Instance(cls):
             return _of_instance(base, cls, name, node)
+        case Class() | Function() if name in _NAMES and node is not None:
+            return Const(base.name, node)
         case Class():
             found = next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
+            if isinstance(found, Function) and is_class_method(found):
+                return Method(base, found, node)
             return enum_member(base, name, found) if found is not None and is_enum(base) else found
         case Result() if is_module_list(base):
             return child_named(base, name)
@@ -126,6 +132,8 @@ def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
     names = {name.rpartition(".")[2] for name in decorator_names(value)}
     if "staticmethod" in names:
         return value
+    if is_class_method(value):
+        return Method(receiver.cls, value, node)
     if names & {"property", "cached_property", "setter"}:
         return _handed_out(value, receiver) or Unknown(node)
     return Method(receiver, value, node)
@@ -233,13 +241,14 @@ def hold(container: Result, key: Value, module: Value, place: Place, count: int 
 
 
 def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None:
-    if not isinstance(key, Const) or not isinstance(key.value, str):
+    name = key_text(key)
+    if name is None:
         base.open = True
         pattern = text_of(key) or GAP
         base.items[pattern] = join(base.items[pattern], value) if pattern in base.items else value
         return None
-    before = base.get(key.value)
-    base.items[key.value] = value if base.place is None else _either(before, value, base.place, place)
+    before = base.get(name)
+    base.items[name] = value if base.place is None else _either(before, value, base.place, place)
     return before
 
 
@@ -273,7 +282,7 @@ def made_at(value: Value) -> Place:
 def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     """``base[index]``."""
     match base, index:
-        case Dict(), Const(str(key)):
+        case Dict(), _ if (key := key_text(index)) is not None:
             found = base.get(key)
             return UNKNOWN if isinstance(found, Absent) else found
         case Seq(_, items, False), Const(int(position)) if -len(items) <= position < len(items):

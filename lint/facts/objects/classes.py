@@ -28,6 +28,7 @@ _TRANSPARENT = (
     "no_grad",
     "inference_mode",
     "autocast",
+    "sdpa_kernel",
     "compile",
     "cache",
     "lru_cache",
@@ -73,8 +74,15 @@ def decorator_names(function: Function) -> Iterator[str]:
             yield called.name
 
 
+def is_class_method(function: Function) -> bool:
+    """Whether its first parameter is the class, and not an object of it."""
+    return "builtins.classmethod" in decorator_names(function)
+
+
 def is_run_as_written(function: Function) -> bool:
     """Whether a call of ``function`` runs its body and nothing else: no decorator of it does more."""
+    if function.is_bare:
+        return True
     known = [name.rpartition(".")[2] in _TRANSPARENT for name in decorator_names(function)]
     return all(known) and len(known) == len(function.decorators)
 

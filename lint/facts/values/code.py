@@ -196,7 +196,7 @@ class Partial(Value):
 class Function(Value):
     """A function or lambda of the file, with the scope it closes over."""
 
-    __slots__ = ("around", "decorators", "owner", "place", "scope", "walked")
+    __slots__ = ("around", "decorators", "is_bare", "owner", "place", "scope", "walked")
     __match_args__ = ("node",)
     node: FunctionNode
 
@@ -207,6 +207,8 @@ class Function(Value):
         self.decorators: list[Value] = []
         #: What decorators of the file make of it that call it themselves: whoever calls it runs them, too.
         self.around: list[Function] = []
+        #: Whether its decorators were followed, and whoever has the function itself calls its body alone.
+        self.is_bare = False
         self.owner: Class | None = None
         #: Whether its body was walked with the scope that it closes over.
         self.walked = False
