@@ -16,6 +16,14 @@ import torch.nn as nn
 from functools import partial
 from torch.utils.checkpoint import checkpoint
 
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context["memory"], context["memory"])[0]
+
 class Decoder(nn.Module):
     def __init__(self, blocks):
         super().__init__()
@@ -39,8 +47,67 @@ class Decoder(nn.Module):
             x = checkpoint(block, x, {"both": (memory, condition)}, use_reentrant=True)  # error
         return x
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context["memory"], context["memory"])[0]
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.layers = nn.Conv2d(3, 8, 4), nn.ModuleList(Layer() for _ in range(4))
+
+    def encode(self, image):
+        return self.stem(image).flatten(2).transpose(1, 2)
+
+    def forward(self, image, x):
+        context = {"memory": self.encode(image)}
+        for layer in self.layers:
+            x = checkpoint(layer, x, context, use_reentrant=True)  # error
+        return x
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context["memory"], context["memory"])[0]
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.layers = nn.Conv2d(3, 8, 4), nn.ModuleList(Layer() for _ in range(4))
+
+    @torch.no_grad()
+    def encode(self, image):
+        return self.stem(image).flatten(2).transpose(1, 2)
+
+    def project(self, x):
+        return self.stem(x)
+
+    def forward(self, image, x):
+        x, context = self.stem(x), {"memory": self.encode(image)}
+        for layer in self.layers:
+            x = checkpoint(layer, x, context, use_reentrant=True)
+        for layer in self.layers:
+            x = checkpoint(layer, x, {"memory": self.project(x)}, use_reentrant=True)
+        return x
+```
 ```python
 import torch
 import torch.nn as nn
@@ -54,6 +121,14 @@ class Rotary(nn.Module):
 
     def forward(self, x):
         return x.detach() * self.frequencies
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context["memory"], context["memory"])[0]
 
 class Decoder(nn.Module):
     def __init__(self, blocks):
@@ -135,6 +210,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict, Function, Partial, Result, Seq, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, TorchCheckpoint
+from ..model.flow.frames import call_beside
 from ..model.flow.iterations import bound_each_iteration, changes_by_iteration
 from ..model.regions.free_variables import read_with_graph
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -187,8 +263,9 @@ def _hidden(event: Checkpoint) -> Iterator[Result]:
 
 
 def _is_shared(run: Run, value: Result, event: Checkpoint) -> bool:
-    """Whether ``value`` is a module's output, with a graph, that was made before the loop in the same function."""
+    """Whether ``value`` is a module's output, with a graph, that was made before the loop: there, or in a method."""
     call = value.call
-    if call.place.function is not event.place.function or set(event.place.loops) <= set(call.place.loops):
+    made = call if call.place.stack == event.place.stack else call_beside(run, call, event)
+    if made is None or made.place.function is not event.place.function:
         return False
-    return gives_gradient(run, call)
+    return not set(event.place.loops) <= set(made.place.loops) and gives_gradient(run, call)

@@ -81,13 +81,16 @@ def _end_of_numbers(guards: Sequence[Guard], loops: list[ast.For]) -> ast.expr |
 
 
 def is_of_last_layers(run: History, switch: GradientSwitch) -> bool:
-    """Whether ``switch`` comes to some layers that are counted from the end alone: `layers[-1]`, `layers[-4:]`."""
+    """Whether ``switch`` comes to the last of some layers alone: `layers[-1]`, `layers[-4:]`, `layers[10:]`."""
     taken = [switch.node, *(loop.iter for loop in switch.place.loops if isinstance(loop, ast.For))]
     parts = [part.slice for node in taken for part in ast.walk(node) if isinstance(part, ast.Subscript)]
     if len(parts) != 1:
         return False
-    first = parts[0].lower if isinstance(parts[0], ast.Slice) and parts[0].step is None else parts[0]
-    return isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub) and _is_some(run, switch, first)
+    chosen = parts[0]
+    if isinstance(chosen, ast.Slice):
+        return chosen.step is None and chosen.lower is not None and _is_some(run, switch, chosen.lower)
+    from_end = isinstance(chosen, ast.UnaryOp) and isinstance(chosen.op, ast.USub)
+    return from_end and _is_some(run, switch, chosen)
 
 
 def _counts(node: ast.AST, target: ast.expr) -> bool:
