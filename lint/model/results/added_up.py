@@ -20,7 +20,7 @@ _TOGETHER = frozenset(("stack", "cat", "concat", "hstack", "fsum"))
 
 
 def adds_up(node: ast.AST, name: str) -> bool:
-    """Whether ``node`` adds up the elements of the list ``name``: `losses`, or `*.losses` of any object."""
+    """Whether ``node`` adds up the elements of the list ``name``: `losses`, `*.losses` of any object, `*.drain()`."""
     match node:
         case ast.Call(func=ast.Name(id="sum"), args=[held, *_]):
             return is_list_of_elements(held, name)
@@ -69,6 +69,11 @@ def _passed(generator: ast.comprehension | ast.For) -> Iterator[tuple[str, ast.e
 
 
 def _is_list(held: ast.expr, name: str) -> bool:
+    if name.endswith("()"):
+        match held:
+            case ast.Call(func=ast.Attribute(attr=method), args=[]):
+                return method == name[2:-2]
+        return False
     if name.startswith("*."):
         return isinstance(held, ast.Attribute) and held.attr == name[2:]
     return ast.unparse(held) == name

@@ -15,6 +15,7 @@ from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from .added_up import adds_up, is_list_of_elements
+from .giving_methods import giving_methods
 from .stored import handed_out, has_graph, stored_outside
 
 if TYPE_CHECKING:
@@ -124,10 +125,12 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
             continue
-        name = _list_name(run, call)
+        own_name = _list_name(run, call)
+        names = [own_name, *giving_methods(run.program, own_name)]
         # Where sums are found says less than which of them are used, and is found once for the whole program.
-        added = {node for node in _sums(run.program.trees) if adds_up(node, name)}
-        added |= {node for body, given in _handed_to(run, name) for node in all_nodes(body) if adds_up(node, given)}
+        added = {node for node in _sums(run.program.trees) if any(adds_up(node, name) for name in names)}
+        handed = [found for name in names for found in _handed_to(run, name)]
+        added |= {node for body, given in handed for node in all_nodes(body) if adds_up(node, given)}
         computed = has_graph(run, call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
         if added and computed and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
