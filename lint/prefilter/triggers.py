@@ -137,6 +137,8 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("activation_checkpointing", "FSDPStrategy"),
         "checkpoint_seq",
         ("peft", "ForImageClassification"),
+        ("checkpointing", "requires_grad", "TrainingArguments", "ForImageClassification"),
+        ("requires_grad", "Config", "import trl", "ForImageClassification"),
         ("checkpointing_enable", "get_peft_model"),
         ("checkpointing", "TrainingArguments", "get_peft_model"),
         ("Config", "import trl", "get_peft_model"),

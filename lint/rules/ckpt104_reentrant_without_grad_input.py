@@ -5,9 +5,9 @@ Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) whe
 data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
 train. Tensors in a list, a tuple or a dict, and those that the function reads from outside, are no inputs: torch looks
 at the arguments themselves only. The same holds for modules that torch's wrappers make reentrant. It also flags
-reentrant checkpointing of a transformers image classifier that is switched on after its adapter was attached, and, in
-projects that pin transformers below 5.0, of any of its models: there nothing makes the output of the frozen embeddings
-need a gradient, and the backward pass raises a RuntimeError when nothing else trains.
+reentrant checkpointing of a transformers image classifier that is switched on after its adapter was attached, or whose
+embeddings are frozen, and, in projects that pin transformers below 5.0, of any of its models: there nothing makes the
+output of the frozen embeddings need a gradient, and the backward pass raises a RuntimeError when nothing else trains.
 
 ## Why is this bad?
 The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
@@ -68,6 +68,24 @@ def main(path):
     model = build(path)
     model.base_model.model.gradient_checkpointing_enable({"use_reentrant": True})  # error
     return model.train()
+```
+```python
+from transformers import AutoModelForImageClassification, Trainer, TrainingArguments, ViTForImageClassification
+
+def by_hand(path):
+    model = ViTForImageClassification.from_pretrained(path)
+    for parameter in model.vit.embeddings.parameters():
+        parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # error
+    return model.train()
+
+def by_trainer(path, data):
+    model = AutoModelForImageClassification.from_pretrained(path)
+    model.base_model.embeddings.requires_grad_(False)
+    args = TrainingArguments(  # error
+        "out", activation_checkpointing=True, activation_checkpointing_kwargs={"use_reentrant": True}
+    )
+    Trainer(model, args, train_dataset=data).train()
 ```
 ```python
 import torch.nn as nn
@@ -203,6 +221,34 @@ class Tagger(nn.Module):
 ```
 
 ## Good
+```python
+from transformers import AutoModelForImageClassification, AutoModelForSequenceClassification, ViTForImageClassification
+
+def later_layers(path):
+    model = ViTForImageClassification.from_pretrained(path)
+    model.vit.embeddings.patch_embeddings.requires_grad_(False)  # the position embeddings train
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    return model.train()
+
+def without_recomputation_of_inputs(path):
+    model = ViTForImageClassification.from_pretrained(path)
+    model.vit.embeddings.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def text(path):
+    model = AutoModelForSequenceClassification.from_pretrained(path)
+    model.bert.embeddings.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # transformers adds its hook
+    return model.train()
+
+def when_asked(path, freeze):
+    model = AutoModelForImageClassification.from_pretrained(path)
+    if freeze:
+        model.base_model.embeddings.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": True})
+    return model.train()
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -362,6 +408,18 @@ def lost_by_vit(reentrant, adapter_first):
     return sum(weight.requires_grad and weight.grad is None for weight in model.parameters())
 
 assert lost_by_vit(True, adapter_first=True) == 4
+
+def lost_behind_frozen_embeddings(reentrant):
+    config = ViTConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
+    )
+    model = ViTForImageClassification(config)
+    model.vit.embeddings.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    model.train()(pixel_values=torch.randn(2, 3, 16, 16), labels=torch.tensor([0, 1])).loss.backward()
+    return sum(weight.requires_grad and weight.grad is None for weight in model.parameters())
+
+assert lost_behind_frozen_embeddings(True) > 20 and lost_behind_frozen_embeddings(False) == 0
 assert lost_by_vit(True, adapter_first=False) == lost_by_vit(False, adapter_first=True) == 0
 ```
 
@@ -384,6 +442,7 @@ from ..model.events import (
     Checkpointing,
     CheckpointSequential,
     DeepSpeedCheckpoint,
+    GradientSwitch,
     HfDisable,
     HfEnable,
     KbitPrepare,
@@ -392,8 +451,10 @@ from ..model.events import (
     WrapperCheckpointing,
 )
 from ..model.frozen.freezing import may_be_frozen
+from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.makers import library_of_whole
 from ..model.libraries.quantized import is_quantized
+from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import (
     default_versions,
     enable_reentrant,
@@ -418,6 +479,7 @@ CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
 NEEDS = (
     Checkpointing,
     ("ForImageClassification", "peft"),
+    *together("ForImageClassification", GradientSwitch, SWITCHED_ON),
     (AdapterAttach, HfEnable),
     *together(AdapterAttach, SWITCHED_ON),
 )
@@ -443,6 +505,7 @@ def check(run: Run) -> Iterator[Report]:
         if run.loses_gradients(event) and _has_weights(run, event) and not _is_packed(event):
             yield _report(event)
     yield from _image_classifiers(run)
+    yield from _frozen_picture_embeddings(run)
     if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
         yield from _frozen_token_embeddings(run)
 
@@ -528,6 +591,30 @@ def _image_classifiers(run: Run) -> Iterator[Report]:
                 notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
                 versions=default_versions(setting),
             )
+
+
+def _frozen_picture_embeddings(run: Run) -> Iterator[Report]:
+    """Image classifiers whose embeddings alone are frozen: the first reentrant layer begins without a gradient."""
+    if any(run.of(AdapterAttach)) or run.uses.thaws:
+        return
+    frozen: dict[Value, list[GradientSwitch]] = {}
+    for switch in run.uses.freezes:
+        frozen.setdefault(root(switch.module), []).append(switch)
+    for model, switches in frozen.items():
+        are_certain = not any(switch.place.guards or switch.is_partial for switch in switches)
+        paths = {tuple(attributes(switch.module))[::-1] for switch in switches}
+        is_below = all(len(path) == 2 and path[1] == "embeddings" for path in paths)
+        if not (are_certain and is_below and _is_image_classifier(unwrapped(model))):
+            continue
+        for setting in reentrant_settings(run, model):
+            if not setting.place.excludes(switches[0].place):
+                yield Report(
+                    setting.node,
+                    "behind frozen patch embeddings, no input of a reentrant checkpoint needs a gradient, so no layer "
+                    'gets one; write `"use_reentrant": False`',
+                    notes=(Remark(switches[0].node, "the embeddings are frozen here"),),
+                    versions=default_versions(setting),
+                )
 
 
 def _is_image_classifier(model: Value) -> bool:
