@@ -281,7 +281,7 @@ def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
 def _saves_nothing(run: Run, args: TrainerArgs) -> bool:
     """Whether the Trainer writes no checkpoints, and nothing else in the program saves a model."""
     off = equals(args.call.keyword("save_strategy"), "no") is True
-    return off and not any(run.method_calls("save_pretrained", "save_model"))
+    return off and not any(run.method_calls("save_pretrained", "save_model", "push_to_hub"))
 
 
 def _wrapping(args: TrainerArgs) -> ast.AST | None:
