@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ..project.settings import Settings
     from .shell.commands import Word
 
-#: The name of a JSON file, as a program writes it.
-_STRING = re.compile(r"""["']([\w./-]+\.json)["']""")
+#: The name of a JSON file, as a program writes it: `"ds.json"`, `f"{here}/ds.json"`.
+_STRING = re.compile(r"""(?:["']|\}/)([\w./-]+\.json)["']""")
 #: The same for any file of settings, and what is in a program that reads one itself.
-_SETTINGS = re.compile(r"""["']([\w./-]+\.(?:json|ya?ml))["']""")
+_SETTINGS = re.compile(r"""(?:["']|\}/)([\w./-]+\.(?:json|ya?ml))["']""")
 _READS = re.compile("|".join(map(re.escape, dict.fromkeys(".".join(name.split(".")[-2:]) for name in READERS))))
 #: The file for DeepSpeed in the YAML of `accelerate launch`.
 _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")

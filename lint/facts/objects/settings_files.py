@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from typing import TYPE_CHECKING
 
-from ..values import Const, Dict, Result
+from ..values import Computed, Const, Dict, Result, Template
 
 if TYPE_CHECKING:
     from ..values import Call, Value
@@ -16,16 +17,28 @@ READERS = (
     *("json.load", "json.loads", "yaml.safe_load", "yaml.full_load", "yaml.load"),
     "omegaconf.OmegaConf.load",
 )
-_FILES = ("builtins.open", "pathlib.Path")
+_FILES = ("builtins.open", "builtins.str", "os.fspath", "os.path.abspath", "os.path.realpath")
+#: Those that put a path together: its last part names the file.
+_JOINING = ("pathlib.Path", "os.path.join")
 #: Methods of a file, or of its path, that give it or its text.
-_TEXT_OF = frozenset(("read", "read_text", "open"))
+_TEXT_OF = frozenset(("read", "read_text", "open", "resolve", "absolute", "as_posix", "expanduser"))
+#: Methods of a path whose last argument names the file.
+_BESIDE = frozenset(("joinpath", "with_name"))
 
 
 def file_named(value: Value) -> str | None:
-    """The file that ``value`` names or is read from: `"ds.json"`, `json.load(open("ds.json"))`; None for another."""
+    """The file that ``value`` names or is read from, by its last part: `json.load(open(here / "ds.json"))`.
+
+    Returns:
+        None for one that is not known, or no file of settings.
+    """
     match value:
-        case Const(str(name)) if name.endswith((".json", ".yaml", ".yml")):
+        case Const(str(name)) | Template(name) if name.endswith((".json", ".yaml", ".yml")):
             return name
+        case Computed(operands=(_, last)) if isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Div):
+            return file_named(last)
+        case Result(call) if (call.name in _JOINING or call.method in _BESIDE) and call.args and not call.open_args:
+            return file_named(call.args[-1])
         case Result(call) if call.name in (*READERS, *_FILES) and call.args:
             return file_named(call.args[0])
         case Result(call) if call.method in _TEXT_OF:
