@@ -257,6 +257,23 @@ def test_deep_call_chains_are_cut_not_followed_forever():
     assert len(found.calls) < 10_000
 
 
+def test_what_constructors_build_by_a_helper_is_known_however_many_call_it():
+    blocks = "\n".join(
+        f"class Block{n}(nn.Module):\n    def __init__(self):\n        self.norm = conv_norm({n})" for n in range(8)
+    )
+    prints = "\n".join(f"print(Block{n}().norm)" for n in range(8))
+    code = f"""import torch.nn as nn
+def norm(width):
+    return nn.BatchNorm2d(width) if width % 2 else nn.GroupNorm(1, width)
+def conv_norm(width):
+    return norm(width)
+{blocks}
+{prints}
+"""
+    *_, even, odd = probe(code)
+    assert [it.call.name for it in (even, odd)] == ["torch.nn.GroupNorm", "torch.nn.BatchNorm2d"]
+
+
 def test_both_ways_of_a_switch_that_others_set():
     code = """
         class Net:

@@ -28,7 +28,7 @@ MAX_DEPTH = 6
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
 #: Whoever allows less depth of recursion, does the analysis again with more (`lint/analysis/deep.py`).
 _ENOUGH = 100_000
-#: The same for constructors and registries: what an object holds, only its own call tells.
+#: The same for constructors, what they call and registries: what an object holds, only its own call tells.
 MAX_BUILT = 24
 
 
@@ -37,7 +37,7 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     program, node = caller.program, function.node
     stack = caller.place.stack
     walked = program.followed.get(node, 0)
-    few = walked < (MAX_BUILT if function.name == "__init__" or program.registering else MAX_WALKS)
+    few = walked < (MAX_BUILT if _builds(caller, function) else MAX_WALKS)
     if not few or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
         return _as_before(program, function, call)
     program.followed[node] = walked + 1
@@ -57,6 +57,13 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     returns = getattr(node, "returns", None)
     value = narrowed(value, annotated(returns, function.scope)) if returns is not None else value
     return value if is_run_as_written(function) else Unknown(call.node)
+
+
+def _builds(caller: Walk, function: Function) -> bool:
+    """Whether the call makes what an object or a registry holds: `self.bn = norm(width)` in a constructor."""
+    entered = caller.place.function
+    around = [function.node, *caller.place.callees, *([] if entered is None else [entered.node])]
+    return caller.program.registering or any(getattr(node, "name", "") == "__init__" for node in around)
 
 
 def _as_before(program: Program, function: Function, call: Call) -> Value:
