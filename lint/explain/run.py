@@ -145,6 +145,8 @@ class _Story:
                 return _under(when, f"wraps a module, {variant(event.reentrant)}")
             case e.OwnCheckpoint():
                 return _under(when, f"checkpoints a region of its own, by {event.library}'s function")
+            case e.CheckpointSequential(segments=segments) if equals(segments, 1):
+                return _under(when, "checkpoints nothing: its one segment is the last, which runs as it is")
             case e.Checkpointing():
                 return _under(when, f"checkpoints a region of its own, {variant(event.reentrant)}")
             case e.FsdpPlugin(checkpoints=True):

@@ -123,6 +123,16 @@ SCRIPTS = {
         "        return self.block(x)\n",
         "when `self.training`: checkpoints a region of its own, non-reentrant",
     ),
+    "the last segment of a sequence": (
+        "from torch.utils.checkpoint import checkpoint_sequential\ndef run(layers, x):\n"
+        "    return checkpoint_sequential(layers, 1, x, use_reentrant=False)\n",
+        "checkpoints nothing: its one segment is the last, which runs as it is",
+    ),
+    "all but the last segment of a sequence": (
+        "from torch.utils.checkpoint import checkpoint_sequential\ndef run(layers, x):\n"
+        "    return checkpoint_sequential(layers, 2, x, use_reentrant=False)\n",
+        "checkpoints a region of its own, non-reentrant",
+    ),
 }
 
 
