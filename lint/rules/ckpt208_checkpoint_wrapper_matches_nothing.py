@@ -110,8 +110,51 @@ apply_activation_checkpointing(net, auto_wrap_policy=ModuleWrapPolicy({Unused}))
 apply_activation_checkpointing(net, auto_wrap_policy=layers)  # error
 apply_activation_checkpointing(net, check_fn=lambda module: type(module) is nn.TransformerEncoderLayer)  # error
 ```
+```python
+from functools import partial
+
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(x)
+
+def is_one_of(module, kinds):
+    return isinstance(module, kinds)
+
+model = nn.Sequential(Block(), Block())
+apply_activation_checkpointing(model, check_fn=partial(is_one_of, kinds=(nn.TransformerEncoderLayer,)))  # error
+```
 
 ## Good
+```python
+from functools import partial
+
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+def is_one_of(module, kinds):
+    return isinstance(module, kinds)
+
+def wrap(kinds):
+    model = nn.Sequential(Block(), Block())
+    apply_activation_checkpointing(model, check_fn=partial(is_one_of, kinds=kinds))
+
+apply_activation_checkpointing(nn.Sequential(Block(), Block()), check_fn=partial(is_one_of, kinds=(Block,)))
+```
 ```python
 import functools
 import torch.nn as nn

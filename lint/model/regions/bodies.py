@@ -128,13 +128,23 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
         named = names_asked(function)
         names = named.exact if named is not None else ()
         found += (cls for cls in regions.classes if cls.name in names)
-        if isinstance(function, Partial):
-            function = function.func
+        given = function if isinstance(function, Partial) else None
+        function = given.func if given is not None else function
         if isinstance(function, Function):
             asked = [call.args[1] for call in regions.calls_in(function) if _asks_kind(call)]
+            asked = [_given(given, kinds) for kinds in asked] if given is not None else asked
             for kinds in asked:
                 found += kinds.items if isinstance(kinds, Seq) else [kinds]
             # The body of a function of another module is walked only where the run calls it.
             found += [] if asked else classes_asked(function)
             found += classes_compared(function)
     return found
+
+
+def _given(partial: Partial, value: Value) -> Value:
+    """What ``partial`` gives for ``value``, where that is a parameter of its function; ``value`` itself otherwise."""
+    if not isinstance(value, Param) or value.function is not partial.func:
+        return value
+    names = positional_names(value.function.node)
+    index = names.index(value.name) if value.name in names else len(partial.args)
+    return partial.args[index] if index < len(partial.args) else partial.kwargs.get(value.name, value)

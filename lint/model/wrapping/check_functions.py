@@ -128,6 +128,8 @@ def asks_by_type(check: Value) -> ast.Compare | None:
 def _test(check: Value) -> ast.expr | None:
     """The expression that a check function consists of."""
     match check:
+        case Partial(func=function):
+            return _test(function)
         case Function(node=ast.Lambda(body=test)):
             return test
         case Function(node=ast.FunctionDef(body=[ast.Return(value=test)])):
