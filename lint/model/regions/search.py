@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ...facts.objects.attributes import made_at
 from ...facts.objects.classes import ancestors
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable
 
-    from ...facts.values import Call, Guard, Place
-    from .bodies import Regions
+    from ...facts.values import Call, Guard, Param, Place
     from .region import PartKey
 
     _Identity: TypeAlias = tuple[int, ...]
@@ -57,10 +56,26 @@ class _Entry(NamedTuple):
     by: Call | None = None
 
 
+class Bodies(Protocol):
+    """What a search asks about the program."""
+
+    changed: frozenset[str]
+    hooks: list[Call]
+
+    def calls_in(self, function: Function, by: Call | None = None) -> list[Call]:
+        """The calls in the body of ``function``, as walked for ``by`` where it was."""
+
+    def walked_for(self, call: Call) -> bool:
+        """Whether the body of a function was walked for this very call."""
+
+    def given_for(self, param: Param) -> list[Value]:
+        """What the checkpoints of the function of ``param`` give for it."""
+
+
 class Search:
     """One search from what is called into everything it calls."""
 
-    def __init__(self, regions: Regions, given: GivenParameters = NOTHING_GIVEN) -> None:
+    def __init__(self, regions: Bodies, given: GivenParameters = NOTHING_GIVEN) -> None:
         self.regions = regions
         self.given = given
         self.functions: dict[Function, Function] = {}
@@ -129,7 +144,9 @@ class Search:
 
     def _enter_function(self, function: Function, instance: Instance | None = None) -> list[_Entry]:
         """Enter ``function``, a method of ``instance``: what the object was given is its own, not that of its class."""
-        calls = self.regions.calls_in(function, self._by)
+        # A method that is called as a plain function was walked without knowing its object.
+        by = None if function.owner is not None and instance is None else self._by
+        calls = self.regions.calls_in(function, by)
         if (function, self._walk()) in self._entered:
             calls = [call for call in calls if instance is not None and asked_of_self(call) is not None]
         self._entered.add((function, self._walk()))
