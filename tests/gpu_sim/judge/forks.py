@@ -8,6 +8,7 @@ compute capability, as one that was started there.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -74,13 +75,19 @@ def _keep_cells(job: Job) -> None:
     kept = Path(job.kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished, said = kept.with_suffix(".partial"), kept.with_suffix(".log")
-    with said.open("wb") as log:  # CUTLASS alone writes 50,000 lines about a card that has no values
-        os.dup2(log.fileno(), sys.stdout.fileno())
-        os.dup2(log.fileno(), sys.stderr.fileno())
-    with unfinished.open("w", encoding="utf-8") as file:
+    with unfinished.open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # A run beside this one is at it.
+        file.truncate(0)
+        with said.open("wb") as log:  # CUTLASS alone writes 50,000 lines about a card that has no values
+            os.dup2(log.fileno(), sys.stdout.fileno())
+            os.dup2(log.fileno(), sys.stderr.fileno())
         for cell in run(job.subject, job.setup, job.labels):
             print(json.dumps(cell), file=file)
-    unfinished.replace(kept)
+        file.flush()
+        unfinished.replace(kept)
     said.unlink()
 
 
