@@ -130,7 +130,7 @@ def test_config_and_show_settings(project, code):
 
 def test_a_file_that_does_not_parse_is_one_finding_and_the_rest_go_on(project, code):
     (project / "broken.py").write_text(BROKEN)
-    (project / "latin.py").write_bytes(b"# checkpoint torch.utils.checkpoint use_reentrant\nx = '\xfc'\n")
+    (project / "latin.py").write_bytes(b"from torch.utils.checkpoint import checkpoint\nx = '\xfc'\n")
     found = records(lint(".", "--output-format", "json", cwd=project))
     by_file = {os.path.basename(item["filename"]): item for item in found}
     assert by_file["bad.py"]["code"] == code
@@ -359,7 +359,7 @@ def test_many_files_in_a_pool_give_what_one_process_gives(project, monkeypatch):
     for number in range(20):
         (project / f"bad{number}.py").write_text("\n" * number + MISTAKE)
     (project / "broken.py").write_text(BROKEN)
-    (project / "latin.py").write_bytes(b"# utils.checkpoint\nx = '\xfc'\n")
+    (project / "latin.py").write_bytes(b"import torch.utils.checkpoint\nx = '\xfc'\n")
     monkeypatch.chdir(project)
     jobs = [Job(name, Settings(root=str(project))) for name in sorted(os.listdir(project))]
     alone = check_files.check_paths(jobs)

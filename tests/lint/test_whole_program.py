@@ -114,17 +114,18 @@ def test_modules_are_followed_three_hops_deep():
         asked.append(name)
         if name not in chain:
             return None
-        return LocalModule(f"{name}.py", f"import {chain[name]}  # torch.utils.checkpoint\n")
+        return LocalModule(f"{name}.py", f"import {chain[name]}\nfrom torch.utils.checkpoint import checkpoint\n")
 
-    check_source("import a  # checkpointing_enable\n", "train.py", find_module=find)
+    check_source("import a\na.model.checkpointing_enable()\n", "train.py", find_module=find)
     assert asked == ["a", "b", "c"]
 
 
 def test_modules_that_import_each_other_end():
     def find(name: str):
-        return LocalModule(f"{name}.py", f"import {'b' if name == 'a' else 'a'}  # torch.utils.checkpoint\n")
+        text = f"import {'b' if name == 'a' else 'a'}\nfrom torch.utils.checkpoint import checkpoint\n"
+        return LocalModule(f"{name}.py", text)
 
-    check_source("import a  # checkpointing_enable\n", "train.py", find_module=find)
+    check_source("import a\na.model.checkpointing_enable()\n", "train.py", find_module=find)
 
 
 def test_names_in_a_module_are_relative_to_it():
