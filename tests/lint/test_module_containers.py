@@ -378,3 +378,35 @@ def test_what_is_put_under_a_condition_may_be_there():
     build = "layers = [nn.ReLU(), Norm()]\nif depth > 2:\n    layers[1] = Plain()\nself.stages = nn.Sequential(*layers)"
     assert codes(net(build, WHOLE)) == []
     assert codes(net(build.replace("Norm", "Other").replace("Plain", "Norm").replace("Other", "Plain"), WHOLE)) == []
+
+
+OWN_LIST = """
+class Blocks(nn.ModuleList):
+    def __init__(self, modules=None):
+        super().__init__()
+        self._overrides = {}
+        if modules:
+            self.extend(modules)
+
+    def extend(self, modules):
+        for module in modules:
+            self.append(module)
+
+    def append(self, module):
+        if isinstance(module, nn.Module):
+            super().append(module)
+        else:
+            self._overrides[len(self)] = module
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "found"), [("Norm", "Plain", []), ("Plain", "Norm", ["CKPT106"])])
+@pytest.mark.parametrize("of", ["{}", "[{} for _ in range(depth)]"])
+def test_two_objects_of_a_derived_list_hold_what_each_was_given(first, second, found, of):
+    made = [f"Blocks([{name}()])" if of == "{}" else f"Blocks({of.format(name + '()')})" for name in (first, second)]
+    build = f"self.first = {made[0]}\nself.stages = {made[1]}"
+    run = f"for stage in self.first:\n    x = stage(x)\n{LOOP}"
+    plain = OWN_LIST.split("    def extend")[0]
+    assert codes(plain, net(build, run)) == found
+    # Its own methods may put anything in: nothing false is said.
+    assert set(codes(OWN_LIST, net(build, run))) <= set(found)

@@ -85,6 +85,11 @@ def _fill(walk: Walk, base: Value, call: Call) -> bool:
         before = base.cls.fields.get(ITEMS)
         held = [*(before.items if isinstance(before, Seq) else []), *added]
         base.cls.fields[ITEMS] = Seq("list", held, True, call.node)
+        if base.attributes is not None:
+            own = base.attributes.get(ITEMS)
+            base.attributes[ITEMS] = Seq(
+                "list", [*(own.items if isinstance(own, Seq) else []), *added], True, call.node
+            )
         return True
     return False
 

@@ -83,7 +83,12 @@ def held_by(value: Value) -> list[Value]:
         case Result(call) if call.name in _CONTAINER_NAMES:
             return given_to(call)
         case Instance(cls) if container_kind(value):
-            return [part for owner in (cls, *ancestors(cls)) for held in owner.fields.values() for part in _items(held)]
+            fields = {name: held for owner in (*ancestors(cls), cls) for name, held in owner.fields.items()}
+            given = fields.pop(ITEMS, Seq("list", [], True, value.node))
+            if value.attributes is not None:  # What other objects of its class were given is not in this one.
+                given = value.attributes.get(ITEMS) or Seq("list", [], True, value.node)
+            # A module that it has as an attribute is a child, what is in a plain list or dict is none.
+            return [*_items(given), *(part for held in fields.values() for part in options(held) if _is_child(part))]
     return []
 
 
@@ -97,6 +102,10 @@ def children_of(value: Value) -> list[Value]:
 
 def _may_be_module(value: Value) -> bool:
     return isinstance(value, Instance | Result)
+
+
+def _is_child(value: Value) -> bool:
+    return not isinstance(value, Seq | Dict | Const)
 
 
 def given_to(call: Call) -> list[Value]:
