@@ -17,6 +17,11 @@ class Ways(NamedTuple):
     right: list[Call]
 
 
+def iteration_of(call: Call) -> tuple[object, ...]:
+    """What tells one run of a function, and in it one iteration of its loops: calls of one have the same."""
+    return call.place.walk, call.place.stack, call.place.loops
+
+
 def ways_from_shared_function(run: History, left: Call, right: Call) -> Ways | None:
     """How one run of a function comes to both calls; None when no single run is seen to."""
     around = _calls_from_shared_function(run, left, right)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 from ...facts.values import one
+from ..flow.frames import iteration_of
 from ..flow.statements import body_around
 from ..texts.written_texts import WrittenTexts
 from ..types import unwrapped
@@ -33,14 +34,10 @@ def adapters_in_turn(run: Run, model: Value, forward: Call, backward: Call) -> I
         return
     variables = names_in(loop.target)
     for call in run.method_calls("set_adapter"):
-        beside = _home(call) == _home(forward) and not call.place.excludes(forward.place)
+        beside = iteration_of(call) == iteration_of(forward) and not call.place.excludes(forward.place)
         given = [*call.node.args, *(word.value for word in call.node.keywords)]
         if beside and one(unwrapped(call.receiver), model) and any(variables & names_in(part) for part in given):
             yield call
-
-
-def _home(call: Call) -> tuple[object, ...]:
-    return call.place.walk, call.place.stack, call.place.loops
 
 
 def _loop_left(forward: Call, backward: Call) -> ast.For | None:

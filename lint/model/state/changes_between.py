@@ -23,7 +23,7 @@ from ...facts.values import (
     same,
 )
 from ..events import BlockWrapping, Checkpoint
-from ..flow.frames import call_beside, follows
+from ..flow.frames import call_beside, follows, iteration_of
 from ..libraries.enabled import checkpoints_in
 from ..names import canonical
 from ..types import class_names, unwrapped
@@ -132,14 +132,10 @@ def steps_before_next_iteration(
     if any(_is_chosen(call, loop, kept) for call in calls if call.place.stack == backward.place.stack):
         return
     for step in run.method_calls("step"):
-        beside = (step.place.walk, step.place.stack, step.place.loops) == _home(backward)
+        beside = iteration_of(step) == iteration_of(backward)
         between = step.order > forward.order or step.order < backward.order
         if beside and between and not _is_chosen(step, loop, kept) and _is_step_of(run, step, model):
             yield step
-
-
-def _home(call: Call) -> tuple[object, ...]:
-    return call.place.walk, call.place.stack, call.place.loops
 
 
 def _is_chosen(call: Call, loop: Loop, kept: frozenset[str]) -> bool:
