@@ -10,7 +10,7 @@ from ...facts.scopes import bound_names
 from ...facts.values import ABSENT, UNKNOWN, Attr, Function, Method, Param, Partial, Value, join, options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...facts.values import Call
 
@@ -54,7 +54,7 @@ class GivenParameters:
         given = (way.get(param.name, param.default or UNKNOWN) for way in ways)
         return [value for value in given if value is not UNKNOWN]
 
-    def called_in(self, call: Call) -> list[Value]:
+    def _called_anew(self, call: Call) -> list[Value]:
         """What ``call`` calls where that is a parameter of the function, which was walked for another caller."""
         function, written = call.place.function, call.node.func
         if function is None or not isinstance(written, ast.Name):
@@ -65,12 +65,21 @@ class GivenParameters:
 
     def called_by(self, call: Call) -> Value:
         """What ``call``, in the body of the function, calls: for a parameter what is given, or bound early, for it."""
-        param = called_parameter(call.func)
-        if param is None:
-            known = self.called_in(call)
-        else:
-            known = self.values_of(param) if self.knows(param.function) else [param.default or call.func]
+        known = self.meant(call, call.func, lambda param: [param.default or call.func])
         return join(*known) if known else call.func
+
+    def meant(self, call: Call, called: Value, of_others: Callable[[Param], list[Value]]) -> list[Value]:
+        """What ``call`` calls.
+
+        Args:
+            call: The call, inside of what the checkpoint runs.
+            called: What stands there.
+            of_others: What is given for a parameter of a function that the checkpoint does not run itself.
+        """
+        param = called_parameter(called)
+        if param is None:
+            return self._called_anew(call) or [called]
+        return self.values_of(param) if self.knows(param.function) else of_others(param)
 
     def __bool__(self) -> bool:
         """Whether anything is known."""

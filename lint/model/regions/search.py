@@ -31,7 +31,7 @@ from ..known_models.held_norms import built_with_batch_norm
 from ..known_models.torch_modules import given_to_hold
 from ..names import canonical
 from ..types import PASS_THROUGH
-from .given_parameters import NOTHING_GIVEN, GivenParameters, called_parameter
+from .given_parameters import NOTHING_GIVEN, GivenParameters
 from .region import Region, part_key
 
 if TYPE_CHECKING:
@@ -167,12 +167,9 @@ class Search:
 
     def _meant(self, call: Call, instance: Instance | None) -> list[Value]:
         """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
-        called = of_object(call, instance)
-        param = called_parameter(called)
-        if param is None:
-            return self.given.called_in(call) or [called]
-        if self.given.knows(param.function):
-            return self.given.values_of(param)
+        return self.given.meant(call, of_object(call, instance), self._given_elsewhere)
+
+    def _given_elsewhere(self, param: Param) -> list[Value]:
         return self.regions.given_for(param) or ([] if param.default is None else [param.default])
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
