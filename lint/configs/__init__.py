@@ -9,7 +9,7 @@ from __future__ import annotations
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 LAUNCH_SUFFIXES = (".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".pbs", ".mk", "Makefile", "makefile")
 #: Words of the program that a configuration stands for: triggers of rules are made of them.
-PROGRAM = "from trl import TrainingArguments, Config; axolotl, torchtune, swift\n"
+PROGRAM = "from trl import TrainingArguments, Config, FullyShardedDataParallelPlugin; axolotl, torchtune, swift\n"
 
 
 def is_config(filename: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..rules import Rule, load_rule, load_rules
 from . import triggers
 from .rule_files import rule_files
-from .words import ANY, Words
+from .words import ANY, STEM, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,27 +74,32 @@ def _holds(word: str, part: str) -> bool:
 
 
 def in_search_order(triggers: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """``triggers`` with the word first that most of them ask for: without it none of these is searched further.
+    """``triggers`` with the word first that is found fast or that most of them ask for: where there is none, none fits.
 
     A word that stands in others counts for them: where there is no `checkpointing`, there is no `checkpointing_enable`.
     """
     asked = _asked(triggers)
     often = Counter(word for wanted in asked for word in wanted)
+
+    def rank(word: str) -> tuple[bool, int, str]:
+        return STEM not in word, -often[word], word
+
     return tuple(
-        tuple(
-            sorted({*trigger, max(wanted, key=lambda word: (often[word], word))}, key=lambda word: (-often[word], word))
-        )
+        tuple(sorted({*trigger, min(wanted, key=rank)}, key=rank))
         for trigger, wanted in zip(triggers, asked, strict=True)
     )
 
 
 def by_frequency(rules: Iterable[Rule]) -> tuple[tuple[str | tuple[str, ...], ...], ...]:
-    """The triggers of each of ``rules``, in each the part first that most triggers of all rules ask for."""
+    """The triggers of each of ``rules``, in each the part first that is found fast or that most triggers ask for."""
     found = [rule.triggers for rule in rules]
     every = tuple((it,) if isinstance(it, str) else it for triggers in found for it in triggers)
     often = Counter(word for wanted in _asked(every) for word in wanted)
     return tuple(
-        tuple(it if isinstance(it, str) else tuple(sorted(it, key=lambda word: -often[word])) for it in triggers)
+        tuple(
+            it if isinstance(it, str) else tuple(sorted(it, key=lambda word: (STEM not in word, -often[word])))
+            for it in triggers
+        )
         for triggers in found
     )
 

@@ -14,6 +14,10 @@ ANY = "|"
 KEYWORD = "="
 #: What a word begins with that is a module by itself: an attribute, a text, or what an import statement names.
 MODULE = "module "
+#: What most triggers have in them: it is found fast, and they only stand around it.
+STEM = "checkpoint"
+#: Characters before and behind it that are searched; no word with it is as long.
+_AROUND = 60
 #: `from torch.utils import checkpoint`, among other names, in parentheses or on continued lines. Compiled on first use.
 _IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheckpoint\b"
 
@@ -21,10 +25,11 @@ _IMPORTS_CHECKPOINT = r"utils import[ \t]*(?:\([^)]*|(?:\\\r?\n|[^\n])*?)\bcheck
 class Words:
     """What stands in one text; each word is looked for once, for all triggers."""
 
-    __slots__ = ("_known", "_text")
+    __slots__ = ("_around", "_known", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._around = _around_stem(text)
         self._known: dict[str, bool] = {}
 
     def contains(self, trigger: str | tuple[str, ...]) -> bool:
@@ -39,7 +44,7 @@ class Words:
         return True
 
     def _has(self, word: str) -> bool:
-        if word in self._text:
+        if word in (self._around if STEM in word else self._text):
             return True
         if word.endswith(WHOLE):
             return _has_whole(self._text, word.removesuffix(WHOLE))
@@ -54,6 +59,15 @@ class Words:
         # An import of the module `checkpoint` from a package `utils` counts as its dotted name.
         imports = word == "utils.checkpoint" and "utils import" in self._text
         return imports and re.search(_IMPORTS_CHECKPOINT, self._text) is not None
+
+
+def _around_stem(text: str) -> str:
+    """What stands around each place of the stem, each on a line of its own."""
+    found, start = [], text.find(STEM)
+    while start >= 0:
+        found.append(text[max(start - _AROUND, 0) : start + len(STEM) + _AROUND])
+        start = text.find(STEM, start + len(STEM))
+    return "\n".join(found)
 
 
 def _calls_with_keyword(text: str, method: str, part: str) -> bool:

@@ -150,7 +150,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, options, truth
 from ..finding import Severity
-from ..model.events import FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
+from ..model.events import AcceleratePrepare, FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.trainer import is_enabled, object_of, where
@@ -168,7 +168,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT109", "fsdp2-checkpointing-with-dropout", Severity.ERROR
 NEEDS = (
     *together("activation_checkpointing", "fsdp_config", TrainerArgs),
-    ("activation_checkpointing", FsdpPlugin),
+    ("activation_checkpointing", FsdpPlugin, AcceleratePrepare),
     ("fsdp2", SwiftArgs),
 )
 VERSIONS = {"accelerate": ">=1.13"}

@@ -356,6 +356,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Absent, Attr, Ref, Result, Value, options, same
 from ..finding import Severity
 from ..model.events import (
+    AcceleratePrepare,
     Backward,
     BlockWrapping,
     CheckpointWrap,
@@ -384,7 +385,7 @@ CODE, NAME, SEVERITY = "CKPT111", "kv-cache-in-checkpoint", Severity.ERROR
 NEEDS = (
     (BlockWrapping, "transformers"),
     (CheckpointWrap, "transformers"),
-    (FsdpPlugin, "transformers"),
+    (FsdpPlugin, AcceleratePrepare, "transformers"),
 )
 
 #: How the classes that call the attention end; `LlamaMLP` and the norms touch no cache.

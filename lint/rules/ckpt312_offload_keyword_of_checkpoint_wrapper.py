@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT312", "offload-keyword-of-checkpoint-wrapper", Severity.ERROR
-NEEDS = ("offload_to_cpu",)
+NEEDS = ((CheckpointWrap, "offload_to_cpu"),)
 VERSIONS = {"torch": ">=2.1"}
 _KEYWORD = "offload_to_cpu"
 

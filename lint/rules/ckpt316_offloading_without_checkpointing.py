@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT316", "offloading-without-checkpointing", Severity.ERROR
-NEEDS = ("activation_checkpointing_offload", *together("activation_offloading", ("axolotl", "torchtune")))
+NEEDS = (("activation_checkpointing_offload", FsdpPlugin), *together("activation_offloading", ("axolotl", "torchtune")))
 _ACCELERATE = {"accelerate": ">=1.15"}
 #: By what is called: the argument that offloads, and the one that checkpoints.
 _ARGUMENTS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...facts.values import Result, Value, equals, options
+from ...prefilter.words import MODULE
 from .event import CallEvent
 
 
@@ -70,7 +71,8 @@ class FsdpPlugin(CallEvent):
     """``accelerate.FullyShardedDataParallelPlugin(...)``."""
 
     __slots__ = ()
-    words = ("FullyShardedDataParallelPlugin",)
+    # accelerate, which defines the class, speaks of it everywhere and is no program that builds one.
+    words = (f"{MODULE}FullyShardedDataParallelPlugin",)
 
     @property
     def checkpoints(self) -> bool:
