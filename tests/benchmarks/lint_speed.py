@@ -1,11 +1,13 @@
 """How long ckpt-lint takes, as multiples of what `ast.parse` takes for the same files in the same round.
 
-    python tests/benchmarks/lint_speed.py [--rounds 9] [--corpus FOLDER ...] [--torchfix PYTHON] [--out FILE]
+    python tests/benchmarks/lint_speed.py [--rounds 9] [--corpus FOLDER ...] [--torchfix PYTHON] [--against PYTHON]
+        [--out FILE]
 
 Whole processes, CPU time of all their children, order rotated every round, medians of the rounds' ratios. Our own
 bytecode is compiled before the first round, as an installer does. The corpus is the installed sources of trl, peft and
 accelerate unless folders are given; each file is copied into a folder of its own. `--torchfix` is a Python that has
 TorchFix (it pins another libcst, so it needs an environment of its own); it runs once, beside a run of ours.
+`--against` is a Python that has another version of ckpt-lint, which runs in the same rounds.
 """
 
 from __future__ import annotations
@@ -153,6 +155,17 @@ def findings_in(path: str, cwd: str) -> list[dict[str, Any]]:
     return found
 
 
+def beside(commands: dict[str, list[str]], against: str | None) -> dict[str, list[str]]:
+    """``commands``, and the same of the other version where there is one; each has a corpus, thus a cache, of its own."""
+    if against is None:
+        return commands
+    others = {
+        f"{name}, other": [against, *(f"{word}-other" if os.path.isdir(word) else word for word in command[1:])]
+        for name, command in commands.items()
+    }
+    return commands | others
+
+
 def compare(title: str, files: list[str], ours: dict[str, list[str]], cwd: str, rounds: int) -> dict[str, Row]:
     """Print and give one table: ``ast.parse`` of ``files`` against the commands ``ours``."""
     rows: dict[str, Callable[[], float]] = {"ast.parse": lambda: cpu_seconds([*PARSE, *files], cwd)}
@@ -171,15 +184,18 @@ def show(name: str, row: Row) -> None:
     print(f"  {name:<28} {row.seconds * 1000:9.1f} ms CPU  x {row.ratio:6.2f}{goal}", flush=True)
 
 
-def compare_corpus(files: list[str], folder: str, rounds: int) -> dict[str, Row]:
+def compare_corpus(files: list[str], folder: str, rounds: int, against: str | None) -> dict[str, Row]:
     """The corpus without and with a cache, and what is left of the first without what libcst costs."""
     corpus = os.path.join(folder, "corpus")
     for number, path in enumerate(files):
         os.makedirs(os.path.join(corpus, str(number)))
         shutil.copy(path, os.path.join(corpus, str(number)))
+    shutil.copytree(corpus, f"{corpus}-other")
     wrong = sorted({f"{item['filename']}:{item['location']['row']}" for item in findings_in(corpus, folder)})
-    cpu_seconds([*LINT, corpus], folder)  # fills the cache
-    ours = {"cold corpus": [*LINT, corpus, "--no-cache"], "warm corpus": [*LINT, corpus]}
+    ours = beside({"cold corpus": [*LINT, corpus, "--no-cache"], "warm corpus": [*LINT, corpus]}, against)
+    for name in ours:
+        if name.startswith("warm"):
+            cpu_seconds(ours[name], folder)  # fills the cache
     if wrong:
         ours |= {"libcst on files with findings": [*LIBCST, *wrong], "python": [sys.executable, "-c", "pass"]}
     found = compare("Corpus", python_files([corpus]), ours, folder, rounds)
@@ -222,12 +238,20 @@ def versions_of(torchfix: str | None) -> dict[str, str]:
     return found
 
 
+def revision_of(python: str) -> str:
+    """The commit of the checkout whose ckpt-lint ``python`` runs."""
+    where = "import hf_ckpt.lint, os; print(os.path.dirname(hf_ckpt.lint.__file__))"
+    folder = subprocess.run([python, "-c", where], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+
+
 def main() -> None:
     """Run all comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--corpus", nargs="*", default=None, help="folders with Python files")
     parser.add_argument("--torchfix", help="a Python with TorchFix installed")
+    parser.add_argument("--against", help="a Python with another version of ckpt-lint")
     parser.add_argument("--out", help="a JSON file for the results")
     options = parser.parse_args()
     files = python_files(options.corpus or installed_sources())
@@ -237,18 +261,21 @@ def main() -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
         result: dict[str, Any] = {"corpus": {"files": len(files), "bytes": sum(map(os.path.getsize, files))}}
         for name, path in write_scripts(files, folder).items():
-            result |= compare(name.capitalize(), [path], {name: [*LINT, path]}, folder, options.rounds)
+            commands = beside({name: [*LINT, path]}, options.against)
+            result |= compare(name.capitalize(), [path], commands, folder, options.rounds)
         del result["ast.parse"]
-        result |= compare_corpus(files, folder, max(options.rounds // 3, 1))
+        result |= compare_corpus(files, folder, max(options.rounds // 3, 1), options.against)
         if options.torchfix:
             result["torchfix"] = compare_with_torchfix(options.torchfix, os.path.join(folder, "corpus"), folder)
     if options.out:
         record = {
             "command": f"python tests/benchmarks/lint_speed.py --rounds {options.rounds}"
             + (" --corpus FOLDER ..." if options.corpus else "")
-            + (" --torchfix PYTHON" if options.torchfix else ""),
+            + (" --torchfix PYTHON" if options.torchfix else "")
+            + (" --against PYTHON" if options.against else ""),
             "device": f"{os.cpu_count()}-core {platform.machine()} CPU, CPU seconds of whole processes",
             "versions": versions_of(options.torchfix),
+            "against": options.against and revision_of(options.against),
             "goals": GOALS,
             "result": rounded(result),
         }
