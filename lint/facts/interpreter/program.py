@@ -77,6 +77,8 @@ def _walk_uncalled(program: Program) -> None:
         if function.node not in program.followed and _is_ready(program, function) and _builds(function, waiting):
             _walk_alone(program, function)
     _walk_constructors(program)
+    completed = [(cls, inherited) for cls in program.classes if (inherited := _completed_forward(cls))]
+    left_open = {inherited.node for cls, inherited in completed if _is_left_open(program, inherited, cls)}
     for wanted in (_is_entered_from_outside, _is_part_of_the_run):
         done = 0
         while done < len(program.functions):
@@ -84,11 +86,12 @@ def _walk_uncalled(program: Program) -> None:
             functions = list(program.functions.values())[done:]
             done = len(program.functions)
             for function in functions:
-                if function.node not in program.followed and wanted(program, function):
+                waits = function.node not in program.followed and function.node not in left_open
+                if waits and wanted(program, function):
                     _walk_alone(program, function)
     _walk_closures(program)
     for cls in program.classes:
-        inherited = _completed_forward(program, cls)
+        inherited = _completed_forward(cls)
         if inherited is not None:
             _walk_alone(program, inherited, cls.instance)
 
@@ -143,17 +146,32 @@ def _captures(function: Function) -> bool:
     return function.place.function is not None and origin(function.node) is None
 
 
-def _completed_forward(program: Program, cls: Class) -> Function | None:
-    """The inherited ``forward`` that calls methods which ``cls`` defines; None when there is none."""
+def _completed_forward(cls: Class) -> Function | None:
+    """The inherited ``forward`` of a class that defines or stores what the bases read; None when there is none."""
     if "forward" in cls.body:
         return None
     found = next((owner.body["forward"] for owner in ancestors(cls) if "forward" in owner.body), None)
-    if not isinstance(found, Function):
-        return None
-    text = program.text_with(found.node)
-    if not any(f"self.{name}" in text for name in cls.body):
-        return None
-    return found
+    return found if isinstance(found, Function) and _completed_by(cls) else None
+
+
+def _completed_by(cls: Class) -> set[str]:
+    """The names that ``cls`` defines or stores and its bases read of their objects."""
+    own = {*cls.body, *cls.fields}
+    return {
+        node.attr
+        for base in ancestors(cls)
+        for node in all_nodes(base.node)
+        if isinstance(node, ast.Attribute) and node.attr in own and isinstance(node.value, ast.Name)
+    }
+
+
+def _is_left_open(program: Program, method: Function, completing: Class) -> bool:
+    """Whether nothing builds the class of ``method``, which leaves to ``completing`` what its objects hold."""
+    owner = method.owner
+    if owner is None or _is_named_in_call(program, owner):
+        return False
+    known = {name for cls in (owner, *ancestors(owner)) for name in (*cls.body, *cls.fields)}
+    return not _completed_by(completing) <= known
 
 
 def _is_entered_from_outside(program: Program, function: Function) -> bool:

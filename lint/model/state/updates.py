@@ -17,7 +17,7 @@ from .held_state import SAVING, saved_state, state_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...facts.values import Class
+    from ...facts.values import Class, Function
     from ..regions.region import Region
     from ..run import Run
 
@@ -104,11 +104,23 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
 def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[str, str]]]:
     """The methods that run in ``region``, with the state of their classes."""
     for function in region.functions:
-        owner = function.owner
-        if owner is not None and not isinstance(function.node, ast.Lambda):
-            state = dict.fromkeys(carried(owner), "attribute") | state_of(run, owner)
-            if state:
-                yield owner, function.node, state
+        if function.owner is not None and not isinstance(function.node, ast.Lambda):
+            for owner in _classes_with(region, function, function.owner):
+                state = dict.fromkeys(carried(owner), "attribute") | state_of(run, owner)
+                if state:
+                    yield owner, function.node, state
+
+
+def _classes_with(region: Region, function: Function, defined_by: Class) -> list[Class]:
+    """The classes of the modules in ``region`` that inherit the method ``function``; else the one that defines it."""
+    classes = dict.fromkeys(module.cls for module in region.modules if isinstance(module, Instance))
+    found = [
+        cls
+        for cls in classes
+        if defined_by in (cls, *ancestors(cls))
+        and next(it.body[function.name] for it in (cls, *ancestors(cls)) if function.name in it.body) is function
+    ]
+    return found or [defined_by]
 
 
 def _hooks_in(run: Run, region: Region, training: bool) -> Iterator[tuple[Class, _Body]]:
