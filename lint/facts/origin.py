@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from ..finding import Span
 
+    _Placed = ast.expr | ast.stmt
+
 _FIELD = "_ckpt_lint_file"
 _SETTING = "_ckpt_lint_setting"
 _LINE = "_ckpt_lint_line"
@@ -28,7 +30,7 @@ def origin(node: ast.AST) -> str | None:
     return cast("str | None", getattr(node, _FIELD, None))
 
 
-def stands_for(node: ast.expr, written: ast.expr) -> None:
+def stands_for(node: _Placed, written: _Placed) -> None:
     """Remember that ``node`` is not in the text, and that what says it there is ``written``."""
     setattr(node, _WRITTEN, written)
     node.lineno, node.col_offset = written.lineno, written.col_offset

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..nodes import all_nodes
 from ..origin import mark, origin
+from ..plain_syntax import in_plain_syntax
 from ..scopes import Scope
 from ..values import UNKNOWN, Const, Module, Place, Ref, Seq, join
 from ..walk import Walk
@@ -150,4 +151,4 @@ def _parsed(module: LocalModule) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     mark(tree, module.filename)
-    return tree
+    return in_plain_syntax(tree)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..nodes import all_nodes
 from ..objects.classes import ancestors
 from ..origin import origin
+from ..plain_syntax import in_plain_syntax
 from ..scopes import Scope
 from ..script import whole_script
 from ..values import Function, Instance, Place
@@ -50,7 +51,7 @@ def read_program(
         SyntaxError: The text is no Python; it may hold null bytes.
     """
     try:
-        tree = ast.parse(text)
+        tree = in_plain_syntax(ast.parse(text))
     except ValueError as error:
         raise SyntaxError(str(error)) from error
     except MemoryError as error:

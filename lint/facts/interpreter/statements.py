@@ -9,6 +9,7 @@ from ..objects.annotations import annotated, narrowed
 from ..objects.attributes import get_attribute
 from ..objects.children import add_modules
 from ..objects.containers import each, elements, is_module_list, together
+from ..plain_syntax import annotation_of
 from ..values import UNKNOWN, Choice, Const, Dict, Result, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
 from .bindings import assign, store, write
@@ -49,11 +50,15 @@ def _expression(walk: Walk, node: ast.Expr) -> bool:
 
 def _assign(walk: Walk, node: ast.Assign) -> None:
     value = walk.evaluate(node.value)
+    annotation = annotation_of(node)
+    if annotation is not None:
+        value = narrowed(value, annotated(annotation, walk.scope))
     for target in node.targets:
         assign(walk, target, value, node)
 
 
-def _annotated(walk: Walk, node: ast.AnnAssign) -> None:
+def _field(walk: Walk, node: ast.AnnAssign) -> None:
+    """A name of a class body with its annotation; others are plain assignments (`plain_syntax`)."""
     if node.value is not None:
         value = narrowed(walk.evaluate(node.value), annotated(node.annotation, walk.scope))
         assign(walk, node.target, value, node)
@@ -125,7 +130,7 @@ def _leave(walk: Walk, node: ast.Raise | ast.Break | ast.Continue) -> bool:
 _HANDLERS: dict[type, Callable[[Walk, Any], bool | None]] = {
     ast.Expr: _expression,
     ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
+    ast.AnnAssign: _field,
     ast.AugAssign: _augmented,
     ast.Delete: _delete,
     ast.If: branch,

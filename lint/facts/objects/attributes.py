@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..straight import only_value
 from ..values import (
     UNKNOWN,
     Absent,
@@ -141,21 +142,13 @@ def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
 
 def _handed_out(function: Function, receiver: Instance) -> Value | None:
     """What a property gives that only hands out an attribute: `return getattr(self, self.norm1_name)`."""
-    match function.node:
-        case ast.FunctionDef(body=[*_, ast.Return(value=ast.Attribute(value=ast.Name("self"), attr=name) as node)]):
-            is_only = _is_only_statement(function.node)
-            return get_attribute(receiver, name, node) if is_only and name != function.name else None
-        case ast.FunctionDef(
-            body=[
-                *_,
-                ast.Return(
-                    value=ast.Call(
-                        func=ast.Name("getattr"),
-                        args=[ast.Name("self"), ast.Attribute(value=ast.Name("self"), attr=holder) as node],
-                    )
-                ),
-            ]
-        ) if _is_only_statement(function.node) and holder != function.name:
+    match only_value(function.node):
+        case ast.Attribute(value=ast.Name("self"), attr=name) as node if name != function.name:
+            return get_attribute(receiver, name, node)
+        case ast.Call(
+            func=ast.Name("getattr"),
+            args=[ast.Name("self"), ast.Attribute(value=ast.Name("self"), attr=holder) as node],
+        ) if holder != function.name:
             named = get_attribute(receiver, holder, node)
             ways = [
                 (get_attribute(receiver, text, node) if (text := text_of(option)) else Unknown(node), under)
@@ -163,12 +156,6 @@ def _handed_out(function: Function, receiver: Instance) -> Value | None:
             ]
             return join_under(*ways)
     return None
-
-
-def _is_only_statement(node: ast.FunctionDef) -> bool:
-    first = node.body[0]
-    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return len(node.body) == (2 if is_docstring else 1)
 
 
 def set_attribute(base: Value, name: str, value: Value, place: Place) -> Value | None:

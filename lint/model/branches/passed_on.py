@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.identifiers import names_in
 from ...facts.parameters import defaults, parameter_names, positional_names
 from ...facts.scopes import bound_names
+from ...facts.straight import is_docstring, only_value, value_of
 from ...facts.values import UNKNOWN, Const, Param
 from .arguments import Argument
 
@@ -82,23 +83,8 @@ def _held(called: Value, slots: _Slots) -> Value:
 
 def only_call(node: FunctionNode) -> ast.Call | None:
     """The call that is all that a function does."""
-    if isinstance(node, ast.Lambda):
-        return node.body if isinstance(node.body, ast.Call) else None
-    return _only_returned([statement for statement in node.body if not _is_docstring(statement)])
-
-
-def _only_returned(body: list[ast.stmt]) -> ast.Call | None:
-    """The call whose result is all that ``body`` gives: at once, by a variable, or under a context such as autocast."""
-    match body:
-        case [ast.Return(value=ast.Call() as call)]:
-            return call
-        case [ast.Assign(targets=[ast.Name(id=stored)], value=ast.Call() as call), ast.Return(value=ast.Name(id=name))]:
-            return call if stored == name else None
-        case [ast.With(body=inner)]:
-            return _only_returned(inner)
-        case [ast.With(body=[ast.Assign() as kept]), ast.Return() as given]:
-            return _only_returned([kept, given])
-    return None
+    value = only_value(node)
+    return value if isinstance(value, ast.Call) else None
 
 
 def _last_calls(node: FunctionNode) -> list[ast.Call]:
@@ -106,23 +92,19 @@ def _last_calls(node: FunctionNode) -> list[ast.Call]:
     only = only_call(node)
     if only is not None or isinstance(node, ast.Lambda):
         return [] if only is None else [only]
-    return _returned([statement for statement in node.body if not _is_docstring(statement)])
+    return _returned([statement for statement in node.body if not is_docstring(statement)])
 
 
 def _returned(body: list[ast.stmt]) -> list[ast.Call]:
     """The calls that ``body`` returns when each of its ways does nothing but return one."""
-    only = _only_returned(body)
-    if only is not None:
-        return [only]
+    value = value_of(body)
+    if isinstance(value, ast.Call):
+        return [value]
     match body:
         case [ast.If(body=taken, orelse=other), *rest] if not (other and rest):
             first, second = _returned(taken), _returned(other or rest)
             return [*first, *second] if first and second else []
     return []
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _slots(node: FunctionNode, given: list[Argument]) -> _Slots | None:

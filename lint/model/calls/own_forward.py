@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
+from ...facts.straight import is_docstring, only_value, straight
 from ...facts.values import Function, Instance
 from ..types import bases
 
@@ -26,11 +27,11 @@ def own_forward(module: Value) -> Function | None:
 
 def _only_runs_children(forward: Function) -> bool:
     body = forward.node.body if isinstance(forward.node, ast.FunctionDef) else []
-    if body and isinstance(body[0], ast.Expr):
-        body = body[1:]
-    match body:
+    match [statement for statement in straight(body, ast.With) if not is_docstring(statement)]:
         case [ast.For(body=[ast.Assign(value=ast.Call())]), ast.Return(value=ast.Name())]:
             return True
-        case [ast.Return(value=ast.Call(func=ast.Attribute(attr="forward"), args=[ast.Name()]))]:
+    value = only_value(forward.node)
+    match value:
+        case ast.Call(func=ast.Attribute(attr="forward"), args=[ast.Name()]):
             return True
     return False

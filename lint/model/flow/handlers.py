@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.straight import only_value, straight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +46,10 @@ def handler_of_end(function: Function, called: Callable[[ast.Call], Function | N
 
 def _last_call(function: Function) -> ast.Call | None:
     """The call whose end is that of all that ``function`` computes: `return x + self.attention(x)`."""
-    body = function.node.body
-    if not isinstance(body, list):
-        return body if isinstance(body, ast.Call) else None
-    value = body[-1].value if isinstance(body[-1], ast.Return) else None
+    value = only_value(function.node)
+    if value is None and isinstance(function.node.body, list):
+        *_, last = straight(function.node.body, ast.With)
+        value = last.value if isinstance(last, ast.Return) else None
     while isinstance(value, ast.BinOp) and not isinstance(value.op, _SAVING):
         value = value.right
     return value if isinstance(value, ast.Call) else None
@@ -59,7 +60,7 @@ def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
     body = function.node.body
     if not isinstance(body, list):
         return None
-    for statement in reversed(body):
+    for statement in reversed([*straight(body, ast.With)]):
         if isinstance(statement, ast.Try):
             caught = next((handler for handler in statement.handlers if catches(handler, *_EVERYTHING)), None)
             after = [*statement.orelse, *statement.finalbody]

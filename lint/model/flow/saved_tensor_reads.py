@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.objects.classes import ancestors
+from ...facts.straight import straight
 from ...facts.values import Attr, Class, Function, Ref, options
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _called(call: ast.Call, function: Function) -> Function | None:
 
 def _ends_early(function: FunctionNode) -> bool:
     """Whether a call of ``function`` may come back before its last statement."""
-    last = function.body[-1] if isinstance(function.body, list) else None
+    *_, last = straight(function.body, ast.With) if isinstance(function.body, list) else [None]
     return any(isinstance(node, ast.Return) and node is not last for node in all_nodes(function))
 
 
@@ -113,6 +114,8 @@ class _Search:
                 for item in items:
                     first = self._read(item.context_expr, first)
                 return self.body(body, first)
+            case ast.Try(body=body, handlers=[], finalbody=always):
+                return self.body(always, self.body(body, first))
             case ast.While() | ast.Try() | ast.Match() | ast.TryStar():
                 return first
         return first if isinstance(node, _SCOPES) else self._read(node, first)

@@ -12,6 +12,7 @@ from ...facts.values.grad_mode import GradMode
 from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.recorded import recorded_nodes
 from ..flow.unused import is_unused
+from ..names import canonical
 from ..types import bases
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 _LISTS = ("ModuleList", "Sequential")
 #: What a benchmark asks of its input, too.
 _ASKED = ("shape", "size", "device", "dtype", "numel", "ndim")
+#: Contexts of the step itself; others measure what a block takes, or expect it to fail.
+_HARMLESS = (".nullcontext", ".autocast", ".sdpa_kernel", ".record_function", ".enable_grad")
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
 
 def is_dropped(run: History, event: Event) -> bool:
     """Whether nothing uses what the checkpoint or the wrapper ``event`` gives, and its region leaves nothing else."""
-    if event.place.tries or event.place.contexts:
+    if event.place.tries or not all(map(_is_harmless, event.place.contexts)):
         return False
     match event:
         case CheckpointWrap():
@@ -40,6 +43,11 @@ def is_dropped(run: History, event: Event) -> bool:
             hooked = any(True for _ in run.method_calls("register_forward_hook"))
             return not hooked and _only_returns(run, event) and is_unused(run, event.call)
     return False
+
+
+def _is_harmless(context: Value) -> bool:
+    """Whether a block under ``context`` does what it does without it, for nobody who counts or catches something."""
+    return isinstance(context, Result) and canonical(context.call.name).endswith(_HARMLESS)
 
 
 def is_whole(event: Event) -> bool:

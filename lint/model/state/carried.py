@@ -94,7 +94,7 @@ def _always(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                     return
                 else:
                     yield from _bound_in(statement)
-            case ast.For() | ast.With() | ast.AsyncFor() | ast.AsyncWith():
+            case ast.For() | ast.With() | ast.AsyncFor() | ast.AsyncWith() | ast.Try(handlers=[]):
                 yield from _always(statement.body)
             case _:
                 yield statement

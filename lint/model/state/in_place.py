@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_behind, is_inside
 from ...facts.objects.containers import container_kind, first_given, first_held
+from ...facts.straight import straight
 from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Instance, Ref, Result, Value, equals
 from ..calls.call_targets import call_targets
@@ -182,15 +183,6 @@ def _taken(body: Iterable[ast.AST], present: AbstractSet[str]) -> Iterator[ast.A
                 return  # What follows may not run.
             case _:
                 yield statement
-
-
-def straight(body: Iterable[ast.AST], *opened: type[ast.With] | type[ast.For]) -> Iterator[ast.AST]:
-    """The statements in order, those of ``opened`` blocks among them; all others stay whole."""
-    for statement in body:
-        if isinstance(statement, opened):
-            yield from straight(statement.body, *opened)
-        else:
-            yield statement
 
 
 def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:

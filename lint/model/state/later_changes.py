@@ -7,12 +7,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_inside, start
+from ...facts.straight import straight
 from ...facts.values import Result, options
 from ..calls.call_targets import call_targets
 from ..tensors.tensor_uses import tensors_given
 from ..tensors.tensor_values import is_tensor
 from ..types import bases
-from .in_place import changes_in, changes_of_call, rebound, stores_in, straight, used_as_tensors
+from .in_place import changes_in, changes_of_call, rebound, stores_in, used_as_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

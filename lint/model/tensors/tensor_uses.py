@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.straight import straight
 from ...facts.values import Ref, Result, options
 from ..calls.call_targets import call_targets
 from ..names import canonical
-from ..state.in_place import rebound, straight, used_as_tensors
+from ..state.in_place import rebound, used_as_tensors
 from .tensor_values import MAKES_FROM_NUMBERS
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.kinds import is_of_kind
+from ...facts.straight import only_value
 from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
 from .meanings import meaning
 
@@ -130,10 +131,8 @@ def _test(check: Value) -> ast.expr | None:
     match check:
         case Partial(func=function):
             return _test(function)
-        case Function(node=ast.Lambda(body=test)):
-            return test
-        case Function(node=ast.FunctionDef(body=[ast.Return(value=test)])):
-            return test
+        case Function(node=node):
+            return only_value(node)
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes
 from ...facts.objects.attributes import get_attribute
 from ...facts.parameters import defaults, positional_names
+from ...facts.straight import only_value
 from ...facts.values import Call, Const, Dict, Function, Instance, Method, Partial, Ref, Result, Seq
 from ..texts.text_values import OpenValueError, TextValues
 
@@ -38,10 +39,7 @@ class NamedCheck:
     @property
     def node(self) -> ast.AST:
         """The expression that it consists of, or the whole function."""
-        match self._function.node:
-            case ast.Lambda(body=test) | ast.FunctionDef(body=[ast.Return(value=ast.expr() as test)]):
-                return test
-        return self._function.node
+        return only_value(self._function.node) or self._function.node
 
     def accepts(self, name: str) -> bool:
         """Whether a module of a class of this name may pass."""
