@@ -94,6 +94,14 @@ def entries(display: ast.Dict) -> dict[str, ast.expr] | None:
     return found if len(found) == len(display.keys) else None
 
 
+def uncounted(iterated: ast.expr) -> ast.expr:
+    """What a loop goes through: `layers` of `enumerate(layers)`."""
+    match iterated:
+        case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
+            return inner
+    return iterated
+
+
 def source_text(node: ast.AST) -> str:
     """``node`` as Python text, for messages and fixes."""
     return ast.unparse(node)

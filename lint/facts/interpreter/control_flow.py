@@ -13,6 +13,7 @@ from ..objects.containers import iterate, length_of
 from ..scopes import bound_names
 from ..values import (
     UNKNOWN,
+    Call,
     Const,
     Dict,
     Function,
@@ -214,6 +215,9 @@ def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
 
 def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
     """The elements of a loop through functions, `for stage in (wrap, shard)`, or through names with their values."""
+    match passed:
+        case Result(Call(name="builtins.enumerate", args=[counted, *_])):
+            return [Seq("tuple", [Unknown(node.iter), step], False, node.iter) for step in _steps(counted, node)]
     if not isinstance(passed, Seq) or passed.open or not 1 < len(passed.items) <= _STEPS:
         return []
     if any(isinstance(part, _LEAVING) for statement in node.body for part in all_nodes(statement)):
@@ -240,7 +244,11 @@ def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
     """
     parts = [part for statement in node.body for part in all_nodes(statement)]
     dropped = {part.value for part in parts if isinstance(part, ast.Expr)}
-    step = node.target.id if isinstance(node.target, ast.Name) else None
+    match node.target:
+        case ast.Name(id=step) | ast.Tuple(elts=[_, ast.Name(id=step)]):
+            pass
+        case _:
+            return False
     others = (part for part in parts if isinstance(part, ast.Call) and part not in dropped)
     return all(isinstance(call.func, ast.Name) and call.func.id == step for call in others)
 

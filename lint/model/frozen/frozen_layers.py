@@ -6,6 +6,7 @@ import ast
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import uncounted
 from ...facts.parameters import defaults, parameter_names, positional_names
 from ..conditions.guards import own_guards
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
@@ -57,7 +58,7 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
         end = _end_of_numbers(switch.place.guards, loops)
         return end is not None and _is_some(run, switch, end)
     for depth, loop in enumerate(loops):
-        match loop.iter:
+        match uncounted(loop.iter):
             case ast.Subscript(slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None)):
                 return _is_some(run, switch, end)
             case ast.Call(func=ast.Name("range"), args=[end], keywords=[]):

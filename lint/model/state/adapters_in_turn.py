@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, uncounted
 from ...facts.values import one
 from ..flow.frames import iteration_of
 from ..flow.statements import body_around
@@ -73,4 +73,4 @@ def _has_several(run: Run, loop: ast.For, forward: Call) -> bool:
     """Whether ``loop`` certainly goes through several texts, the names of adapters."""
     body = body_around(run, forward)
     written = WrittenTexts(run.program.tree_with(body), body)
-    return len({it.text for it in written.texts(loop.iter, {})}) > 1
+    return len({it.text for it in written.texts(uncounted(loop.iter), {})}) > 1
