@@ -4,11 +4,13 @@
 Flags `checkpoint(block, x)` whose result goes nowhere: a statement of its own, a comprehension that is one, a name that
 nothing reads afterwards, a `return` whose callers drop it. In a method of a module this holds when the block is one of
 its modules, elsewhere when this file shows that the function returns a value and changes nothing else, or when a loop
-gives each block of a module the same input and the code behind it goes on with that. A file that registers forward
-hooks is left alone: they may keep what is returned.
+gives each block of a module the same input and the code behind it goes on with that. Where a function returns the
+result, its callers count: one that drops it is flagged though others use it. A file that registers forward hooks is
+left alone: they may keep what is returned.
 
 The same goes for `checkpoint_wrapper(layer)`, which returns a new module and leaves the model as it is: bound to the
-variable of the loop, sharded there and nothing else, collected in a list that nobody reads, given to `Module.apply`.
+variable of the loop, sharded there and nothing else, collected in a list that nobody reads
+(`list(map(checkpoint_wrapper, layers))`), given to `Module.apply`.
 
 ## Why is this bad?
 A checkpointed function gives its result back like any other. When it is dropped, the block computes for nothing: `x`
@@ -265,7 +267,7 @@ from ..facts.values import Function
 from ..finding import Severity
 from ..model.events import Checkpoint, CheckpointWrap, TorchCheckpoint, names_wrapper
 from ..model.report import Report
-from ..model.results.dropped import is_dropped
+from ..model.results.dropped import dropping_call, is_dropped
 
 if TYPE_CHECKING:
     import ast
@@ -282,9 +284,10 @@ def check(run: Run) -> Iterator[Report]:
     """Report results that nothing uses."""
     yield from _wrappers(run)
     for event in run.of(Checkpoint):
-        if is_dropped(run, event):
+        at = event.call if is_dropped(run, event) else dropping_call(run, event)
+        if at is not None:
             yield Report(
-                event.node,
+                at.node,
                 "the result of this checkpoint is not used, so the block computes for nothing and gets no gradients; "
                 "assign it: `x = checkpoint(block, x, ...)`",
             )
@@ -293,6 +296,7 @@ def check(run: Run) -> Iterator[Report]:
 def _wrappers(run: Run) -> Iterator[Report]:
     """Wrappers that are made and never put into a model."""
     dropped = [event.node for event in run.of(CheckpointWrap) if is_dropped(run, event)]
+    dropped += [at.node for event in run.of(CheckpointWrap) if (at := dropping_call(run, event)) is not None]
     for call in run.method_calls("apply"):
         dropped += [node for value in call.args[:1] for node in _wrapped_by(run, value)]
         if call.args and names_wrapper(call.args[0]):

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import ast
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, source_text
+from ...facts.origin import as_written
 from ...facts.surroundings import holders, parents_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..history import History
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _ENDS = (ast.Continue, ast.Return)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+#: Functions that put what they get one after the other into a container.
+_COLLECTS = ("list", "tuple", "set", "deque", "collections.deque")
 #: What changes an object in place and keeps it nowhere, as a statement: a function that gets it, a method of it.
 _SET_UP_BY = ("fully_shard", "replicate")
 _SETS_UP = ("train", "eval", "to", "cuda", "half", "bfloat16", "float", "requires_grad_", "compile")
 #: More callers than this of callers are not looked at.
 _HOPS = 4
+
+
+class _Fate(Enum):
+    """What a function does with a value."""
+
+    DROPPED = "nothing reads it"
+    RETURNED = "its callers get it, and nothing else"
+    USED = "something reads it, or may"
 
 
 def is_unused(run: History, call: Call, hops: int = _HOPS) -> bool:
@@ -34,32 +45,71 @@ def is_unused(run: History, call: Call, hops: int = _HOPS) -> bool:
         call: The call.
         hops: How many callers to follow a result to that a function returns.
     """
+    fate = _fate(run, call)
+    return fate is _Fate.DROPPED or (fate is _Fate.RETURNED and hops > 0 and _is_dropped_by_callers(run, call, hops))
+
+
+def dropped_at(run: History, call: Call) -> Call | None:
+    """The call, ``call`` or one that led to it, whose result certainly goes nowhere; None where something may use it.
+
+    Other callers of a function that returns the result may use it.
+    """
+    for way in reversed(run.path_to(call)):
+        fate = _fate(run, way)
+        if fate is not _Fate.RETURNED:
+            return way if fate is _Fate.DROPPED else None
+    return None
+
+
+def _fate(run: History, call: Call) -> _Fate:
+    """What the function around ``call`` does with what it gives."""
     body = call.place.function.node if call.place.function is not None else run.program.tree
     parents = parents_in(body)
-    value: ast.AST = call.node
-    statement = parents.get(value)
-    if isinstance(statement, _COMPREHENSIONS) and statement.elt is value:
-        value, statement = statement, parents.get(statement)
-    match statement:
+    value: ast.AST = as_written(call.node)
+    holder = parents.get(value)
+    while _is_collected(value, holder):
+        value, holder = holder or value, parents.get(holder or value)
+    match holder:
         case ast.Expr():
-            return True
+            return _Fate.DROPPED
+        case ast.Return() | ast.Lambda():
+            return _Fate.RETURNED
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return _is_dead(name, statement, body)
-        case ast.Return() if value is call.node and hops:
-            return _is_dropped_by_callers(run, call, hops)
+            return _fate_of_name(name, holder, body)
+        case ast.For(target=ast.Name(id=name), iter=iterated) if iterated is value:
+            return _Fate.USED if name in _mentions(body) else _Fate.DROPPED
+    return _Fate.USED
+
+
+def _is_collected(value: ast.AST, holder: ast.AST | None) -> bool:
+    """Whether ``holder`` only collects what ``value`` is: `[f(x) for x in xs]`, `list(...)`, `[*...]`."""
+    match holder:
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            return element is value
+        case ast.Call(func=ast.Name() | ast.Attribute() as function, args=[given, *_]):
+            return given is value and source_text(function) in _COLLECTS
+        case ast.Starred():
+            return True
+        case ast.List(elts=[ast.Starred() as only]) | ast.Tuple(elts=[ast.Starred() as only]):
+            return only is value
     return False
 
 
 def _is_dropped_by_callers(run: History, call: Call, hops: int) -> bool:
     function = call.place.function
-    if function is None or isinstance(function.node, ast.Lambda):
+    if function is None:
         return False
     calls = run.calls_of(function)
-    # A name that is handed on is called somewhere else.
+    return bool(calls) and not _is_handed_on(run, function, calls) and all(is_unused(run, it, hops - 1) for it in calls)
+
+
+def _is_handed_on(run: History, function: Function, calls: list[Call]) -> bool:
+    """Whether something else than ``calls`` may call ``function``: a name that is handed on is called elsewhere."""
     called = {id(caller.node.func) for caller in calls}
+    if isinstance(function.node, ast.Lambda):
+        return called != {id(function.node)}
     named = (node for tree in run.program.trees for node in _names(tree).get(function.node.name, ()))
-    handed_on = any(id(node) not in called for node in named)
-    return bool(calls) and not handed_on and all(is_unused(run, caller, hops - 1) for caller in calls)
+    return any(id(node) not in called for node in named)
 
 
 @lru_cache(maxsize=8)
@@ -73,23 +123,30 @@ def _names(tree: ast.AST) -> dict[str, list[ast.AST]]:
     return found
 
 
-def _is_dead(name: str, statement: ast.stmt, body: ast.AST) -> bool:
-    """Whether no run comes from ``statement``, which binds ``name``, to a place that reads it."""
+def _fate_of_name(name: str, statement: ast.stmt, body: ast.AST) -> _Fate:
+    """What becomes of ``name``, which ``statement`` binds: nothing where no run comes from there to a read of it."""
     if isinstance(body, ast.Module) and not name.startswith("_"):
-        return False  # Another module may import it.
-    around = holders(statement, body)
+        return _Fate.USED  # Another module may import it.
+    fate = _Fate.DROPPED
     parents = parents_in(body)
     for node in _mentions(body).get(name, ()):
         if not isinstance(node, ast.Name):
-            return False  # `global`, `nonlocal`
-        if _is_set_up(node, parents):
+            return _Fate.USED  # `global`, `nonlocal`
+        if _is_set_up(node, parents) or _is_elsewhere(node, statement, body):
             continue
-        there = holders(node, body)
-        nested = any(isinstance(holder, _FUNCTIONS) for holder in there)
-        elsewhere = any(_binds(holder, name) for holder in there if holder not in around)
-        if nested or not (elsewhere or _is_of_another_way(node, statement, there, around, name)):
-            return False
-    return True
+        if not isinstance(parents.get(node), ast.Return):
+            return _Fate.USED
+        fate = _Fate.RETURNED
+    return fate
+
+
+def _is_elsewhere(node: ast.Name, statement: ast.stmt, body: ast.AST) -> bool:
+    """Whether ``node`` certainly reads something else than ``statement`` binds its name to."""
+    around, there = holders(statement, body), holders(node, body)
+    if any(isinstance(holder, _FUNCTIONS) for holder in there):
+        return False
+    bound = any(_binds(holder, node.id) for holder in there if holder not in around)
+    return bound or _is_of_another_way(node, statement, there, around, node.id)
 
 
 def _is_set_up(node: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -11,14 +11,14 @@ from ...facts.values import Attr, Element, Function, Instance, Result, equals, o
 from ...facts.values.grad_mode import GradMode
 from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.recorded import recorded_nodes
-from ..flow.unused import is_unused
+from ..flow.unused import dropped_at, is_unused
 from ..names import canonical
 from ..types import bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Value
+    from ...facts.values import Call, Place, Value
     from ..events import Event
     from ..history import History
 
@@ -40,8 +40,7 @@ def is_dropped(run: History, event: Event) -> bool:
         case CheckpointWrap():
             return is_unused(run, event.call)
         case Checkpoint():
-            hooked = any(True for _ in run.method_calls("register_forward_hook"))
-            return not hooked and _only_returns(run, event) and is_unused(run, event.call)
+            return is_unused(run, event.call) and _gives_nothing_else(run, event)
     return False
 
 
@@ -50,18 +49,35 @@ def _is_harmless(context: Value) -> bool:
     return isinstance(context, Result) and canonical(context.call.name).endswith(_HARMLESS)
 
 
+def dropping_call(run: History, event: Event) -> Call | None:
+    """The call of a function that returns what ``event`` gives, where this caller, and not each, uses none of it."""
+    if not isinstance(event, Checkpoint | CheckpointWrap) or is_dropped(run, event):
+        return None
+    at = dropped_at(run, event.call)
+    if at is None or at is event.call or event.place.tries or event.place.contexts:
+        return None
+    return at if isinstance(event, CheckpointWrap) or _gives_nothing_else(run, event) else None
+
+
+def _gives_nothing_else(run: History, event: Checkpoint) -> bool:
+    """Whether the region leaves nothing but its result, and who drops that does not only want it to run."""
+    hooked = any(True for _ in run.method_calls("register_forward_hook"))
+    at = dropped_at(run, event.call)
+    return not hooked and at is not None and _only_returns(run, event, at)
+
+
 def is_whole(event: Event) -> bool:
     """Whether ``event`` runs its modules as one segment, which torch does not checkpoint: the last one never is."""
     return isinstance(event, CheckpointSequential) and equals(event.segments, 1) is True
 
 
-def _only_returns(run: History, event: Checkpoint) -> bool:
-    """Whether what is checkpointed certainly does nothing but return a value."""
+def _only_returns(run: History, event: Checkpoint, at: Call) -> bool:
+    """Whether what is checkpointed certainly does nothing but return a value, which ``at`` drops."""
     region = run.region(event)
     if any(_has_effects(run, function) for function in region.functions):
         return False
     if all(_is_module(option) for option in options(event.function)):
-        return _in_module(event) or _goes_on_with_input(run, event)
+        return _in_module(at.place) or _goes_on_with_input(run, event, at)
     return any(
         returned.value.node is not None and not isinstance(returned.value.node, ast.Constant | ast.Return)
         for function in region.functions[:1]
@@ -75,11 +91,11 @@ def _is_module(value: Value) -> bool:
     )
 
 
-def _goes_on_with_input(run: History, event: Checkpoint) -> bool:
+def _goes_on_with_input(run: History, event: Checkpoint, at: Call) -> bool:
     """Whether a loop runs the blocks of a module, each with the same input, and what follows it uses that input."""
-    loop = event.place.loops[-1] if event.place.loops else None
-    around = event.place.function.node if event.place.function is not None else run.program.tree
-    match loop, event.node.args[:2]:
+    loop = at.place.loops[-1] if at.place.loops else None
+    around = at.place.function.node if at.place.function is not None else run.program.tree
+    match loop, at.node.args[:2]:
         case ast.For(end_lineno=int(end)), [ast.Name(id=block), ast.Name(id=name)]:
             chosen = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
             uses = [part for part in ast.walk(around) if isinstance(part, ast.Name) and part.id == name]
@@ -110,9 +126,9 @@ def _is_block(run: History, value: Value) -> bool:
     return False
 
 
-def _in_module(event: Checkpoint) -> bool:
-    """Whether the call stands in a method of an `nn.Module` of the file."""
-    function = event.place.function
+def _in_module(place: Place) -> bool:
+    """Whether ``place`` is in a method of an `nn.Module` of the file."""
+    function = place.function
     return function is not None and function.owner is not None and "torch.nn.Module" in bases(function.owner)
 
 
