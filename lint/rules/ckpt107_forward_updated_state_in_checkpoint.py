@@ -414,6 +414,7 @@ from ..finding import Severity
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.replayed_mode import may_be_replayed_in_eval
 from ..model.state.updates import moving_averages, state_updates
 
 if TYPE_CHECKING:
@@ -433,7 +434,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if isinstance(event, TorchCheckpoint) and "context_fn" in event.call.kwargs:
             continue  # It may put the state back.
-        training = not run.stays_in_eval(event)
+        training = not (run.stays_in_eval(event) or may_be_replayed_in_eval(run, event))
         spectral = next(region.modules_of(*_SPECTRAL), None) if training else None
         if spectral is not None:
             yield _report(event.node, "`spectral_norm`", spectral.call.node)

@@ -246,7 +246,7 @@ from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, r
 from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.results.detached import cut_off_from_loss
+from ..model.results.detached import cut_off_from_loss, may_train
 from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def check(run: Run) -> Iterator[Report]:
         source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
         again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
         source = source or again
-        if source is None or is_gradient_free(cut.call):
+        if source is None or is_gradient_free(cut.call) or not may_train(run, source):
             continue
         following = _next_segment(run, cut, source, again, events.values())
         loss = cut_off_from_loss(run, cut.call, source) if following is None else None

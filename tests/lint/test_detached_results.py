@@ -187,6 +187,34 @@ def train(loader, opt):
 """,
 }
 
+_PARTS = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+    def forward(self, x):
+        return x + self.down(self.up(x).relu())
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.ModuleList([Block() for _ in range(3)])
+        self.head = nn.ModuleList([Block() for _ in range(3)])
+    def forward(self, x):
+        for block in self.body:
+            x = checkpoint(block, x, use_reentrant=False)
+        x = x.detach()
+        for block in self.head:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+net = Net()
+"""
+WRONG |= {"nothing frozen": _PARTS, "what follows frozen": _PARTS + "net.head.requires_grad_(False)\n"}
+RIGHT |= {
+    "a frozen list": _PARTS + "net.body.requires_grad_(False)\n",
+    "its parameters": _PARTS + "for parameter in net.body.parameters():\n    parameter.requires_grad = False\n",
+    "each frozen": _PARTS + "for block in net.body:\n    block.requires_grad_(False)\n",
+}
+
 
 def codes(case: str) -> set[str]:
     return {finding.code for finding in check_source(HEAD + case, "train.py")}

@@ -10,7 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import Attr, Class, Computed, Const, Function, Instance, Method, Result, equals, is_absent, same
+from ...facts.objects.containers import held_by
+from ...facts.values import (
+    Attr,
+    Class,
+    Computed,
+    Const,
+    Function,
+    Instance,
+    Method,
+    Result,
+    equals,
+    is_absent,
+    options,
+    same,
+)
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..regions.module_tree import module_tree
@@ -36,7 +50,8 @@ _WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.E
 _WITH_BIAS = frozenset(f"torch.nn.{kind}" for kind in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"))
 #: How functions are named that freeze a module, or do so by what they are told.
 _FREEZES = re.compile(r"^_?(freeze|frozen|set_requires_grad|toggle_(requires_)?grad)")
-
+#: How many containers in containers are looked into.
+_DEPTH = 3
 #: Methods that torch, Lightning or Python call.
 _IS_CALLED = re.compile(r"__|forward$|train$|setup$|on_|configure_|training_step$|prepare_data$")
 
@@ -238,12 +253,20 @@ def _owner(switch: GradientSwitch) -> Value:
 
 def _may_hold(frozen: Value, modules: tuple[Value, ...]) -> bool:
     if isinstance(frozen, Result):
-        return any(same(frozen, module) for module in modules)
+        return any(same(part, module) for part in _with_held(frozen) for module in modules)
     tree = module_tree(frozen) if isinstance(frozen, Instance) else None
     if tree is None or not isinstance(frozen, Instance):
         return True
     built = parts_built(frozen)
     return any(_is_part(module, tree.own, built) for module in modules)
+
+
+def _with_held(module: Value, depth: int = _DEPTH) -> Iterator[Value]:
+    """``module``, and what it holds where it is a container of torch."""
+    yield module
+    for held in held_by(module) if depth else ():
+        for option in options(held):
+            yield from _with_held(option, depth - 1)
 
 
 def _is_part(module: Value, classes: Collection[Class], built: Collection[ast.AST]) -> bool:

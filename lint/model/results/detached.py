@@ -35,7 +35,7 @@ def cut_off_from_loss(run: Run, cut: Call, source: Checkpoint) -> Call | None:
     """
     if is_gradient_free(cut) or run.losses.is_returned(source.call) or any(run.losses.fed_by(source.call)):
         return None
-    if not _may_train(run, source):
+    if not may_train(run, source):
         return None
     for given in _given_by(run, cut):
         for sink in run.detached_losses.fed_by(given):
@@ -53,7 +53,7 @@ def _given_by(run: Run, cut: Call) -> Iterator[Call]:
         yield from run.forwards.get(function.node, ())
 
 
-def _may_train(run: Run, source: Checkpoint) -> bool:
+def may_train(run: Run, source: Checkpoint) -> bool:
     """Whether what the checkpoint runs is not frozen, as far as the program shows it."""
     modules = [option for option in options(source.function) if isinstance(option, Instance | Result | Element | Param)]
     return not may_be_frozen(run, *modules)

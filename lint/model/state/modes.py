@@ -271,10 +271,11 @@ class ScriptModes:
 
     def _models_around(self, event: Checkpointing) -> Iterator[Instance]:
         """Those models that come to ``event``, or hold what it wraps."""
-        return (model for model in self._models if _comes_to(self._run, model, event))
+        return (model for model in self._models if comes_to(self._run, model, event))
 
 
-def _comes_to(run: History, model: Instance, event: Checkpointing) -> bool:
+def comes_to(run: History, model: Instance, event: Checkpointing) -> bool:
+    """Whether running ``model`` comes to the checkpoint ``event``, or ``model`` holds what that wraps."""
     inside = run.bodies.of(model)
     if isinstance(event, TorchCheckpoint):
         return inside.makes_call(event.node)
