@@ -55,7 +55,7 @@ def _trains(call: Call) -> bool:
 def _built(tree: ast.Module, run: list[Call]) -> Iterator[ast.ClassDef]:
     """The classes of the file that are only ever called, each time by the ``run``."""
     called = {call.func for call in run if isinstance(call.func, Class)}
-    calls = {id(call.node.func) for call in run if isinstance(call.func, Class)}
+    calls = {id(call.naming.func) for call in run if isinstance(call.func, Class)}
     asked = set(_only_asked(tree))
     escaped = {
         node.id

@@ -102,6 +102,7 @@ class Program:
         "generators",
         "grad",
         "guessed",
+        "handing_on",
         "importing",
         "in_turn",
         "iterations",
@@ -165,6 +166,8 @@ class Program:
         self.yielded: dict[FunctionNode, list[Value]] = {}
         #: How often each function was walked.
         self.followed: dict[FunctionNode, int] = {}
+        #: The functions that do nothing but hand on what they get: a call of them is one of what they call.
+        self.handing_on: set[FunctionNode] = set()
         #: How many calls of the program's functions were not walked, for one of the limits.
         self.not_walked = 0
         #: Whether each function yields, found out once.

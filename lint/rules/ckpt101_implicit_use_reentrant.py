@@ -157,7 +157,7 @@ def check(run: Run) -> Iterator[Report]:
             continue
         missing = is_absent(event.use_reentrant)
         if missing or equals(event.use_reentrant, None):
-            origin = event.call.via[-1].call.node if missing and event.call.via else event.node
+            origin = event.call.via[-1].call.node if missing and event.call.via else event.call.naming
             report = _report(origin, "is not given" if missing else "is `None`")
             yield report._replace(severity=Severity.NOTE if event.is_looked_up else None, notes=_caller(event))
     for partial in run.of(CheckpointPartial):
@@ -178,9 +178,9 @@ def _is_replaced(run: Run) -> bool:
 
 def _caller(event: TorchCheckpoint) -> tuple[Remark, ...]:
     """Who leaves it out, when the call only passes on what it gets."""
-    passes_on = any(keyword.arg is None for keyword in event.node.keywords)
-    stack = event.place.stack
-    return (Remark(stack[-1], "called from here without `use_reentrant`"),) if passes_on and stack else ()
+    passes_on = any(keyword.arg is None for keyword in event.call.naming.keywords)
+    callers = [*event.place.stack, event.node] if event.call.handed else event.place.stack
+    return (Remark(callers[-1], "called from here without `use_reentrant`"),) if passes_on and callers else ()
 
 
 def _report(node: ast.Call, what: str) -> Report:

@@ -23,7 +23,6 @@ from ..values import (
     Function,
     Instance,
     Method,
-    Partial,
     Result,
     Seq,
     Unknown,
@@ -34,6 +33,7 @@ from ..values import (
     options,
 )
 from .builtin_calls import call_known
+from .handing_on import resolve
 from .picked import argument_picked
 from .ways_to_call import ways_to_call
 
@@ -112,8 +112,7 @@ def _add_double_star(given: Arguments, value: Value) -> None:
 def _call_one(walk: Walk, node: ast.Call, target: Value, given: Arguments) -> Value:
     call = Call(node, target, walk.place, walk.program.next_order(), given)
     call.grad = walk.program.grad.current
-    while isinstance(call.func, Partial):
-        _unwrap(call, call.func)
+    resolve(walk, call)
     call.func = _own_call(call.func)
     walk.program.calls.append(call)
     return _result(walk, call)
@@ -126,16 +125,6 @@ def _own_call(called: Value) -> Value:
             method = get_attribute(called, "__call__", called.node)
             return method if isinstance(method, Method) else called
     return called
-
-
-def _unwrap(call: Call, partial: Partial) -> None:
-    call.via = (*call.via, partial)
-    call.args = [*partial.args, *([] if partial.open_args else call.args)]
-    call.kwargs = {**partial.kwargs, **call.kwargs}
-    call.open_args |= partial.open_args
-    call.unpacked = None if partial.open_args else call.unpacked
-    call.open_kwargs |= partial.open_kwargs
-    call.func = partial.func
 
 
 def _result(walk: Walk, call: Call) -> Value:

@@ -88,7 +88,7 @@ def _walk_uncalled(program: Program) -> None:
             done = len(program.functions)
             for function in functions:
                 waits = function.node not in program.followed and function.node not in left_open
-                if waits and wanted(program, function):
+                if waits and not _is_handed_on(program, function) and wanted(program, function):
                     _walk_alone(program, function)
     _walk_closures(program)
     for cls in program.classes:
@@ -201,6 +201,14 @@ def _called_names(text: str) -> _CalledNames:
     """Found in one pass, backwards: each `(` is found at once, and the name before it ends where no letter stands."""
     found = [(name[::-1], dot) for name, dot in re.findall(r"\((\w+)(\.?)", text[::-1])]
     return _CalledNames(Counter(name for name, _ in found), frozenset(name for name, dot in found if dot))
+
+
+def _is_handed_on(program: Program, function: Function) -> bool:
+    """Whether all that speaks of it are calls, and those are calls of what it hands everything on to."""
+    if function.node not in program.handing_on or function.place.function is not None:
+        return False
+    text = program.text_with(function.node)
+    return text.count(function.name) == _called_names(text).all[function.name]
 
 
 def _is_part_of_the_run(program: Program, function: Function) -> bool:

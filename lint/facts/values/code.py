@@ -75,7 +75,7 @@ class Call(Arguments):
     ``func`` is one alternative when several functions may be meant; each has its own ``Call`` with the same node.
     """
 
-    __slots__ = ("func", "grad", "node", "order", "place", "via")
+    __slots__ = ("func", "grad", "handed", "node", "order", "place", "via")
     __match_args__ = ("func",)
 
     def __init__(self, node: ast.Call, func: Value, place: Place, order: int, given: Arguments | None = None) -> None:
@@ -88,6 +88,8 @@ class Call(Arguments):
         self.grad = AT_START
         #: The partials between the call and ``func``, outermost first.
         self.via: tuple[Partial, ...] = ()
+        #: The calls in functions of the file that do nothing but hand it on to ``func``, outermost first.
+        self.handed: tuple[ast.Call, ...] = ()
 
     def __repr__(self) -> str:
         return f"Call({self.func!r} at {self.node.lineno})"
@@ -124,6 +126,11 @@ class Call(Arguments):
     def receiver(self) -> Value:
         """The object whose method is called; ABSENT for a plain function."""
         return self.func.base if isinstance(self.func, Attr) else ABSENT
+
+    @property
+    def naming(self) -> ast.Call:
+        """The call that names ``func``, in the last of the functions that hand this one on."""
+        return self.handed[-1] if self.handed else self.node
 
     def is_repeated_by(self, other: Call) -> bool:
         """Whether ``other`` came about like this call, or in another walk, which looks at the same code again."""

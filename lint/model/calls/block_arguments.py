@@ -100,7 +100,7 @@ def _is_plain_module(module: Value) -> bool:
     """
     if not isinstance(module, Instance) or module.call is None:
         return False
-    maker, classes = module.call.node.func, (module.cls, *ancestors(module.cls))
+    maker, classes = module.call.naming.func, (module.cls, *ancestors(module.cls))
     if not isinstance(maker, ast.Name) or maker.id != module.cls.name:
         return False
     bases = [base for owner in classes for base in owner.bases]

@@ -1,0 +1,87 @@
+"""Functions that hand everything on: `def run(*args, **kwargs): return checkpoint(*args, **kwargs)`.
+
+A call `run(block, x)` is one of `checkpoint` itself, made where `run` is called.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..parameters import positional_names
+from ..scopes import bound_names
+from ..straight import only_value
+from ..values import Class, Function, Method, Partial, Ref, Value
+
+if TYPE_CHECKING:
+    from ..values import Call, FunctionNode
+    from ..walk import Walk
+
+#: Helpers of helpers.
+_MAX_STEPS = 4
+
+
+def resolve(walk: Walk, call: Call) -> None:
+    """Make ``call`` one of what is run in the end, behind partials and functions that hand everything on."""
+    _take_apart(call)
+    for _ in range(_MAX_STEPS):
+        match call.func:
+            case Function() as function:
+                found = _handed_to(walk, call, function, 0)
+            case Method(_, function):
+                found = _handed_to(walk, call, function, 1)
+            case _:
+                return
+        if found is None:
+            return
+        inner, call.func = found
+        walk.program.handing_on.add(function.node)
+        call.handed = (*call.handed, inner)
+        _take_apart(call)
+
+
+def _take_apart(call: Call) -> None:
+    while isinstance(call.func, Partial):
+        partial = call.func
+        call.via = (*call.via, partial)
+        call.args = [*partial.args, *([] if partial.open_args else call.args)]
+        call.kwargs = {**partial.kwargs, **call.kwargs}
+        call.open_args |= partial.open_args
+        call.unpacked = None if partial.open_args else call.unpacked
+        call.open_kwargs |= partial.open_kwargs
+        call.func = partial.func
+
+
+def _handed_to(walk: Walk, call: Call, function: Function, taken: int) -> tuple[ast.Call, Value] | None:
+    """What ``function`` calls in the end, and what that means; None for one that does more than that."""
+    inner = only_value(function.node)
+    if not isinstance(inner, ast.Call) or function.is_async or function.decorators:
+        return None
+    names = positional_names(function.node)
+    if not _passes_all(inner, function.node, names[taken:]) or not call.kwargs.keys().isdisjoint(names):
+        return None
+    called = _evaluated_around(walk, function, inner.func)
+    return (inner, called) if isinstance(called, Ref | Class | Function | Partial) else None
+
+
+def _passes_all(inner: ast.Call, node: FunctionNode, names: list[str]) -> bool:
+    """Whether ``inner`` gets what the parameters hold, ``names`` before `*args` and `**kwargs`, and nothing else."""
+    arguments = node.args
+    if arguments.vararg is None or arguments.kwarg is None or arguments.kwonlyargs or arguments.defaults:
+        return False
+    wanted = [*names, f"*{arguments.vararg.arg}", f"**{arguments.kwarg.arg}"]
+    return [*map(ast.unparse, inner.args), *map(ast.unparse, inner.keywords)] == wanted
+
+
+def _evaluated_around(walk: Walk, function: Function, written: ast.expr) -> Value | None:
+    """What ``written`` means around ``function``; None where it is more than a name, or one of its own."""
+    first = written
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    own = {*positional_names(function.node), *bound_names(function.node)}
+    if not isinstance(first, ast.Name) or first.id in own:
+        return None
+    inner, walk.scope = walk.scope, function.scope
+    value = walk.evaluate(written)
+    walk.scope = inner
+    return value

@@ -1,0 +1,158 @@
+"""Functions that do nothing but hand on what they get: a call of one is a call of what it calls."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint import check_source
+from hf_ckpt.lint.facts.interpreter.program import read_program
+
+MODEL = """
+import torch
+import torch.nn as nn
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+{helper}
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x, mask, gate):
+        return self.linear(x) * mask + gate
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(width) for _ in range(4)])
+        self.checkpointing = True
+
+    def recomputed(self, function, *args, **kwargs):
+        return checkpoint(function, *args, **kwargs)
+
+    def forward(self, x, mask, gate):
+        for block in self.blocks:
+            if self.checkpointing:
+                x = {call}
+            else:
+                x = block(x, mask, gate)
+        return x
+"""
+#: Each hands everything on to torch's function.
+HELPERS = {
+    "all": ("def run(*args, **kwargs):\n    return checkpoint(*args, **kwargs)", "run"),
+    "the function apart": (
+        'def run(function, *args, **kwargs):\n    """Recompute."""\n    out = checkpoint(function, *args, **kwargs)\n'
+        "    return out",
+        "run",
+    ),
+    "a lambda": ("run = lambda *args, **kwargs: checkpoint(*args, **kwargs)", "run"),
+    "a helper of a helper": (
+        "def inner(*args, **kwargs):\n    return checkpoint(*args, **kwargs)\n"
+        "def run(function, *rest, **more):\n    return inner(function, *rest, **more)",
+        "run",
+    ),
+    "a method": ("", "self.recomputed"),
+}
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in check_source(text)]
+
+
+@pytest.mark.parametrize("helper", HELPERS.values(), ids=HELPERS.keys())
+def test_a_call_of_the_helper_is_one_of_what_it_calls(helper: tuple[str, str]) -> None:
+    written, name = helper
+    wrong = MODEL.format(helper=written, call=f"{name}(block, x, gate, mask, use_reentrant=False)")
+    (finding,) = check_source(wrong)
+    assert finding.code == "CKPT128"
+    assert finding.span.line == next(
+        number for number, line in enumerate(wrong.splitlines(), 1) if f"{name}(block" in line
+    )
+    assert codes(MODEL.format(helper=written, call=f"{name}(block, x, mask, gate, use_reentrant=False)")) == []
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "def run(block, x, gate, mask, **kwargs):\n    return checkpoint(block, x, mask, gate, **kwargs)",
+        "def run(function, *args, **kwargs):\n    return checkpoint(function, *args[:1], 1.0, **kwargs)",
+        "from another import recompute\ndef run(*args, **kwargs):\n    return recompute(*args, **kwargs)",
+    ],
+)
+def test_a_helper_that_gives_something_else_is_not(helper: str) -> None:
+    assert "CKPT128" not in codes(MODEL.format(helper=helper, call="run(block, x, gate, mask, use_reentrant=False)"))
+
+
+TWO_CALLERS = """
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+def run(*args, **kwargs):
+    return checkpoint(*args, **kwargs)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = run(block, x, use_reentrant=True)
+        return x
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        for _ in range(3):
+            x = run(self.block, x, use_reentrant={reentrant})
+        return x
+
+def train(rank):
+    return DDP(Net(), device_ids=[rank]), DDP(Recurrent(), device_ids=[rank])
+"""
+
+
+def test_the_callers_are_told_apart() -> None:
+    assert codes(TWO_CALLERS.format(reentrant=True)) == ["CKPT304"]
+    assert codes(TWO_CALLERS.format(reentrant=False)) == []
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_helper_that_is_given_away_is_walked_too(is_given: bool) -> None:
+    """A region that runs it is looked into; one that is only called makes no calls of its own."""
+    text = (
+        "import torch\nfrom torch.utils.checkpoint import checkpoint\n"
+        "def noise(*args, **kwargs):\n    return torch.rand_like(*args, **kwargs)\n"
+        f"def step(x):\n    x = noise(x) * x\n    return checkpoint({'noise' if is_given else 'torch.sin'}, x)\n"
+    )
+    made = [call for call in read_program(text, "example.py").calls if call.name == "torch.rand_like"]
+    assert len(made) == 1 + is_given
+
+
+FACTORY = """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x, mask, *, scale=1.0):
+        return x * mask * scale
+
+def build(*args, **kwargs):
+    return Block(*args, **kwargs)
+
+block = build()
+
+def forward(x, mask):
+    return checkpoint(block, x, mask, {given}use_reentrant=False)
+"""
+
+
+def test_a_factory_builds_the_class() -> None:
+    assert codes(FACTORY.format(given="dropout=0.1, ")) == ["CKPT308"]
+    assert codes(FACTORY.format(given="scale=0.1, ")) == []
