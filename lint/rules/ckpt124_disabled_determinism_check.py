@@ -95,6 +95,7 @@ from ..model.variant import hf_kwargs_reentrant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT124", "disabled-determinism-check", Severity.WARNING
@@ -117,7 +118,7 @@ def check(run: Run) -> Iterator[Report]:
 
 def _setting(event: CallEvent) -> Value:
     match event:
-        case Checkpoint() | CheckpointWrap() if event.reentrant is not True and not event.call.via:
+        case Checkpoint() | CheckpointWrap() if event.reentrant is not True and not _is_by_partial(event.call):
             return event.call.keyword(_KEY)
         case CheckpointPartial():
             return event.call.keyword(_KEY)
@@ -125,6 +126,11 @@ def _setting(event: CallEvent) -> Value:
             if isinstance(given, Dict) and hf_kwargs_reentrant(given, default=False) is not True:
                 return given.get(_KEY)
     return ABSENT
+
+
+def _is_by_partial(call: Call) -> bool:
+    """Whether a partial says it: that is reported where it is made."""
+    return any(partial.open_kwargs or _KEY in partial.kwargs for partial in call.via)
 
 
 def _drop(event: CallEvent) -> Rewrite | None:

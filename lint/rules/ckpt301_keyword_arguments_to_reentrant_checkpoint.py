@@ -216,6 +216,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.objects.classes import is_run_as_written
 from ..facts.objects.containers import GAP
 from ..facts.values import Absent, Dict, is_given, options
 from ..finding import Applicability, Severity
@@ -289,4 +290,4 @@ def _takes(target: CallTarget, names: list[str]) -> bool:
     """Whether the function takes all ``names`` by keyword."""
     arguments = target.function.node.args
     known = {argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)}
-    return arguments.kwarg is not None or bool(target.function.decorators) or known.issuperset(names)
+    return arguments.kwarg is not None or not is_run_as_written(target.function) or known.issuperset(names)

@@ -212,6 +212,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.objects.classes import is_run_as_written
 from ..facts.objects.containers import container_kind, elements, length_of
 from ..facts.objects.torch_classes import is_known_class
 from ..facts.parameters import defaults
@@ -315,7 +316,7 @@ def _needed(run: Run, module: Value) -> str:
 def _unmet(target: CallTarget) -> str:
     """What a call with one value leaves open of the parameters of ``target``; empty when it fits."""
     arguments = target.function.node.args
-    if target.function.decorators or target.is_open:
+    if not is_run_as_written(target.function) or target.is_open:
         return ""
     given = target.parameters()
     if not given and arguments.vararg is None:

@@ -156,3 +156,114 @@ def forward(x, mask):
 def test_a_factory_builds_the_class() -> None:
     assert codes(FACTORY.format(given="dropout=0.1, ")) == ["CKPT308"]
     assert codes(FACTORY.format(given="scale=0.1, ")) == []
+
+
+DECORATED = """
+import functools
+import time
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from elsewhere import unknown
+
+{decorator}
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    @{name}
+    def forward(self, x, mask):
+        x = x + mask
+        return self.linear(x)
+
+block = Block()
+
+def step(x, mask):
+    return checkpoint(block, {given}, use_reentrant=False)
+"""
+PLAIN = """
+def plain(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper"""
+TIMED = """
+def timed(label):
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(self, *args, **kwargs):
+            begin = time.time()
+            result = function(self, *args, **kwargs)
+            print(label, time.time() - begin)
+            return result
+        return wrapper
+    return decorate"""
+FILLING = """
+def filling(function):
+    @functools.wraps(function)
+    def wrapper(self, x, mask=None):
+        return function(self, x.clone(), x if mask is None else mask)
+    return wrapper"""
+CHANGING = """
+def changing(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        args = [arg.clone() for arg in args]
+        result = function(*args, **kwargs)
+        return result
+    return wrapper"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "name"),
+    [(PLAIN, "plain"), (TIMED, 'timed("block")'), ("", 'torch.amp.autocast("cuda", enabled=False)')],
+    ids=["plain", "timed", "autocast"],
+)
+def test_a_decorated_forward_takes_what_it_says(decorator: str, name: str) -> None:
+    text = DECORATED.replace("{decorator}", decorator).replace("{name}", name)
+    assert codes(text.replace("{given}", "x")) == ["CKPT308"]
+    assert codes(text.replace("{given}", "x, mask")) == []
+
+
+@pytest.mark.parametrize(
+    ("decorator", "name"), [(FILLING, "filling"), (CHANGING, "changing"), ("", "unknown")], ids=str
+)
+def test_a_decorator_may_give_something_else(decorator: str, name: str) -> None:
+    text = DECORATED.replace("{decorator}", decorator).replace("{name}", name)
+    assert codes(text.replace("{given}", "x")) == []
+
+
+AUTOCAST = """
+import contextlib
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x):
+        with {context}:
+            for block in self.blocks:
+                checkpoint(block, x, use_reentrant=False)
+        return x
+"""
+
+
+def test_autocast_keeps_no_result() -> None:
+    assert codes(AUTOCAST.format(context='torch.autocast("cuda")')) == ["CKPT209"]
+    assert codes(AUTOCAST.format(context="self.recording()")) == []
+
+
+@pytest.mark.parametrize("run", ["partial(checkpoint, use_reentrant=False)(block, ", "run("])
+def test_a_partial_of_checkpoint_gives_its_own_keywords_only(run: str) -> None:
+    """What a partial gives to the block stands elsewhere: it is not compared."""
+    helper = "run = partial(checkpoint, use_reentrant=False)"
+    text = MODEL.format(helper=helper, call=f"{run}{'block, ' if run == 'run(' else ''}x, gate, mask)")
+    assert codes(text) == ["CKPT128"]
+    right = MODEL.format(helper=helper, call="partial(checkpoint, block, use_reentrant=False)(x, mask, gate)")
+    assert codes(right) == codes(text.replace("x, gate, mask)", "x, mask, gate)")) == []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..scopes import Scope
 from ..values import Call, Class, Element, Function, Method, Ref, Value
+from .handing_on import wrapper_made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 def _decorated(walk: Walk, function: Function) -> Value:
     """What its name means: the function that a decorator of the file makes of it; else ``function`` itself."""
-    written = getattr(function.node, "decorator_list", [])
+    written = _take_transparent(walk, function)
     for decorator, node in zip(function.decorators, written, strict=True):
         if not isinstance(decorator, Function | Method) or (isinstance(decorator, Method) and walk.scope.is_class):
             continue
@@ -43,6 +44,22 @@ def _decorated(walk: Walk, function: Function) -> Value:
         if isinstance(made, Function) and made is not function:
             function.around.append(made)
     return function
+
+
+def _take_transparent(walk: Walk, function: Function) -> list[ast.expr]:
+    """Take the decorators from ``function`` that hand everything on to it; the expressions of those that are left."""
+    left: list[tuple[Value, ast.expr]] = []
+    for decorator, node in zip(function.decorators, getattr(function.node, "decorator_list", []), strict=True):
+        wrapper = wrapper_made(decorator) if isinstance(decorator, Function) else None
+        if wrapper is None or (wrapper.does_more and not walk.scope.is_class):
+            left.append((decorator, node))
+            continue
+        if wrapper.does_more and isinstance(decorator, Function):
+            with registering(walk):
+                made = _made_by(walk, decorator, node, function)
+            function.around += [made] if isinstance(made, Function) else []
+    function.decorators = [decorator for decorator, _ in left]
+    return [node for _, node in left]
 
 
 def _made_by(walk: Walk, decorator: Function | Method, written: ast.expr, defined: Function | Class) -> Value:

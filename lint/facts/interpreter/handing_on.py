@@ -6,9 +6,11 @@ A call `run(block, x)` is one of `checkpoint` itself, made where `run` is called
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..parameters import positional_names
+from ..nodes import all_nodes
+from ..parameters import parameter_names, positional_names
 from ..scopes import bound_names
 from ..straight import only_value
 from ..values import Class, Function, Method, Partial, Ref, Value
@@ -62,6 +64,58 @@ def _handed_to(walk: Walk, call: Call, function: Function, taken: int) -> tuple[
         return None
     called = _evaluated_around(walk, function, inner.func)
     return (inner, called) if isinstance(called, Ref | Class | Function | Partial) else None
+
+
+class Wrapper(NamedTuple):
+    """What a decorator makes of a function: it gives what the function gives for the same arguments."""
+
+    node: ast.FunctionDef
+    #: Whether it does something beside: a timer, a log.
+    does_more: bool
+
+
+def wrapper_made(decorator: Function) -> Wrapper | None:
+    """What ``decorator`` makes of each function that it gets, where that hands everything on; None for others."""
+    node = decorator.node
+    parameters = positional_names(node)[:1]
+    if not isinstance(node, ast.FunctionDef) or not parameters or parameters[0] in bound_names(node):
+        return None
+    match node.body[-1]:
+        case ast.Return(value=ast.Name(id=name)):
+            inner = [it for it in node.body if isinstance(it, ast.FunctionDef) and it.name == name]
+        case _:
+            return None
+    if len(inner) != 1 or not all(_copies_name(it, parameters[0]) for it in inner[0].decorator_list):
+        return None
+    only = only_value(inner[0])
+    call = only or _kept_call(inner[0])
+    if not isinstance(call, ast.Call) or not _passes_all(call, inner[0], positional_names(inner[0])):
+        return None
+    is_it = isinstance(call.func, ast.Name) and call.func.id == parameters[0]
+    return Wrapper(inner[0], only is None) if is_it and parameters[0] not in parameter_names(inner[0]) else None
+
+
+def _copies_name(decorator: ast.expr, name: str) -> bool:
+    return ast.unparse(decorator) in (f"functools.wraps({name})", f"wraps({name})")
+
+
+def _kept_call(node: ast.FunctionDef) -> ast.Call | None:
+    """The call whose result a function returns at its end, and nowhere else, after or before it does other things."""
+    *before, last = node.body
+    nodes = [*all_nodes(node)]
+    if sum(isinstance(part, ast.Return | ast.Yield | ast.YieldFrom) for part in nodes) != 1:
+        return None
+    result = last.value.id if isinstance(last, ast.Return) and isinstance(last.value, ast.Name) else ""
+    # What else reads the arguments or the result may change them.
+    named = Counter(part.id for part in nodes if isinstance(part, ast.Name))
+    given = [part.arg for part in (node.args.vararg, node.args.kwarg) if part is not None]
+    if named[result] != 2 or any(named[name] != 1 for name in given):
+        return None
+    for statement in before:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if name == result:
+                return call
+    return None
 
 
 def _passes_all(inner: ast.Call, node: FunctionNode, names: list[str]) -> bool:

@@ -15,6 +15,8 @@ from .grad_mode import AT_START, GradMode
 from .plain import ABSENT, Attr, Ref, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..scopes import Scope
     from .guards import Guard
 
@@ -131,6 +133,13 @@ class Call(Arguments):
     def naming(self) -> ast.Call:
         """The call that names ``func``, in the last of the functions that hand this one on."""
         return self.handed[-1] if self.handed else self.node
+
+    def is_given_elsewhere(self, own: Container[str] = ()) -> bool:
+        """Whether a partial gives it something that does not stand in it, keywords of these names left out."""
+        return any(
+            partial.args or partial.open_args or partial.open_kwargs or any(name not in own for name in partial.kwargs)
+            for partial in self.via
+        )
 
     def is_repeated_by(self, other: Call) -> bool:
         """Whether ``other`` came about like this call, or in another walk, which looks at the same code again."""

@@ -49,12 +49,12 @@ def checkpointed_sides(event: TorchCheckpoint | LayerCheckpoint, run: History) -
     """What a checkpoint calls: the function that it is given, and what that function calls when it only passes on."""
     if isinstance(event, CheckpointSequential):
         written = event.node.args[2:3] or [word.value for word in event.node.keywords if word.arg == "input"]
-        if not event.call.via and not event.call.open_args and written:
+        if not event.call.is_given_elsewhere(Checkpoint.OWN) and not event.call.open_args and written:
             yield Side(event.call, event.functions, [Argument(written[0], event.input, 0, None)])
     if not isinstance(event, Checkpoint | LayerCheckpoint):
         return
     given = _written_arguments(event.call, 1)
-    if given is None or event.call.via:
+    if given is None or event.call.is_given_elsewhere(Checkpoint.OWN):
         return
     function = event.function
     if isinstance(function, Attr) and function.name in ("forward", "__call__"):
@@ -84,7 +84,7 @@ def _called_for(event: Checkpoint | LayerCheckpoint, block: Value, run: History)
 def _passed_by(call: Call, helper: Function, calls: Iterable[Call]) -> Passed | None:
     """What ``call`` of ``helper``, which makes ``calls``, passes on."""
     given = _written_arguments(call, 0)
-    if given is None or call.via:
+    if given is None or call.is_given_elsewhere():
         return None
     match call.func, call.attribute:
         case Method(receiver, _), ast.Attribute(value=ast.Name("self")):
@@ -115,7 +115,7 @@ def _plain_sides(mine: Side, run: History) -> Iterator[Side]:
     looked_through = 0
     for call in run.calls_beside(mine.call):
         if _is_one_block(call.func, mine.block):
-            given = None if call.via else _written_arguments(call, 0)
+            given = None if call.is_given_elsewhere() else _written_arguments(call, 0)
             if given is not None:
                 yield Side(call, call.func, given)
             continue

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import is_inside
-from ...facts.objects.classes import ancestors
+from ...facts.objects.classes import ancestors, is_run_as_written
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..branches.parting import are_switches
 from ..events import Checkpoint
@@ -43,8 +43,10 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
         return None
     call, arguments = event.call, target.function.node.args
     given = {name for name in call.kwargs if name not in Checkpoint.OWN}
+    if call.is_given_elsewhere(Checkpoint.OWN) or call.open_args or call.open_kwargs:
+        return None
     # The reentrant variant refuses every keyword argument before it comes to the function (CKPT301).
-    if call.via or call.open_args or call.open_kwargs or (given and event.reentrant is not False):
+    if given and event.reentrant is not False:
         return None
     names, count = target.parameters(), len(call.args) - 1
     by_position_only = {argument.arg for argument in arguments.posonlyargs}
@@ -65,7 +67,7 @@ def misfit_of_block(run: Run, event: Checkpoint) -> str | None:
 def _certain_target(run: Run, event: Checkpoint) -> CallTarget | None:
     """The function that the checkpoint runs, where nothing in the program may put another in its place."""
     targets, written = list(call_targets(event.function)), event.node.args[0] if event.node.args else None
-    if len(targets) != 1 or targets[0].function.decorators or _only_raises(targets[0].function):
+    if len(targets) != 1 or not is_run_as_written(targets[0].function) or _only_raises(targets[0].function):
         return None
     match event.function:
         case Function(owner=None):
@@ -85,7 +87,8 @@ def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
     match event.function:
         case Method(receiver=Instance(cls=cls, call=None), function=function):
             own = cls.body.get(function.name) is function and is_inside(event.node, cls.node)
-            plain = not (cls.node.decorator_list or cls.node.keywords or function.decorators or _is_stub(function))
+            plain = not (cls.node.decorator_list or cls.node.keywords or _is_stub(function))
+            plain = plain and is_run_as_written(function)
             kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not may_be_replaced(run, function.name)
             plain = plain and not cls.name.startswith(_TO_DERIVE) and not cls.name.endswith(_TO_DERIVE)
             is_certain = own and plain and kept and are_switches(event.place) and not is_derived_from(run, event)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import words_in
 from ...facts.nodes import all_nodes, is_inside, returned_by
+from ...facts.objects.classes import is_run_as_written
 from ...facts.values import Function, Instance, Method, options
+from ..conditions.contexts import is_plain
 from .block_arguments import is_derived_from, may_be_replaced
 from .call_targets import call_targets
 
@@ -27,7 +29,7 @@ def checkpoints_itself(run: Run, event: Checkpoint) -> bool:
     """
     place, running = event.place, _running(run, event)
     again = next((function for function in _comes_to(run, event) if function.node in running), None)
-    if again is None or place.tries or place.contexts or place.loops or again.decorators:
+    if again is None or place.tries or place.loops or not is_plain(place) or not is_run_as_written(again):
         return False
     if may_be_replaced(run, again.name) or is_derived_from(run, event):
         return False

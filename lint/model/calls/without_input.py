@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes, attribute, source_text
+from ...facts.objects.classes import is_run_as_written
 from ...facts.values import Function, Method, Partial, Ref, Result, Seq, options
 from ..flow.handlers import catches
 from ..names import canonical
@@ -72,7 +73,7 @@ def _takes_none(function: Value) -> bool:
     """Whether it may be right to run it without an input: it asks for none, or something may give it one."""
     for option in options(function):
         plain = option.function if isinstance(option, Method) else option
-        if isinstance(plain, Partial) or (isinstance(plain, Function) and plain.decorators):
+        if isinstance(plain, Partial) or (isinstance(plain, Function) and not is_run_as_written(plain)):
             return True
     return any(len(target.parameters()) <= len(target.function.node.args.defaults) for target in call_targets(function))
 

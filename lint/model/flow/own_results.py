@@ -47,9 +47,9 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
 
 
 def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
-    """Whether ``part`` is ``cut`` or ``event``, or marks what was cut off: `x.detach().requires_grad_()`."""
+    """Whether ``part`` is ``cut`` or ``event``, what that calls, or marks what was cut off: `.requires_grad_()`."""
     marks = isinstance(part.func, ast.Attribute) and part.func.attr == "requires_grad_"
-    return marks or part is cut.node or part is event.node
+    return marks or part is cut.node or part is event.node or part is event.node.func
 
 
 def leaf_for_next_iteration(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> str:

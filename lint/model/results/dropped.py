@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ...facts.objects.containers import container_kind
 from ...facts.values import Attr, Element, Function, Instance, Result, equals, options
 from ...facts.values.grad_mode import GradMode
+from ..conditions.contexts import is_plain
 from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.recorded import recorded_nodes
 from ..flow.unused import dropped_at, is_unused
-from ..names import canonical
 from ..types import bases
 
 if TYPE_CHECKING:
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 _LISTS = ("ModuleList", "Sequential")
 #: What a benchmark asks of its input, too.
 _ASKED = ("shape", "size", "device", "dtype", "numel", "ndim")
-#: Contexts of the step itself; others measure what a block takes, or expect it to fail.
-_HARMLESS = (".nullcontext", ".autocast", ".sdpa_kernel", ".record_function", ".enable_grad")
 #: Method names that change their object.
 _CHANGES = ("append", "extend", "add", "update", "insert", "put", "setdefault", "copy_", "backward", "register_buffer")
 
 
 def is_dropped(run: History, event: Event) -> bool:
     """Whether nothing uses what the checkpoint or the wrapper ``event`` gives, and its region leaves nothing else."""
-    if event.place.tries or not all(map(_is_harmless, event.place.contexts)):
+    if event.place.tries or not is_plain(event.place):
         return False
     match event:
         case CheckpointWrap():
@@ -44,17 +42,12 @@ def is_dropped(run: History, event: Event) -> bool:
     return False
 
 
-def _is_harmless(context: Value) -> bool:
-    """Whether a block under ``context`` does what it does without it, for nobody who counts or catches something."""
-    return isinstance(context, Result) and canonical(context.call.name).endswith(_HARMLESS)
-
-
 def dropping_call(run: History, event: Event) -> Call | None:
     """The call of a function that returns what ``event`` gives, where this caller, and not each, uses none of it."""
     if not isinstance(event, Checkpoint | CheckpointWrap) or is_dropped(run, event):
         return None
     at = dropped_at(run, event.call)
-    if at is None or at is event.call or event.place.tries or event.place.contexts:
+    if at is None or at is event.call or event.place.tries or not is_plain(event.place):
         return None
     return at if isinstance(event, CheckpointWrap) or _gives_nothing_else(run, event) else None
 

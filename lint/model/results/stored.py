@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, is_inside
 from ...facts.origin import origin
 from ...facts.values import Dict, Function, Instance, Param, Result, Seq, options
+from ..conditions.contexts import is_plain
 from ..flow.statements import body_around, holder_of
 from ..tensors.gradless import carries_gradient
 from ..types import bases, unwrapped
@@ -84,7 +85,7 @@ def stored_outside(run: Run, region: Region) -> Iterator[Stored]:
     inside = frozenset[ast.AST](function.node for function in region.functions)
     for write in run.writes:
         function = write.place.function
-        if function is not None and function.node in inside and not write.place.contexts:
+        if function is not None and function.node in inside and is_plain(write.place):
             yield from _in_dict(run, write, function) if write.is_item else _in_attribute(run, write)
     for function in region.functions:
         yield from _in_variable(run, function, inside)
