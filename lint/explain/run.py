@@ -220,7 +220,7 @@ def _written(args: e.TrainerArgs) -> tuple[ast.AST, ...]:
 
 def _wraps_layers(args: e.TrainerArgs) -> ast.AST | None:
     """What in the FSDP settings of the Trainer makes accelerate wrap the layers; None when nothing does."""
-    settings = args.call.keyword("fsdp_config")
+    settings = args.setting("fsdp_config")
     names = ("activation_checkpointing", "fsdp_activation_checkpointing")
     if not isinstance(settings, Dict):
         return None

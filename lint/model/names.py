@@ -12,6 +12,7 @@ _CKPT_WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper."
 @cache
 def canonical(name: str) -> str:
     """``transformers.training_args.TrainingArguments`` is ``transformers.TrainingArguments``; the like for torch."""
+    name = name.removesuffix(".from_argparse_args")  # of Lightning's Trainer before 2.0
     parts = name.split(".")
     if parts[0] in _FLAT and len(parts) > 2:
         first = next((i for i, part in enumerate(parts) if part[:1].isupper()), len(parts) - 1)

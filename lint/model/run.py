@@ -123,7 +123,7 @@ class Run(History):
     def is_compiled(self) -> bool:
         """Whether `torch.compile` may take the checkpoints over: which variant they ask for, it does not look at."""
         if self._is_compiled is None:
-            by_trainer = (args.call.keyword("torch_compile") for args in self.of(TrainerArgs))
+            by_trainer = (args.setting("torch_compile") for args in self.of(TrainerArgs))
             self._is_compiled = any(self.of(Compile)) or any(map(truth, by_trainer))
         return self._is_compiled
 

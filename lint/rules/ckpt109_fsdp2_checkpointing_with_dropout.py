@@ -197,7 +197,7 @@ def _by_swift(run: Run) -> Iterator[Report]:
     """ms-swift's preset of FSDP2 checkpoints every layer, and the adapter it trains drops unless told not to."""
     for args in run.of(SwiftArgs):
         if args.wraps_layers and args.drops:
-            preset, rate = args.call.keyword("fsdp"), args.call.keyword("lora_dropout")
+            preset, rate = args.setting("fsdp"), args.setting("lora_dropout")
             yield Report(
                 where(preset, args.node),
                 f"{_HAPPENS}; LoRA of ms-swift drops 5 % unless `lora_dropout` says otherwise: give it 0, or a file "
@@ -212,8 +212,8 @@ def _by_trainer(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
     for args in run.of(TrainerArgs):
         if is_enabled(run, args, object_of(args)):
             continue  # the Trainer refuses (CKPT303)
-        config = from_json(args.call.keyword("fsdp_config"))
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict) and _is_on(config, run):
+        config = from_json(args.setting("fsdp_config"))
+        if truth(args.setting("fsdp")) and isinstance(config, Dict) and _is_on(config, run):
             node = where(_key(config, "activation_checkpointing"), args.node)
             yield node, [trainer.model for trainer in run.of(TrainerBuild) if _gets(trainer, args)]
 

@@ -280,14 +280,14 @@ def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
 
 def _saves_nothing(run: Run, args: TrainerArgs) -> bool:
     """Whether the Trainer writes no checkpoints, and nothing else in the program saves a model."""
-    off = equals(args.call.keyword("save_strategy"), "no") is True
+    off = equals(args.setting("save_strategy"), "no") is True
     return off and not any(run.method_calls("save_pretrained", "save_model", "push_to_hub"))
 
 
 def _wrapping(args: TrainerArgs) -> ast.AST | None:
     """What in the arguments makes FSDP put checkpoint wrappers into the model."""
-    config: Value = args.call.keyword("fsdp_config")
-    if not isinstance(config, Dict) or isinstance(args.call.keyword("fsdp"), Absent):
+    config: Value = args.setting("fsdp_config")
+    if not isinstance(config, Dict) or isinstance(args.setting("fsdp"), Absent):
         return None
     wanted = config.get("activation_checkpointing")
     if isinstance(wanted, Absent):

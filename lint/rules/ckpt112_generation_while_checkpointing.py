@@ -533,7 +533,7 @@ def _leaves_on(run: Run, trainer: TrainerBuild) -> bool:
     return all(
         args is not None
         and is_enabled(run, args, value) is True
-        and all(is_absent(args.call.keyword(name)) is True for name in _EVALUATING)
+        and all(is_absent(args.setting(name)) is True for name in _EVALUATING)
         for args, value in found
     )
 

@@ -158,7 +158,7 @@ def _is_default(value: Value) -> bool:
 
 def _enables_again(args: TrainerArgs) -> bool:
     off = equals(args.enabled, False) is True
-    precomputed = is_absent(args.call.keyword("precompute_ref_log_probs")) is not True
+    precomputed = is_absent(args.setting("precompute_ref_log_probs")) is not True
     return canonical(args.call.name) in _ENABLE_AGAIN and not off and not precomputed
 
 

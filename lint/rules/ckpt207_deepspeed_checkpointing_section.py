@@ -178,7 +178,7 @@ def check(run: Run) -> Iterator[Report]:
     if not any(_is_switch(write) for write in run.writes):
         yield from _initialized(run)
     for args in run.of(TrainerArgs):
-        config = args.call.keyword("deepspeed")
+        config = args.setting("deepspeed")
         if not isinstance(config, Dict) or is_absent(config.get(_SECTION)) is not False or not _is_off(args):
             continue
         if any(_may_switch(write, args) for write in run.writes):

@@ -186,8 +186,8 @@ def check(run: Run) -> Iterator[Report]:
     for args in run.of(TrainerArgs):
         if not is_enabled(run, args, object_of(args)) or isinstance(args, SwiftArgs):
             continue  # ms-swift switches one of the two off itself.
-        config = args.call.keyword("fsdp_config")
-        if truth(args.call.keyword("fsdp")) and isinstance(config, Dict):
+        config = args.setting("fsdp_config")
+        if truth(args.setting("fsdp")) and isinstance(config, Dict):
             wanted = next(_wanted(config), None)
             if wanted is not None:
                 yield _report(args, where(wanted, config.node or args.node))

@@ -371,7 +371,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.containers import children_of
-from ..facts.values import UNKNOWN, Dict, Instance, Result, equals, is_absent, options, same
+from ..facts.values import Absent, Dict, Instance, Result, equals, is_absent, options, same
 from ..finding import Applicability, Severity
 from ..model.conditions.guards import own_guards
 from ..model.events import (
@@ -390,7 +390,15 @@ from ..model.frozen.freezing import is_frozen
 from ..model.libraries.launchers import data_parallel, trained_region
 from ..model.libraries.quantized import is_quantized, sets_in_layers
 from ..model.libraries.sharding import root
-from ..model.libraries.trainer import default_versions, enable_reentrant, is_enabled, object_of, trainer_reentrant
+from ..model.libraries.trainer import (
+    FINDS_UNUSED,
+    default_versions,
+    enable_reentrant,
+    finds_unused,
+    is_enabled,
+    object_of,
+    trainer_reentrant,
+)
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
@@ -407,15 +415,17 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT304", "reentrant-checkpoint-with-ddp", Severity.ERROR
 NEEDS = (
-    *together((DdpWrap, "DDPStrategy", "ddp_find", "strategy"), (TorchCheckpoint, HfEnable, KbitPrepare)),
-    *together("ddp_", ("use_reentrant", "checkpointing"), TrainerArgs),
+    *together(
+        (DdpWrap, "DDPStrategy", "DDPPlugin", "DDPSpawn", "ddp_find", "strategy"),
+        (TorchCheckpoint, HfEnable, KbitPrepare),
+    ),
+    *together("ddp_", ("use_reentrant", "checkpointing", TorchCheckpoint), TrainerArgs),
     # LLaMA-Factory checkpoints without a word, and reentrant.
     ("ddp_find_unused_parameters", "finetuning_type"),
     # So does ms-swift.
     *together(SwiftArgs, ("NPROC_PER_NODE", "NNODES", "ddp_find_unused_parameters")),
 )
 _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activation") for way in ("enable", "disable"))
-_FINDS = "ddp_find_unused_parameters"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -490,10 +500,10 @@ def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:
             continue
         given = {name for name in args.call.kwargs if name.startswith("ddp_")}
         values = [value for value in adapted if (found := args_of(value)) is not None and found.node is args.node]
-        written = _written(run, args)
-        if equals(args.call.keyword(_FINDS) if written is None else written, True):
-            yield args, values[0] if values else Result(args.call)
-        elif written is None and given and _FINDS not in given and not args.call.open_kwargs and values:
+        finds = finds_unused(run, args)
+        if equals(finds, True):
+            yield args, values[0] if values else object_of(args)
+        elif isinstance(finds, Absent) and given and values:
             yield args, values[0]
 
 
@@ -501,20 +511,9 @@ def _swift_finds_unused(args: SwiftArgs) -> bool:
     """Whether DDP looks for unused parameters: the Trainer switches it on for adapters, and LoRA is the default."""
     if args.is_sharded is not False or args.is_by_unsloth or not args.trains_layers:
         return False
-    given = args.call.keyword(_FINDS)
+    given = args.call.keyword(FINDS_UNUSED)
     by_default = is_absent(given) is True and args.has_several_processes and args.trains_adapter
     return equals(given, True) is True or by_default
-
-
-def _written(run: Run, args: TrainerArgs) -> Value | None:
-    """What `args.ddp_find_unused_parameters` is set to after the arguments are built; None for nothing."""
-    made = object_of(args)
-    writes = [
-        write for write in run.writes if write.field == _FINDS and any(same(it, made) for it in options(write.obj))
-    ]
-    if not writes:
-        return None
-    return UNKNOWN if writes[-1].place.deeper_than(args.place) else writes[-1].value
 
 
 def _has_adapter(run: Run, trainer: TrainerBuild) -> bool:

@@ -104,6 +104,11 @@ class TrainerArgs(CallEvent, HfSetting):
         """The dict of arguments for torch's checkpoint; ABSENT when not given."""
         return self._either("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
 
+    def setting(self, name: str) -> Value:
+        """What the field ``name`` is given, or is by default in a class of the file; ABSENT for neither."""
+        given = self.call.keyword(name)
+        return self.declared(name) if isinstance(given, Absent) else given
+
     def declared(self, *names: str) -> Value:
         """The default that a class of the file, derived from the library's, gives the field; ABSENT for none."""
         cls = self.call.func

@@ -17,10 +17,12 @@ from ...facts.values import (
     options,
     same,
 )
-from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver, strategy_of
+from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver, SwiftArgs, TrainerBuild, strategy_of
+from ..events.extract import args_of
 from ..names import canonical
-from ..types import unwrapped
+from ..types import is_hf_model, unwrapped
 from .sharding import class_of, is_whole_shard, root, unit_classes
+from .trainer import finds_unused, speaks_of_ddp
 
 if TYPE_CHECKING:
     import ast
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from ..run import Run
 
 _STEPS = ("training_step", "forward")
+#: The classes of Lightning that stand for DDP, those up to 1.5 and 1.9 too.
+_DDP_STRATEGIES = ("DDPStrategy", "DDPSpawnStrategy", "DDPPlugin", "DDPSpawnPlugin")
 
 
 class DataParallel(NamedTuple):
@@ -69,9 +73,23 @@ def data_parallel(run: Run) -> Iterator[DataParallel]:
         finds, static = call.argument(7, "find_unused_parameters"), call.keyword("static_graph")
         yield DataParallel(wrap.module, call, call, finds, static)
     for owner, call, module in _handed_over(run):
-        settings = _ddp_settings(owner)
-        if settings is not None:
-            yield DataParallel(module, settings[0], call, settings[1], settings[0].keyword("static_graph"))
+        for settings, finds in _ddp_settings(owner):
+            yield DataParallel(module, settings, call, finds, settings.keyword("static_graph"))
+    yield from _by_trainer(run)
+
+
+def _by_trainer(run: Run) -> Iterator[DataParallel]:
+    """The models of the program that a Trainer of transformers wraps in DDP, where its arguments speak of that."""
+    for trainer in run.of(TrainerBuild):
+        cls = class_of(trainer.model)
+        found = [args for value in options(trainer.args) if (args := args_of(value)) is not None]
+        for args in found if isinstance(cls, Class) else ():
+            if isinstance(args, SwiftArgs) or not speaks_of_ddp(args):
+                continue
+            finds = finds_unused(run, args)
+            if isinstance(finds, Absent) and not is_hf_model(trainer.model):
+                finds = Const(True)  # The Trainer's default for a model that is not one of transformers.
+            yield DataParallel(trainer.model, args.call, trainer.call, finds, args.setting("ddp_static_graph"))
 
 
 def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
@@ -110,17 +128,25 @@ def _handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
         yield from ((build, event.call, module) for build, module in event.handed())
 
 
-def _ddp_settings(made: Call) -> tuple[Call, Value] | None:
-    """The call that sets DDP up, and what it says about unused parameters."""
+def _ddp_settings(made: Call) -> Iterator[tuple[Call, Value]]:
+    """The calls that may set DDP up, and what each says about unused parameters."""
     if canonical(made.name) == ACCELERATOR:
         handler = _handler(made)
-        return None if handler is None else (handler, handler.argument(3, "find_unused_parameters"))
-    match strategy_of(made):
-        case Const(str(name)) if name.startswith("ddp"):
-            return made, Const(name.endswith("find_unused_parameters_true"))
-        case Result(call) if canonical(call.name).rpartition(".")[2] == "DDPStrategy":
-            return call, call.keyword("find_unused_parameters")
-    return None
+        if handler is not None:
+            yield handler, handler.argument(3, "find_unused_parameters")
+        return
+    for chosen in (*options(strategy_of(made)), *_plugins(made)):
+        match chosen:
+            case Const(str(name)) if name.startswith("ddp"):
+                yield made, Const(name.endswith("find_unused_parameters_true"))
+            case Result(call) if canonical(call.name).rpartition(".")[2] in _DDP_STRATEGIES:
+                yield call, call.keyword("find_unused_parameters")
+
+
+def _plugins(made: Call) -> list[Value]:
+    """What Lightning's Trainer gets as plugins: before 1.6 one that stands for DDP, and is the strategy then."""
+    plugins = made.keyword("plugins")
+    return plugins.items if isinstance(plugins, Seq) else [plugins]
 
 
 def _handler(made: Call) -> Call | None:

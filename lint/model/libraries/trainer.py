@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.origin import setting_span
 from ...facts.values import (
+    UNKNOWN,
     Absent,
     Attr,
     Class,
@@ -16,6 +17,7 @@ from ...facts.values import (
     Result,
     Value,
     equals,
+    is_absent,
     one,
     options,
     same,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 SWITCHES = ("activation_checkpointing", "gradient_checkpointing")
 KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
+FINDS_UNUSED = "ddp_find_unused_parameters"
+#: What is called after DDP and holds for sharded models too.
+_OF_ANY_RUN = ("ddp_timeout", "ddp_backend")
 #: What selects layers, where nothing is given.
 _UNSELECTIVE = {"every_n_layers": 1, "offload": False}
 #: Methods that change a dict.
@@ -143,6 +148,22 @@ def trainer_reentrant(run: Run, args: TrainerArgs) -> bool | None:
     if isinstance(args, SwiftArgs):
         return _swift_reentrant(run, args)
     return hf_kwargs_reentrant(trainer_kwargs(args.kwargs), run.versions.hf_default_reentrant)
+
+
+def speaks_of_ddp(args: TrainerArgs) -> bool:
+    """Whether the arguments set something of DDP alone, and ask for nothing that shards the model instead."""
+    sharded = any(is_absent(args.setting(name)) is not True for name in ("fsdp", "deepspeed"))
+    return not sharded and any(name.startswith("ddp_") and name not in _OF_ANY_RUN for name in args.call.kwargs)
+
+
+def finds_unused(run: Run, args: TrainerArgs) -> Value:
+    """What `ddp_find_unused_parameters` is when the arguments are built, or written to later; ABSENT for nothing."""
+    made = object_of(args)
+    fields = [write for write in run.writes if write.field == FINDS_UNUSED]
+    writes = [write for write in fields if any(same(option, made) for option in options(write.obj))]
+    if not writes:
+        return args.setting(FINDS_UNUSED)
+    return UNKNOWN if writes[-1].place.deeper_than(args.place) else writes[-1].value
 
 
 def _swift_reentrant(run: Run, args: SwiftArgs) -> bool | None:
