@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..analysis.job import Job
-from ..facts.objects.settings_files import READERS
+from ..facts.objects.settings_files import PARSES, READERS
 from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _STRING = re.compile(r"""(?:["']|\}/)([\w./-]+\.json)["']""")
 #: The same for any file of settings, and what is in a program that reads one itself.
 _SETTINGS = re.compile(r"""(?:["']|\}/)([\w./-]+\.(?:json|ya?ml))["']""")
-_READS = re.compile("|".join(map(re.escape, dict.fromkeys(".".join(name.split(".")[-2:]) for name in READERS))))
+_READS = re.compile(
+    "|".join(map(re.escape, (*dict.fromkeys(".".join(name.split(".")[-2:]) for name in READERS), *PARSES)))
+)
 #: The file for DeepSpeed in the YAML of `accelerate launch`.
 _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")
 #: The kinds of files that arguments of a Trainer name.

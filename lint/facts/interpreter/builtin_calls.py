@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..objects.attributes import get_attribute
 from ..objects.children import take_children
-from ..objects.classes import is_dataclass, is_torch_module
+from ..objects.classes import is_torch_module
 from ..objects.containers import (
     GAP,
     another_list,
@@ -18,8 +18,7 @@ from ..objects.containers import (
     matching_field,
     text_of,
 )
-from ..objects.dataclass_fields import AS_DICT, as_dict, attributes_as_dict
-from ..objects.dicts import merge_into
+from ..objects.dataclass_fields import AS_DICT, as_dict
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from ..objects.settings_files import READERS, content_read
@@ -30,7 +29,6 @@ from ..values import (
     Attr,
     Call,
     Choice,
-    Class,
     Const,
     Dict,
     Function,
@@ -49,7 +47,9 @@ from ..values import (
 )
 from .bindings import write
 from .container_methods import dict_method, grow
+from .field_calls import OF_FIELDS
 from .grad_mode import STACK_METHODS, set_by_call, use_stack
+from .mappings import MAPPINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +59,6 @@ if TYPE_CHECKING:
 #: Methods of a module that return the module itself.
 _RETURN_SELF = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "double", "train", "eval", "requires_grad_", "apply", "to_empty")
-)
-#: Mappings whose entries are read as attributes, and what turns them into plain ones.
-_SETTINGS = (
-    *("omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "omegaconf.DictConfig"),
-    *("easydict.EasyDict", "ml_collections.ConfigDict", "ml_collections.config_dict.ConfigDict"),
-    *("munch.Munch", "munch.munchify", "addict.Dict", "box.Box"),
-    *("yacs.config.CfgNode", "fvcore.common.config.CfgNode", "detectron2.config.CfgNode"),
 )
 #: A replacement field of `str.format`.
 _FIELD = re.compile(r"{[^{}]*}")
@@ -98,7 +91,7 @@ def call_known(walk: Walk, call: Call) -> Value | None:
         case Attr(base=Const(str(text)), name="format"):
             return Template(_FIELD.sub(GAP, text), call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
-            return parser_method(held, name, call)
+            return parser_method(walk, held, name, call)
         case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
             return held
         case Attr(base=Instance() as held, name=name) if name in AS_DICT and not call.args:
@@ -125,15 +118,6 @@ def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
 
 def _partial(walk: Walk, call: Call) -> Value | None:
     return Partial(call.args[0], call) if call.args else None
-
-
-def _dict(walk: Walk, call: Call) -> Value | None:
-    made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
-    for argument in call.args:
-        merge_into(made, attributes_as_dict(argument, call.node, walk.place))
-        made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
-    made.items.update(call.kwargs)
-    return made
 
 
 def _list(walk: Walk, call: Call) -> Value | None:
@@ -245,19 +229,6 @@ def _static(walk: Walk, call: Call) -> Value | None:
     return call.args[0] if call.args and isinstance(call.args[0], Ref | Partial) else None
 
 
-def _replace(walk: Walk, call: Call) -> Value | None:
-    """``dataclasses.replace(obj, **changes)``: a new object that keeps what is not changed."""
-    match call.args:
-        case [Instance(_, Call() as made)] | [Result(call=Call() as made)]:
-            call.args, call.open_args = made.args, made.open_args
-            call.kwargs = {**made.kwargs, **call.kwargs}
-            call.open_kwargs |= made.open_kwargs
-            call.func = made.func
-            original = call.func
-            return Instance(original, call) if isinstance(original, Class) else Result(call)
-    return None
-
-
 def _vars_changed(walk: Walk, call: Call) -> Value | None:
     """``exec`` may overwrite every constant of the module (the configurator idiom)."""
     scope = walk.scope
@@ -267,35 +238,11 @@ def _vars_changed(walk: Walk, call: Call) -> Value | None:
     return None
 
 
-def _settings(walk: Walk, call: Call) -> Value | None:
-    """``OmegaConf.create({...})``, ``to_container``, ``EasyDict(...)``: the mapping they are given."""
-    if not call.args:
-        return _dict(walk, call)
-    held = call.args[0]
-    return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
-
-
-def _merged(walk: Walk, call: Call) -> Value | None:
-    """``OmegaConf.merge(defaults, more)``."""
-    made = Dict({}, call.open_args, call.node, walk.place)
-    for argument in call.args:
-        merge_into(made, argument)
-    return made
-
-
 def _imported(walk: Walk, call: Call) -> Value | None:
     """``importlib.import_module("torch.utils.checkpoint")``."""
     match call.args:
         case [Const(str(name))]:
             return Ref(name, call.node)
-    return None
-
-
-def _as_dict(walk: Walk, call: Call) -> Value | None:
-    """``dataclasses.asdict(config)``."""
-    match call.args:
-        case [Instance() as held] if not call.kwargs:
-            return as_dict(held, call.node, walk.place)
     return None
 
 
@@ -307,23 +254,6 @@ def _unbound_update(walk: Walk, call: Call) -> Value | None:
             method.args, method.kwargs, method.open_kwargs = rest, call.kwargs, call.open_kwargs
             return dict_method(walk, held, "update", method)
     return None
-
-
-def _field(walk: Walk, call: Call) -> Value | None:
-    """``dataclasses.field(default=...)`` in a class body stands for what the field holds when it is not given."""
-    factory = call.keyword("default_factory")
-    match factory:
-        case Function():
-            made = Call(call.node, factory, walk.place, walk.program.next_order())
-            return walk.follow(factory, made, None)
-        case Class() if is_dataclass(factory):
-            return Instance(factory, Call(call.node, factory, walk.place, walk.program.next_order()))
-        case Ref("builtins.dict"):
-            return Dict({}, False, call.node, walk.place)
-        case Ref("builtins.list"):
-            return Seq("list", [], False, call.node, walk.place)
-    default = call.keyword("default")
-    return Unknown(call.node) if isinstance(default, Absent) else default
 
 
 def _spawned(walk: Walk, call: Call) -> Value | None:
@@ -355,7 +285,6 @@ def _grad_mode_set(walk: Walk, call: Call) -> Value | None:
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     **dict.fromkeys(CALCULATIONS, _calculated),
     "functools.partial": _partial,
-    "builtins.dict": _dict,
     "builtins.dict.update": _unbound_update,
     "builtins.list": _list,
     "builtins.tuple": _list,
@@ -370,9 +299,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "importlib.import_module": _imported,
     "builtins.__import__": _imported,
     "builtins.vars": lambda walk, call: get_attribute(call.args[0], "__dict__", call.node) if call.args else None,
-    "collections.OrderedDict": _dict,
     "functools.partialmethod": _partial,
-    "omegaconf.OmegaConf.merge": _merged,
     "torch.multiprocessing.spawn": _spawned,
     "torch.multiprocessing.start_processes": _spawned,
     "accelerate.notebook_launcher": _launched,
@@ -380,10 +307,6 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "typing.cast": lambda walk, call: call.args[1] if len(call.args) == 2 else None,
     "copy.copy": _copied,
     "copy.deepcopy": _deep_copied,
-    "dataclasses.replace": _replace,
-    "copy.replace": _replace,
-    "dataclasses.field": _field,
-    "dataclasses.asdict": _as_dict,
     "torch.set_grad_enabled": _grad_mode_set,
     "torch.autograd.set_grad_enabled": _grad_mode_set,
     "torch.autograd.grad_mode.set_grad_enabled": _grad_mode_set,
@@ -391,6 +314,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "argparse.ArgumentParser": parser_made,
     "argparse.Namespace": namespace_made,
     "types.SimpleNamespace": namespace_made,
-    **dict.fromkeys(_SETTINGS, _settings),
+    **MAPPINGS,
+    **OF_FIELDS,
     **dict.fromkeys(READERS, content_read),
 }

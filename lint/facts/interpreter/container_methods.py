@@ -88,6 +88,10 @@ def _read(walk: Walk, held: Dict, method: str, call: Call) -> Value | None:
             return Seq("list", list(_pairs(held)), held.open, call.node, walk.place)
         case "copy", []:
             return Dict(dict(held.items), held.open, call.node, walk.place)
+        case "new_child", [Dict() as more]:  # of a `ChainMap`
+            made = Dict(dict(held.items), held.open, call.node, walk.place)
+            merge_into(made, more)
+            return made
         case "clone", []:
             return _clone(walk, held, call)
     return None

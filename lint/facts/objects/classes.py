@@ -19,6 +19,16 @@ _MODULES = (
 #: Bases that add no behaviour.
 _PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
 
+#: Decorators of attrs that make a class one of fields.
+_ATTRS = frozenset(
+    (
+        *("attr.s", "attr.attrs", "attr.attributes"),
+        *(f"{library}.{name}" for library in ("attr", "attrs") for name in ("define", "frozen", "mutable")),
+    )
+)
+#: What stands for a field of attrs: `lr = attr.ib(default=0.1)`.
+_MAKERS = ("ib", "attrib", "field")
+
 #: Decorators that leave the arguments and the result of a function as they are.
 _TRANSPARENT = (
     "staticmethod",
@@ -48,22 +58,41 @@ def field_argument(instance: Instance, name: str) -> Value:
 
 
 def declared_fields(cls: Class) -> list[str]:
-    """The annotated names of a class body, which are the fields of a dataclass."""
-    return [
-        statement.target.id
-        for statement in cls.node.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    ]
+    """The annotated names of a class body, which are the fields of a dataclass, and those that attrs makes."""
+    return [name for statement in cls.node.body if (name := _declared_by(statement)) is not None]
+
+
+def _declared_by(statement: ast.stmt) -> str | None:
+    match statement:
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.Assign(
+            targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(attr=maker) | ast.Name(id=maker))
+        ):
+            return name if maker in ("ib", "attrib", "field") else None
+    return None
 
 
 def is_dataclass(cls: Class) -> bool:
-    """Whether the class, or one it derives from, is decorated as a dataclass (attrs and pydantic look alike)."""
+    """Whether the class, or one it derives from, is decorated as a dataclass, of attrs too (pydantic's look alike)."""
     return any(
-        isinstance(part, ast.Name | ast.Attribute) and "dataclass" in ast.unparse(part)
+        isinstance(part, ast.Name | ast.Attribute) and ("dataclass" in ast.unparse(part) or _is_of_attrs(owner, part))
         for owner in (cls, *ancestors(cls))
         for decorator in owner.node.decorator_list
         for part in (decorator, getattr(decorator, "func", None))
     )
+
+
+def _is_of_attrs(cls: Class, decorator: ast.Name | ast.Attribute) -> bool:
+    """Whether the decorator of ``cls`` is `attrs.define` or one of its kin, by the name that it was imported under."""
+    match decorator:
+        case ast.Name(id=name):
+            found = cls.scope.look_up(name)
+            return isinstance(found, Ref) and found.name in _ATTRS
+        case ast.Attribute(value=ast.Name(id=library), attr=name):
+            found = cls.scope.look_up(library)
+            return isinstance(found, Ref) and f"{found.name}.{name}" in _ATTRS
+    return False
 
 
 def decorator_names(function: Function) -> Iterator[str]:

@@ -58,4 +58,4 @@ def _is_field(owner: Class, name: str) -> bool:
             case ast.AnnAssign(target=ast.Name(id=declared), annotation=annotation) if declared == name:
                 written = ast.unparse(annotation)
                 return "ClassVar" not in written and "InitVar" not in written
-    return False
+    return name in declared_fields(owner)

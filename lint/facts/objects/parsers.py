@@ -25,6 +25,7 @@ from ..values import (
     Value,
     equals,
 )
+from .settings_files import PARSES, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,14 +83,14 @@ def namespace_made(walk: Walk, call: Call) -> Value:
     return made
 
 
-def parser_method(receiver: Value, name: str, call: Call) -> Value | None:
+def parser_method(walk: Walk, receiver: Value, name: str, call: Call) -> Value | None:
     """What a method of a parser returns; None when ``receiver`` is none, or the method does nothing of interest."""
     parser = _parser(receiver)
     if parser is not None:
         handler = _METHODS.get(name)
         return handler(parser, call) if handler is not None else None
     if isinstance(receiver, Result) and name in _FILLING and _fills_dataclasses(receiver.call):
-        return _filled(receiver.call, name, call)
+        return _filled(walk, receiver.call, name, call)
     return None
 
 
@@ -191,8 +192,7 @@ _FILLING = (
     "parse_args_into_dataclasses",
     "parse_args_and_config",
     "parse_dict",
-    "parse_json_file",
-    "parse_yaml_file",
+    *PARSES,
 )
 #: The methods that ``parser_method`` knows.
 PARSER_METHODS = frozenset((*_METHODS, *_FILLING))
@@ -202,21 +202,23 @@ def _fills_dataclasses(maker: Call) -> bool:
     return maker.name.rpartition(".")[2] in _DATACLASS_PARSERS
 
 
-def _filled(maker: Call, name: str, call: Call) -> Value:
+def _filled(walk: Walk, maker: Call, name: str, call: Call) -> Value:
     """``HfArgumentParser(classes).parse_...()``: one object a class."""
     given = maker.argument(0, "dataclass_types")
     classes = given.items if isinstance(given, Seq) else [given]
-    made = [_object(cls, name, call) for cls in classes]
+    arguments = _handed_over(walk, name, call)
+    made = [_object(walk, cls, arguments, call) for cls in classes]
     if not isinstance(call.keyword("return_remaining_strings"), Absent):
         made.append(Unknown(call.node))
     return Seq("tuple", made, isinstance(given, Seq) and given.open, call.node)
 
 
-def _object(cls: Value, name: str, call: Call) -> Value:
+def _object(walk: Walk, cls: Value, arguments: dict[str, Value] | None, call: Call) -> Value:
     constructed = Call(call.node, cls, call.place, call.order)
-    arguments = _handed_over(name, call)
     constructed.kwargs = arguments or {}
     constructed.open_kwargs = arguments is None
+    if arguments is not None:
+        walk.program.calls.append(constructed)  # The parser makes this call, with nothing left open.
     match cls:
         case Class():
             return Instance(cls, constructed)
@@ -225,10 +227,12 @@ def _object(cls: Value, name: str, call: Call) -> Value:
     return Unknown(call.node)
 
 
-def _handed_over(name: str, call: Call) -> dict[str, Value] | None:
+def _handed_over(walk: Walk, name: str, call: Call) -> dict[str, Value] | None:
     """The arguments that the script gives the parser itself; None when they come from outside."""
-    given = call.argument(0, "args")
-    if name == "parse_dict" and isinstance(given, Dict) and not given.open:
+    given = call.argument(0, PARSES.get(name, "args"))
+    if name in PARSES:
+        given = held if (held := content_of(walk, given)) is not None else given
+    if name in ("parse_dict", *PARSES) and isinstance(given, Dict) and not given.open:
         return dict(given.items)
     if name == "parse_args_into_dataclasses" and isinstance(given, Seq) and not given.open:
         words = [item.value if isinstance(item, Const) else None for item in given.items]

@@ -17,6 +17,8 @@ READERS = (
     *("json.load", "json.loads", "yaml.safe_load", "yaml.full_load", "yaml.load"),
     "omegaconf.OmegaConf.load",
 )
+#: Methods of the parsers of transformers that read a file, by the name of the parameter for it.
+PARSES = {"parse_json_file": "json_file", "parse_yaml_file": "yaml_file"}
 _FILES = ("builtins.open", "builtins.str", "os.fspath", "os.path.abspath", "os.path.realpath")
 #: Those that put a path together: its last part names the file.
 _JOINING = ("pathlib.Path", "os.path.join")
@@ -47,8 +49,13 @@ def file_named(value: Value) -> str | None:
 
 
 def content_read(walk: Walk, call: Call) -> Value | None:
-    """What one of ``READERS`` gives: what the file holds, where the run of the program has it."""
-    name = os.path.basename(file_named(Result(call)) or "")
+    """What one of ``READERS`` gives."""
+    return content_of(walk, Result(call))
+
+
+def content_of(walk: Walk, file: Value) -> Dict | None:
+    """What the file that ``file`` names holds, where the run of the program has it."""
+    name = os.path.basename(file_named(file) or "")
     held = walk.program.settings.get(name)
     if held is None:
         return None

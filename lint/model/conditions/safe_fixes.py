@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def without_wrong_fix(run: Run, report: Report) -> Report:
     """``report`` without a fix that gives a keyword to a call which may run another library's function.
 
-    Under a condition a file may import the `checkpoint` of DeepSpeed or fairscale, which know no `use_reentrant`.
+    Under a condition a file may import the `checkpoint` of DeepSpeed or fairscale, which know no `use_reentrant`. A
+    parser that fills training arguments gets no fields by keyword.
     """
     changes = report.fix.changes if report.fix is not None else ()
     if any(isinstance(change, SetKeyword) and len(_libraries(run, change.call)) > 1 for change in changes):
@@ -27,5 +28,6 @@ def without_wrong_fix(run: Run, report: Report) -> Report:
 
 def _libraries(run: Run, node: ast.Call) -> set[str]:
     """The libraries whose functions the call at ``node`` may run."""
-    names = (call.name for call in run.calls_at(node))
-    return {canonical(name).partition(".")[0] for name in names if name}
+    calls = run.calls_at(node)
+    named = {canonical(call.name).partition(".")[0] for call in calls if call.name}
+    return named | {call.method for call in calls if call.method}

@@ -1,0 +1,67 @@
+"""Mappings that functions make: `dict(...)`, `ChainMap(more, defaults)`, settings of libraries such as `OmegaConf`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..objects.containers import length_of
+from ..objects.dataclass_fields import attributes_as_dict
+from ..objects.dicts import merge_into
+from ..values import Call, Dict, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..walk import Walk
+
+#: Mappings whose entries are read as attributes, and what turns them into plain ones.
+_SETTINGS = (
+    *("omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "omegaconf.DictConfig"),
+    *("easydict.EasyDict", "ml_collections.ConfigDict", "ml_collections.config_dict.ConfigDict"),
+    *("munch.Munch", "munch.munchify", "addict.Dict", "box.Box"),
+    *("yacs.config.CfgNode", "fvcore.common.config.CfgNode", "detectron2.config.CfgNode"),
+)
+
+
+def _dict(walk: Walk, call: Call) -> Value | None:
+    made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, attributes_as_dict(argument, call.node, walk.place))
+        made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
+    made.items.update(call.kwargs)
+    return made
+
+
+def _settings(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.create({...})``, ``to_container``, ``EasyDict(...)``: the mapping they are given."""
+    if not call.args:
+        return _dict(walk, call)
+    held = call.args[0]
+    return Dict(dict(held.items), held.open, held.node, walk.place) if isinstance(held, Dict) else None
+
+
+def _merged(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.merge(defaults, more)``."""
+    made = Dict({}, call.open_args, call.node, walk.place)
+    for argument in call.args:
+        merge_into(made, argument)
+    return made
+
+
+def _chained(walk: Walk, call: Call) -> Value | None:
+    """``ChainMap(more, defaults)``: the first that has a key gives its value."""
+    made = Dict({}, call.open_args, call.node, walk.place)
+    for argument in reversed(call.args):
+        merge_into(made, attributes_as_dict(argument, call.node, walk.place))
+    return made
+
+
+MAPPINGS: dict[str, Callable[[Walk, Call], Value | None]] = {
+    "builtins.dict": _dict,
+    "collections.OrderedDict": _dict,
+    "frozendict.frozendict": _dict,
+    "types.MappingProxyType": lambda walk, call: call.args[0] if call.args else None,  # a view
+    "collections.ChainMap": _chained,
+    "omegaconf.OmegaConf.merge": _merged,
+    **dict.fromkeys(_SETTINGS, _settings),
+}
