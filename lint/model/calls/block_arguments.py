@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: What changes the arguments of a module on their way to its `forward`.
 _HOOKS = ("register_forward_pre_hook", "register_module_forward_pre_hook", "_forward_pre_hooks", "add_hook_to_module")
+#: Contexts that let an error through.
+_WITHOUT_ERRORS = ("torch.", "contextlib.nullcontext")
 #: What expects the error: contexts of pytest, unittest and contextlib.
 _EXPECTING = ("raises", "assertRaises", "assertRaisesRegex", "suppress", "xfail")
 #: What a class may give a say in how its objects are made, looked into or called.
@@ -144,7 +146,9 @@ def is_derived_from(run: Run, event: Checkpoint) -> bool:
 
 def may_expect_error(run: Run, place: Place) -> bool:
     """Whether a context around ``place``, or one that the program has somewhere, may be there for the error."""
-    torchs = (
-        isinstance(context, Result) and canonical(context.call.name).startswith("torch.") for context in place.contexts
+    others = (
+        context
+        for context in place.contexts
+        if not isinstance(context, Result) or not canonical(context.call.name).startswith(_WITHOUT_ERRORS)
     )
-    return not all(torchs) or not attributes_in(run.program).read.isdisjoint(_EXPECTING)
+    return any(True for _ in others) or not attributes_in(run.program).read.isdisjoint(_EXPECTING)

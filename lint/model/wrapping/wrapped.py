@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.containers import held_by
 from ...facts.values import ABSENT, Class, Function, Instance, Partial, Result, options, same
 from ..events import ApplyCheckpointing, BlockWrapping
 from ..names import canonical
@@ -16,7 +17,7 @@ from ..types import unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Value
+    from ...facts.values import Value
     from ...facts.walk import Write
     from ..events import CheckpointWrap, WrapperCheckpointing
     from ..history import History
@@ -48,10 +49,13 @@ def lists_of_wrapped(run: History, wrap: CheckpointWrap) -> Iterator[Write]:
     """Where an attribute gets a list of modules, each wrapped by ``wrap``, that nothing changes later."""
     for write in run.writes:
         held = write.value
-        if isinstance(held, Result) and not write.is_item and _wraps_each(held.call, wrap):
+        if isinstance(held, Result) and not write.is_item and _holds_wrapped(held, wrap):
             again = (other for other in run.writes if other.order > write.order and other.field == write.field)
             replaced = any(same(other.obj, write.obj) for other in again)
-            added = any(same(call.receiver, held) for call in run.method_calls("append", "extend", "insert"))
+            added = any(
+                same(call.receiver, held) and not all(_is_wrapped(given, wrap) for given in call.args)
+                for call in run.method_calls("append", "extend", "insert")
+            )
             if not replaced and not added and write.field not in _stored_into(run.program.trees):
                 yield write
 
@@ -112,11 +116,15 @@ def _puts_into(statement: ast.stmt, field: str, node: ast.AST, name: str) -> boo
     return to == field and (value is node or (bool(name) and isinstance(value, ast.Name) and value.id == name))
 
 
-def _wraps_each(made: Call, wrap: CheckpointWrap) -> bool:
-    match made.node.args:
-        case [ast.GeneratorExp(elt=wrapped) | ast.ListComp(elt=wrapped)]:
-            return wrapped is wrap.node and canonical(made.name) == "torch.nn.ModuleList"
-    return False
+def _holds_wrapped(made: Result, wrap: CheckpointWrap) -> bool:
+    """Whether ``made`` is a list of modules, each of them made by ``wrap``, in a comprehension or in a loop."""
+    held = held_by(made)
+    is_list = canonical(made.call.name) == "torch.nn.ModuleList" and bool(held)
+    return is_list and all(_is_wrapped(option, wrap) for value in held for option in options(value))
+
+
+def _is_wrapped(value: Value, wrap: CheckpointWrap) -> bool:
+    return isinstance(value, Result) and value.call is wrap.call
 
 
 @lru_cache(maxsize=4)
