@@ -140,3 +140,8 @@ def ancestors(cls: Class) -> Iterator[Class]:
             seen.add(base)
             yield base
             queue += base.bases
+
+
+def related(left: Class, right: Class) -> bool:
+    """Whether one of them is the other, or derives from it."""
+    return left is right or left in ancestors(right) or right in ancestors(left)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes, returned_by
+from ...facts.nodes import all_nodes
+from ...facts.straight import only_value, straight
 from ...facts.values import Function, Method
 from ..branches.branches import branches, computes_the_same, only_acts, same_value
 from ..calls.call_targets import call_targets
@@ -95,8 +96,8 @@ def questions(region: Region, entered: Value) -> Iterator[Question]:
 
 def _of_callers(region: Region, question: ast.expr, function: Function) -> Iterator[Question]:
     """Where the region calls ``function``, which only answers: `def recording(): return torch.is_grad_enabled()`."""
-    returned = returned_by(function.node)
-    if len(returned) != 1 or not _is_answer(returned[0], question):
+    value = only_value(function.node)
+    if value is None or not _is_answer(value, question):
         return
     for call in region.calls:
         called = call.func.function if isinstance(call.func, Method) else call.func
@@ -133,7 +134,7 @@ def _asking_for_gradient(function: ast.FunctionDef, data: str) -> Iterator[ast.A
     """
     computed: set[str] = set()
     stored = _stored(function)
-    for statement in function.body:
+    for statement in straight(function.body, ast.With):
         for node in ast.walk(statement):
             match node:
                 case ast.Attribute(value=ast.Name(id=name), attr="requires_grad", ctx=ast.Load()) if name in computed:

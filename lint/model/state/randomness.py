@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, returned_by
+from ...facts.straight import only_value
 from ...facts.values import (
     Absent,
     Attr,
@@ -158,7 +159,8 @@ def _scales_result(call: Call, region: Region) -> bool:
     """
     for function in region.functions:
         names = {argument.arg for argument in function.node.args.args} - {"self"}
-        for value in returned_by(function.node):
+        only = only_value(function.node)
+        for value in (*returned_by(function.node), *([] if only is None else [only])):
             for part in all_nodes(value):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult | ast.Div):
                     sides = [{*all_nodes(side)} for side in (part.left, part.right)]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.nodes import all_nodes
-from ...facts.objects.classes import ancestors, is_run_as_written
+from ...facts.objects.classes import ancestors, is_run_as_written, related
 from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
 from ..conditions.guards import in_mode, own_guards
@@ -89,7 +89,7 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
     hooked = [body for _, body in hooks]
     for owner, body in (*bodies, *hooks):
         elsewhere = {
-            name for other, inner in bodies if inner is not body and _related(owner, other) for name in inner.read
+            name for other, inner in bodies if inner is not body and related(owner, other) for name in inner.read
         }
         for update in body.updates:
             if update.kind == "attribute" and puts_back(region, update.name, update.node):
@@ -152,7 +152,7 @@ def _is_read_elsewhere(trees: tuple[ast.AST, ...], name: str) -> bool:
 
 def computes_with(region: Region, owner: Class, name: str) -> bool:
     """Whether the results of ``region`` are computed from the attribute ``name`` of objects of ``owner``."""
-    own = (it for it in region.functions if it.owner is not None and _related(it.owner, owner))
+    own = (it for it in region.functions if it.owner is not None and related(it.owner, owner))
     bodies = (it.node for it in own if not isinstance(it.node, ast.Lambda))
     methods = _own_methods(region, owner)
     return any(name in _Body(body, {name: "counter"}, True, methods).read for body in bodies)
@@ -162,18 +162,10 @@ def _own_methods(region: Region, owner: Class) -> dict[str, ast.FunctionDef]:
     """By name the methods of ``owner`` that ``region`` runs as they are written; a name with two bodies is left out."""
     found: dict[str, list[ast.FunctionDef]] = {}
     for function in region.functions:
-        if (
-            function.owner is not None
-            and _related(function.owner, owner)
-            and isinstance(function.node, ast.FunctionDef)
-        ):
+        if function.owner is not None and related(function.owner, owner) and isinstance(function.node, ast.FunctionDef):
             known = found.setdefault(function.name, [])
             known += [] if function.node in known or not is_run_as_written(function) else [function.node]
     return {name: bodies[0] for name, bodies in found.items() if len(bodies) == 1}
-
-
-def _related(left: Class, right: Class) -> bool:
-    return left is right or left in ancestors(right) or right in ancestors(left)
 
 
 class _Body:
