@@ -27,6 +27,12 @@ def only_value(function: FunctionNode) -> ast.expr | None:
     return function.body if isinstance(function, ast.Lambda) else value_of(function.body)
 
 
+def only_call(function: FunctionNode) -> ast.Call | None:
+    """The call that is all that a function does."""
+    value = only_value(function)
+    return value if isinstance(value, ast.Call) else None
+
+
 def value_of(body: Iterable[ast.stmt]) -> ast.expr | None:
     """The same for the statements of a function, or of a branch."""
     match _up_to_return(statement for statement in straight(body, ast.With) if not is_docstring(statement)):

@@ -289,6 +289,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..facts.objects.classes import ancestors
 from ..facts.values import Instance, Ref, Result, one, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
@@ -409,7 +410,10 @@ def _is_held_by_model(call: Call) -> bool:
 
 def _is_layer(cls: Class) -> bool:
     return any(
-        isinstance(option, Ref) and option.name.endswith(_LAYER) for base in cls.bases for option in options(base)
+        isinstance(option, Ref) and option.name.endswith(_LAYER)
+        for owner in (cls, *ancestors(cls))
+        for base in owner.bases
+        for option in options(base)
     )
 
 

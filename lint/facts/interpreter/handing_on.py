@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..nodes import all_nodes
 from ..parameters import parameter_names, positional_names
 from ..scopes import bound_names
-from ..straight import only_value
+from ..straight import only_call
 from ..values import Class, Function, Method, Partial, Ref, Value
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def _take_apart(call: Call) -> None:
 
 def _handed_to(walk: Walk, call: Call, function: Function, taken: int) -> tuple[ast.Call, Value] | None:
     """What ``function`` calls in the end, and what that means; None for one that does more than that."""
-    inner = only_value(function.node)
-    if not isinstance(inner, ast.Call) or function.is_async or function.decorators:
+    inner = _only_call(function.node)
+    if inner is None or function.decorators:
         return None
     names = positional_names(function.node)
     if not _passes_all(inner, function.node, names[taken:]) or not call.kwargs.keys().isdisjoint(names):
@@ -87,9 +87,9 @@ def wrapper_made(decorator: Function) -> Wrapper | None:
             return None
     if len(inner) != 1 or not all(_copies_name(it, parameters[0]) for it in inner[0].decorator_list):
         return None
-    only = only_value(inner[0])
+    only = _only_call(inner[0])
     call = only or _kept_call(inner[0])
-    if not isinstance(call, ast.Call) or not _passes_all(call, inner[0], positional_names(inner[0])):
+    if call is None or not _passes_all(call, inner[0], positional_names(inner[0])):
         return None
     is_it = isinstance(call.func, ast.Name) and call.func.id == parameters[0]
     return Wrapper(inner[0], only is None) if is_it and parameters[0] not in parameter_names(inner[0]) else None
@@ -97,6 +97,12 @@ def wrapper_made(decorator: Function) -> Wrapper | None:
 
 def _copies_name(decorator: ast.expr, name: str) -> bool:
     return ast.unparse(decorator) in (f"functools.wraps({name})", f"wraps({name})")
+
+
+def _only_call(node: FunctionNode) -> ast.Call | None:
+    """The call that a function makes as its caller would: under no context of its own."""
+    under_context = isinstance(node.body, list) and any(isinstance(part, ast.With | ast.Try) for part in node.body)
+    return None if under_context or isinstance(node, ast.AsyncFunctionDef) else only_call(node)
 
 
 def _kept_call(node: ast.FunctionDef) -> ast.Call | None:

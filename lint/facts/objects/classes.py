@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..values import Class, Function, Instance, Ref, Result, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: Where the modules of PyTorch, and models that are modules, come from.
 _MODULES = (
@@ -128,6 +128,18 @@ def is_plain(cls: Class) -> bool:
     """Whether objects of the class are of no library: nobody calls their methods but who has the object."""
     bases = [base for owner in (cls, *ancestors(cls)) for base in owner.bases]
     return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name.startswith(_PLAIN)) for base in bases)
+
+
+def method_of(cls: Class, name: str) -> Function | None:
+    """The method ``name`` of objects of ``cls``: its own, else the nearest that it inherits from the file."""
+    found = next((owner.body[name] for owner in (cls, *ancestors(cls)) if name in owner.body), None)
+    return found if isinstance(found, Function) else None
+
+
+def are_one_family(classes: Iterable[Class]) -> bool:
+    """Whether one of ``classes`` derives from all others, as the class does whose object they are written for."""
+    known = set(classes)
+    return any(known <= {cls, *ancestors(cls)} for cls in known)
 
 
 def ancestors(cls: Class) -> Iterator[Class]:

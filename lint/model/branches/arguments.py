@@ -9,6 +9,7 @@ from ...facts.exclusion import conjuncts
 from ...facts.parameters import defaults
 from ...facts.values import Choice, Const, Function, Param, Value, conditional_options
 from ..calls.call_targets import call_targets
+from ..calls.own_forward import reading
 from ..conditions.guards import excludes_mode
 from .branches import is_read
 
@@ -96,7 +97,7 @@ def _is_ignored(argument: Argument, part: CallTarget, given: list[Argument]) -> 
     name = argument.parameter(part)
     if name is None or name not in _names(part.function):
         return False
-    return not is_read(name, part.function.node, _bound(part, given))
+    return not is_read(name, reading(part.function).node, _bound(part, given))
 
 
 def _bound(part: CallTarget, given: list[Argument]) -> dict[str, object]:

@@ -6,12 +6,13 @@ import ast
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.straight import only_call
 from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
 from ..events import Checkpoint, CheckpointSequential, LayerCheckpoint
 from ..texts.written_texts import bound_once
 from .arguments import Argument
 from .parting import Parting, parting
-from .passed_on import Passed, only_call, passed_on
+from .passed_on import Passed, passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.identifiers import names_in
 from ...facts.parameters import defaults, parameter_names, positional_names
 from ...facts.scopes import bound_names
-from ...facts.straight import is_docstring, only_value, value_of
+from ...facts.straight import is_docstring, only_call, value_of
 from ...facts.values import UNKNOWN, Const, Param
 from .arguments import Argument
 
@@ -79,12 +79,6 @@ def _held(called: Value, slots: _Slots) -> Value:
         return called
     given = slots.named[called.name]
     return given.value if given.position is not None or called.default is None else called.default
-
-
-def only_call(node: FunctionNode) -> ast.Call | None:
-    """The call that is all that a function does."""
-    value = only_value(node)
-    return value if isinstance(value, ast.Call) else None
 
 
 def _last_calls(node: FunctionNode) -> list[ast.Call]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
 from ...facts.nodes import all_nodes, returned_by, source_text
-from ...facts.values import same
+from ...facts.values import Instance, options, same
 from ..calls.call_targets import call_targets
+from ..calls.own_forward import written_out
 from ..conditions.guards import own_guards, own_loops
 from ..conditions.loop_counters import counters
 from .branches import effects
@@ -105,9 +106,16 @@ def _is_taken_apart(name: str, function: Function) -> bool:
 
 def _gives_tuples(block: Value) -> bool:
     """Whether every body that ``block`` may run ends in `return a, b`, each time with as many parts."""
-    returned = [returned_by(part.function.node) for part in call_targets(block)]
+    returned = [returned_by(body.node) for option in options(block) for body in _bodies(option)]
     sizes = {len(value.elts) if isinstance(value, ast.Tuple) else 0 for values in returned for value in values}
     return bool(returned) and all(returned) and len(sizes) == 1 and min(sizes) > 1
+
+
+def _bodies(block: Value) -> list[Function]:
+    """The functions that say what ``block`` gives, those that a `forward` leaves its work to among them."""
+    made = block.cls if isinstance(block, Instance) else None
+    found = (part.function for part in call_targets(block))
+    return [written_out(function, made or function.owner) for function in found]
 
 
 def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
@@ -164,7 +172,7 @@ def _asked_for_kind(function: FunctionNode) -> frozenset[str]:
 
 def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
     """Whether the block may return something else in training than in evaluation, which takes the plain branch."""
-    bodies: list[ast.AST] = [part.function.node for part in call_targets(block)]
+    bodies = [body.node for option in options(block) for body in _bodies(option)]
     if bodies:
         return any("training" in ast.unparse(node) for node in bodies)
     # Where a switch of its own is asked too, training takes the plain branch when that is off.

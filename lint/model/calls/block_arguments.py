@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import is_inside
-from ...facts.objects.classes import ancestors, is_run_as_written
+from ...facts.objects.classes import ancestors, is_run_as_written, method_of
 from ...facts.values import Class, Function, Instance, Method, Ref, Result
 from ..branches.parting import are_switches
 from ..events import Checkpoint
@@ -15,6 +15,8 @@ from ..names import canonical
 from .call_targets import CallTarget, call_targets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...facts.values import Place, Value
     from ..run import Run
 
@@ -88,10 +90,10 @@ def _own_method(run: Run, event: Checkpoint) -> CallTarget | None:
     """
     match event.function:
         case Method(receiver=Instance(cls=cls, call=None), function=function):
-            own = cls.body.get(function.name) is function and is_inside(event.node, cls.node)
-            plain = not (cls.node.decorator_list or cls.node.keywords or _is_stub(function))
-            plain = plain and is_run_as_written(function)
-            kept = _SPECIAL.isdisjoint((*cls.body, *cls.fields)) and not may_be_replaced(run, function.name)
+            family = (cls, *ancestors(cls))
+            own = method_of(cls, function.name) is function and is_inside(event.node, cls.node)
+            plain = not (_are_changed(family) or _is_stub(function)) and is_run_as_written(function)
+            kept = _has_nothing_special(family) and not may_be_replaced(run, function.name)
             plain = plain and not cls.name.startswith(_TO_DERIVE) and not cls.name.endswith(_TO_DERIVE)
             is_certain = own and plain and kept and are_switches(event.place) and not is_derived_from(run, event)
             return CallTarget(function, 1) if is_certain else None
@@ -113,9 +115,18 @@ def _is_plain_module(module: Value) -> bool:
     return (
         bool(imported)
         and all(isinstance(base, Ref) and canonical(base.name) == "torch.nn.Module" for base in imported)
-        and not any(owner.node.decorator_list or owner.node.keywords for owner in classes)
-        and _SPECIAL.isdisjoint(name for owner in classes for name in (*owner.body, *owner.fields))
+        and not _are_changed(classes)
+        and _has_nothing_special(classes)
     )
+
+
+def _are_changed(classes: Iterable[Class]) -> bool:
+    """Whether a decorator, or a metaclass, may make something else of one of ``classes``."""
+    return any(owner.node.decorator_list or owner.node.keywords for owner in classes)
+
+
+def _has_nothing_special(classes: Iterable[Class]) -> bool:
+    return _SPECIAL.isdisjoint(name for owner in classes for name in (*owner.body, *owner.fields))
 
 
 def _only_raises(function: Function) -> bool:

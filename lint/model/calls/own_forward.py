@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.objects.classes import ancestors
-from ...facts.straight import is_docstring, only_value, straight
+from ...facts.objects.classes import ancestors, method_of
+from ...facts.parameters import positional_names
+from ...facts.straight import is_docstring, only_call, only_value, straight
 from ...facts.values import Function, Instance
 from ..types import bases
 
 if TYPE_CHECKING:
-    from ...facts.values import Value
+    from ...facts.values import Class, Value
+
+#: Methods that leave their work to others.
+_MAX_STEPS = 4
 
 
 def own_forward(module: Value) -> Function | None:
@@ -21,7 +25,39 @@ def own_forward(module: Value) -> Function | None:
     for owner in (module.cls, *ancestors(module.cls)):
         forward = owner.body.get("forward")
         if isinstance(forward, Function):
-            return None if _only_runs_children(forward) else forward
+            return None if _only_runs_children(written_out(forward, module.cls)) else forward
+    return None
+
+
+def written_out(method: Function, cls: Class | None) -> Function:
+    """What ``method`` of an object of ``cls`` leaves its work to: `return self._forward_impl(x)`; else itself."""
+    for _ in range(_MAX_STEPS):
+        left = _left_to(method, cls)
+        if left is None:
+            break
+        method = left[1]
+    return method
+
+
+def reading(method: Function) -> Function:
+    """What reads the parameters of ``method``, under the same names: what it leaves its work to, or itself."""
+    for _ in range(_MAX_STEPS):
+        call, inner = _left_to(method, method.owner) or (None, method)
+        names = positional_names(method.node)[1:]
+        given = [part.id if isinstance(part, ast.Name) else "" for part in call.args] if call is not None else []
+        if call is None or call.keywords or not names == given == positional_names(inner.node)[1:]:
+            break
+        method = inner
+    return method
+
+
+def _left_to(method: Function, cls: Class | None) -> tuple[ast.Call, Function] | None:
+    """The call that is all that ``method`` does, of another method of its object."""
+    names = positional_names(method.node)
+    match only_call(method.node):
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=name)) as call if names[:1] == [own]:
+            inner = method_of(cls, name) if cls is not None else None
+            return None if inner is None or inner is method else (call, inner)
     return None
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from ...facts.exclusion import parts_that_hold
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
+from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Class, Function, Guard, Place
+    from ...facts.values import Call, Function, Guard, Place
 
 
 def square_root(tree: ast.AST, place: Place, guard: Guard) -> ast.Assign | None:
@@ -45,11 +46,12 @@ def runs_one_layer(checkpoint: Call) -> bool:
 
 
 def _assigned(tree: ast.AST, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
-    """The assignments to ``k`` in ``function``, in its class for an attribute; elsewhere in the file."""
-    around: Function | Class | None = function
+    """The assignments to ``k`` in ``function``, in the classes of its object for an attribute; else in the file."""
+    scopes = [tree if function is None else function.node]
     if function is not None and isinstance(k, ast.Attribute):
-        around = function.owner
-    return _assignments(around.node if around is not None else tree).get(ast.unparse(k), [])
+        owner = function.owner
+        scopes = [tree] if owner is None else [cls.node for cls in (owner, *ancestors(owner))]
+    return [found for scope in scopes for found in _assignments(scope).get(ast.unparse(k), [])]
 
 
 @lru_cache(maxsize=16)

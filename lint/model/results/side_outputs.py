@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, inner_nodes
+from ...facts.objects.classes import are_one_family
 from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
 from ..calls.call_targets import call_targets
@@ -157,8 +158,9 @@ def _list_name(run: Run, call: Call) -> str:
     match call.node.func:
         case ast.Attribute(value=ast.Attribute(value=ast.Name("self"), attr=field)):
             owners = [write.obj for write in run.writes if write.field == field]
-            classes = {owner.cls if isinstance(owner, Instance) else None for owner in owners}
-            return f"*.{field}" if len(classes) == 1 and None not in classes else f"self.{field}"
+            classes = [owner.cls for owner in owners if isinstance(owner, Instance)]
+            is_one = len(classes) == len(owners) and are_one_family(classes)
+            return f"*.{field}" if is_one else f"self.{field}"
         case ast.Attribute(value=held):
             return ast.unparse(held)
     return ""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, is_inside
-from ...facts.objects.classes import related
+from ...facts.objects.classes import are_one_family
 from ...facts.origin import origin
 from ...facts.values import Dict, Function, Instance, Param, Result, Seq, options
 from ..conditions.contexts import is_plain
@@ -130,9 +130,8 @@ def _under(run: Run, call: Call, position: int, stored: Stored) -> Iterator[Stor
 def _in_attribute(run: Run, write: Write) -> Iterator[Stored]:
     others = [other.obj for other in run.writes if other.field == write.field and not other.is_item]
     owner = write.obj
-    is_own = isinstance(owner, Instance) and all(
-        isinstance(it, Instance) and related(it.cls, owner.cls) for it in others
-    )
+    owners = [it.cls for it in others if isinstance(it, Instance)]
+    is_own = isinstance(owner, Instance) and len(owners) == len(others) and are_one_family(owners)
     if is_own and _has_graph(run, write.value):
         yield Stored(write.field, write.node)
 

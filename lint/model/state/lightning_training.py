@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...facts.objects.classes import method_of
 from ...facts.values import Absent, Attr, Class, Const, Function, Instance, Method, Ref, Result, Seq, options
 from ..events import LightningFit
 from ..names import canonical
@@ -40,9 +41,8 @@ def lightning_trains(run: History, cls: Class) -> bool:
 
 
 def one_step(cls: Class) -> Function | None:
-    """The training step of a LightningModule, in its own class."""
-    step = cls.body.get("training_step")
-    return step if isinstance(step, Function) else None
+    """The training step of a LightningModule."""
+    return method_of(cls, "training_step")
 
 
 def _is_of(module: Value, cls: Class) -> bool:

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import words_in
-from ...facts.objects.classes import is_plain, is_run_as_written
+from ...facts.objects.classes import ancestors, is_plain, is_run_as_written
 from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
@@ -183,12 +183,14 @@ def _run_by_module(run: History, modes: Modes) -> Call | None:
 def _holder(run: History, enable: HfEnable, models: list[Result]) -> Class | None:
     """The class whose object Lightning trains and that holds the model, which it loads itself or is given."""
     function = enable.place.function
-    owners = [function.owner] if function is not None and function.owner is not None else run.program.classes
+    owner = function.owner if function is not None else None
+    owners = [cls for cls in run.program.classes if owner is None or owner in (cls, *ancestors(cls))]
     return next((cls for cls in owners if _holds(cls, models) and lightning_trains(run, cls)), None)
 
 
 def _holds(cls: Class, models: list[Result]) -> bool:
-    held = (option for field in cls.fields.values() for option in options(field))
+    fields = (field for owner in (cls, *ancestors(cls)) for field in owner.fields.values())
+    held = (option for field in fields for option in options(field))
     return any(one(unwrapped(whole_model(value)), model) for value in held for model in models)
 
 
