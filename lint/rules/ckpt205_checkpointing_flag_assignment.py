@@ -2,10 +2,10 @@
 
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
-that nothing in this file enables checkpointing for, the same on its encoder or decoder
-(`model.encoder.gradient_checkpointing = True`) or in a loop over its layers or modules, on a module of torch such as
-`nn.TransformerEncoder` in a file that never reads the flag, the statement `model.gradient_checkpointing_enable` without
-parentheses, and `model.gradient_checkpointing_enable = True`, which replaces the method.
+that nothing in this file enables checkpointing for, the same on its encoder, its decoder or a tower of CLIP
+(`model.vision_model.gradient_checkpointing = True`) or in a loop over its layers or modules, on a module of torch such
+as `nn.TransformerEncoder` in a file that never reads the flag, the statement `model.gradient_checkpointing_enable`
+without parentheses, and `model.gradient_checkpointing_enable = True`, which replaces the method.
 
 ## Why is this bad?
 The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
@@ -103,6 +103,19 @@ def build(settings, name):
         model = T5ForConditionalGeneration.from_pretrained(name)
     model.config.gradient_checkpointing = True  # error
     return model
+```
+```python
+from transformers import CLIPModel
+
+model = CLIPModel.from_pretrained("base")
+model.vision_model.gradient_checkpointing = True  # error
+for tower in (model.vision_model, model.text_model):
+    tower.encoder.gradient_checkpointing = True  # error
+model.get_submodule("text_model.encoder").gradient_checkpointing = True  # error
+setattr(model.text_model, "gradient_checkpointing", True)  # error
+for layer in model.vision_model.encoder.layers:
+    layer.gradient_checkpointing = True  # error
+model.train()
 ```
 ```python
 from transformers import AutoModelForCausalLM
@@ -365,7 +378,7 @@ NEEDS = (UncalledEnable, OverwrittenEnable, FlagWrite)
 VERSIONS = {"transformers": ">=4.53"}
 _METHODS = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 #: Where models of the families that are known keep their stacks, which read the flag for a warning at most.
-_STACKS = frozenset(("encoder", "decoder", "transformer", "model", "bert", "roberta"))
+_STACKS = frozenset(("encoder", "decoder", "transformer", "model", "bert", "roberta", "vision_model", "text_model"))
 #: Modules of torch whose own `forward` runs the layers in them.
 _OF_TORCH = frozenset(
     f"torch.nn.{name}"

@@ -1,12 +1,13 @@
 """Checkpointing a region whose checkpoint keeps as much as it frees.
 
 ## What it does
-Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of a single
-`LayerNorm` or `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole
-model, or of a function that runs it alone, in a training step, or in a function that one step
-calls. An `apply_activation_checkpointing` for such layers alone is treated alike. A layer inside a block that is
-checkpointed already is left alone. DeepSpeed's own `deepspeed.checkpointing.checkpoint` is treated alike; a
-configuration that moves its inputs makes it a note.
+Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of torch's
+function for the same, or of a function that makes one such call (`lambda x: F.gelu(x)`), of a single `LayerNorm` or
+`GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole model, or of a
+function that runs it alone, in a training step, or in a function that one step calls. So is an
+`apply_activation_checkpointing` for such layers alone. A layer inside a block that is checkpointed already is left
+alone. DeepSpeed's own `deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs
+makes it a note.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -152,6 +153,28 @@ def is_light(module):
 
 def save_memory(model):
     apply_activation_checkpointing(model, check_fn=is_light)  # error
+```
+```python
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from functools import partial
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+        self.act = partial(F.gelu, approximate="tanh")
+
+    def forward(self, x):
+        def up(*inputs):
+            return self.up(inputs[0])
+
+        h = checkpoint(up, x, use_reentrant=False)  # error
+        h = h + checkpoint(F.gelu, h, use_reentrant=False)  # error
+        h = h + checkpoint(lambda y: torch.relu(y), h, use_reentrant=False)  # error
+        return self.down(checkpoint(self.act, h, use_reentrant=False))  # error
 ```
 
 ## Good
@@ -307,9 +330,32 @@ def main(batches):
         optimizer.zero_grad()
 ```
 
+```python
+# Each frees what is computed inside of it, and a helper runs blocks as well.
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+def run(function, *inputs):
+    return checkpoint(function, *inputs, use_reentrant=False)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.act = nn.Linear(8, 32), nn.Linear(32, 8), nn.GELU()
+        self.mlp = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+
+    def forward(self, x, mask):
+        h = checkpoint(lambda y: F.gelu(self.up(y)), x, use_reentrant=False)
+        h = checkpoint(lambda y, z: F.gelu(y * z), h, h, use_reentrant=False)
+        h = checkpoint(lambda y: F.linear(y, self.up.weight.t() * mask), h, use_reentrant=False)
+        return run(self.mlp, h) + run(self.act, h)
+```
+
 ## Evidence
 ```python
 import torch
+import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 def saved(layer, x, checkpointed):
@@ -332,6 +378,11 @@ x = torch.ones(16, 8, requires_grad=True)
 for layer in (torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.ReLU(), torch.nn.Tanh()):
     assert saved(layer, x, checkpointed=True) >= saved(layer, x, checkpointed=False), layer
 
+for function in (F.gelu, F.relu, F.silu, torch.tanh, torch.sigmoid):
+    layer = torch.nn.Module()
+    layer.forward = function
+    assert saved(layer, x, checkpointed=True) >= saved(layer, x, checkpointed=False), function
+
 x = torch.ones(16, 512, requires_grad=True)
 for norm in (torch.nn.LayerNorm(512), torch.nn.GroupNorm(4, 512)):  # besides their input, two numbers a group
     assert saved(norm, x, checkpointed=True) > 0.98 * saved(norm, x, checkpointed=False), norm
@@ -352,6 +403,7 @@ from ..facts.nodes import source_text
 from ..facts.objects.classes import is_plain
 from ..facts.values import Absent, Class, Function, Param, Partial, Ref, Result, Unknown
 from ..finding import Severity
+from ..model.calls.only_called import only_called
 from ..model.conditions.guards import own_guards
 from ..model.events import (
     ApplyCheckpointing,
@@ -370,6 +422,7 @@ from ..model.types import bases, is_hf_model
 from ..model.wrapping.check_functions import classes_asked, classes_compared
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Place, Value
@@ -386,6 +439,13 @@ _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
 #: How many functions are followed from a region to the training step.
 _CALLERS = 4
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
+#: The same layers as functions.
+_LIGHT_FUNCTIONS = frozenset(
+    (
+        *(f"torch.nn.functional.{name}" for name in ("linear", "embedding", "gelu", "relu", "silu", "tanh", "sigmoid")),
+        *("torch.relu", "torch.tanh", "torch.sigmoid"),
+    )
+)
 #: Under autocast they keep a float32 copy of what they get, which a checkpoint frees.
 _NORMS = frozenset(("torch.nn.LayerNorm", "torch.nn.GroupNorm"))
 #: What a program says that trains in mixed precision, or leaves that to others.
@@ -395,7 +455,7 @@ _MIXED = ("autocast", "amp", "mixed_precision", "precision", "Accelerator", "Tra
 def check(run: Run) -> Iterator[Report]:
     """Report regions that free nothing, but those in a block that is checkpointed already."""
     yield from _useless_wrappers(run)
-    useless = {report.node: report for report in _useless(run)}
+    useless = {report.node: report for report in _useless(run) if not _runs_others(run, report.node)}
     useful = (event for event in run.of(Checkpointing) if event.node not in useless) if useless else ()
     inside = {call.node for event in useful for call in run.region(event).calls}
     yield from (report for node, report in useless.items() if node not in inside)
@@ -403,16 +463,17 @@ def check(run: Run) -> Iterator[Report]:
 
 def _useless(run: Run) -> Iterator[Report]:
     for event in run.of(FunctionCheckpoint):
-        module = event.function
         if not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        if isinstance(module, Result) and canonical(module.call.name) in _LIGHT | _NORMS:
-            kind = module.call.name.rpartition(".")[2]
+        module = only_called(run, event.function)
+        kind = _light_kind(module)
+        if kind:
+            made = module.call.node if isinstance(module, Result) else module.node
             yield Report(
                 event.node,
                 f"a checkpoint around one `{kind}` keeps the input that the layer would keep: nothing is freed and the "
                 "layer runs twice; checkpoint the block it belongs to",
-                notes=(Remark(module.call.node, f"the `{kind}`"),),
+                notes=() if made is None else (Remark(made, f"the `{kind}`"),),
                 assumes=_assumed(run, event, module),
             )
         elif _is_whole_model(run, event):
@@ -421,6 +482,23 @@ def _useless(run: Run) -> Iterator[Report]:
                 "a checkpoint around the whole model rebuilds every activation at once: the same peak, and the forward "
                 "pass runs twice; checkpoint its blocks",
             )
+
+
+def _light_kind(called: Value) -> str:
+    """`GELU` or `gelu` for a module or a function that saves little more than its input; empty for others."""
+    match called:
+        case Result(call) if canonical(call.name) in _LIGHT | _NORMS:
+            return call.name.rpartition(".")[2]
+        case Ref(name) if name in _LIGHT_FUNCTIONS:
+            return name.rpartition(".")[2]
+    return ""
+
+
+def _runs_others(run: Run, node: ast.AST) -> bool:
+    """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
+    functions = [event.function for event in run.of(FunctionCheckpoint) if event.node is node]
+    kinds = [_light_kind(only_called(run, function)) for function in functions]
+    return any(kinds) and not all(kinds)
 
 
 def _useless_wrappers(run: Run) -> Iterator[Report]:
@@ -459,9 +537,10 @@ def _assumed_of_norm(run: Run) -> str | None:
     return None if in_full else "no autocast makes the norm keep a copy in float32"
 
 
-def _assumed(run: Run, event: FunctionCheckpoint, module: Result) -> str | None:
+def _assumed(run: Run, event: FunctionCheckpoint, module: Value) -> str | None:
     """What the program leaves open: the precision a norm runs in, and where DeepSpeed keeps inputs."""
-    if canonical(module.call.name) in _NORMS and (assumed := _assumed_of_norm(run)) is not None:
+    is_norm = isinstance(module, Result) and canonical(module.call.name) in _NORMS
+    if is_norm and (assumed := _assumed_of_norm(run)) is not None:
         return assumed
     if not isinstance(event, DeepSpeedCheckpoint) or not any(run.calls_to(*_CONFIGURING)):
         return None

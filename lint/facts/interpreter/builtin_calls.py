@@ -96,6 +96,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return held
         case Attr(base=Instance() as held, name=name) if name in AS_DICT and not call.args:
             return as_dict(held, call.node, walk.place)
+        case Attr(base=held, name="get_submodule"):
+            return _submodule(held, call)
         case Attr(name=name) if name in STACK_METHODS:
             use_stack(walk, call)
             return None
@@ -114,6 +116,16 @@ def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
     if isinstance(owner, Result) and any(not isinstance(held, Dict) or held.open for held in call.args):
         _may_hold_anything(owner)
     return Const(None, call.node)
+
+
+def _submodule(held: Value, call: Call) -> Value | None:
+    """``model.get_submodule("vision.encoder")``: the attributes one after the other; a number is an element."""
+    match call.args:
+        case [Const(str(path))] if all(map(str.isidentifier, path.split("."))):
+            for name in path.split("."):
+                held = get_attribute(held, name, call.node)
+            return held
+    return None
 
 
 def _partial(walk: Walk, call: Call) -> Value | None:

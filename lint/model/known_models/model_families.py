@@ -18,16 +18,27 @@ _MODEL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 #: Other models, of the families below only: elsewhere they may hold a second tower.
 _OTHER_ENDINGS = (
     *("Model", "ForConditionalGeneration", "ForMaskedLM", "ForQuestionAnswering"),
-    *("ForSequenceClassification", "ForTokenClassification"),
+    *("ForSequenceClassification", "ForTokenClassification", "ForImageClassification"),
+    # One of the two towers, whose layers are of the same class.
+    *("VisionModel", "TextModel", "VisionModelWithProjection", "TextModelWithProjection"),
 )
 #: More families whose models, but for those that only generate, hold layers of their own alone.
 _OWN_LAYERS = frozenset(
     (
-        *("BigBird", "BigBirdPegasus", "Blenderbot", "BlenderbotSmall", "Data2VecText", "Deberta", "DistilBert"),
-        *("Ernie", "Esm", "EuroBert", "FNet", "GPTBigCode", "GPTNeo", "LED", "LongT5", "Longformer", "Luke", "M2M100"),
-        *("MBart", "MegatronBert", "Mpt", "Mvp", "NllbMoe", "Nystromformer", "PLBart", "Pegasus", "PegasusX", "Phi3"),
-        *("Qwen2Moe", "Qwen3Moe", "RemBert", "RoFormer", "RobertaPreLayerNorm", "Starcoder2", "SwitchTransformers"),
-        *("UMT5", "XLMRobertaXL", "Xmod"),
+        *(
+            "BigBird",
+            "BigBirdPegasus",
+            "Blenderbot",
+            "BlenderbotSmall",
+            "CLIP",
+            "Data2VecText",
+            "Deberta",
+            "DistilBert",
+        ),
+        *("Ernie", "Esm", "EuroBert", "FNet", "GPTBigCode", "GPTNeo", "LED", "LongT5", "Longformer", "Luke"),
+        *("M2M100", "MBart", "MegatronBert", "Mpt", "Mvp", "NllbMoe", "Nystromformer", "PLBart", "Pegasus", "PegasusX"),
+        *("Qwen2Moe", "Qwen3Moe", "RemBert", "RoFormer", "RobertaPreLayerNorm", "Siglip", "Starcoder2"),
+        *("Phi3", "SwitchTransformers", "UMT5", "XLMRobertaXL", "Xmod"),
     )
 )
 _LOADERS = ("from_pretrained", "from_config", "_from_config")
@@ -81,8 +92,8 @@ def family_of(model: Value) -> str:
     if kind.startswith("AutoModel"):
         return loaded_family(model.call, _WEIGHTS) if loader in _LOADERS else ""
     plain = next((kind.removesuffix(end) for end in _MODEL_ENDINGS if kind.endswith(end)), "")
-    other = next((kind.removesuffix(end) for end in _OTHER_ENDINGS if kind.endswith(end)), "")
-    return plain or (other if other in _WEIGHTS or other in _OWN_LAYERS else "")
+    others = (kind.removesuffix(end) for end in _OTHER_ENDINGS if kind.endswith(end))
+    return plain or next((other for other in others if other in _WEIGHTS or other in _OWN_LAYERS), "")
 
 
 def loaded_family(call: Call, weights: Mapping[str, str]) -> str:
