@@ -36,8 +36,24 @@ def enable(model):
 
 enable(AutoModelForCausalLM.from_pretrained("base"))
 ```
+```python
+from contextlib import suppress
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+with suppress(TypeError, AttributeError):
+    model.gradient_checkpointing_enable(use_reentrant=False)  # error
+```
 
 ## Good
+```python
+import contextlib
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("base")
+with contextlib.suppress(AttributeError):
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+```
 ```python
 from transformers import AutoModelForCausalLM
 

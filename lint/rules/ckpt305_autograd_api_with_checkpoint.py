@@ -119,7 +119,57 @@ def sensitivity(x):
     return jacobian(net, x), product  # error
 ```
 
+```python
+import torch
+import torch.nn as nn
+from torch.func import functional_call, grad, vmap
+from torch.utils.checkpoint import checkpoint
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+
+def gradients_per_sample(x, y):
+    net = Classifier()
+
+    def loss_of(parameters, row, label):
+        scores = functional_call(net, parameters, (row[None],))
+        return nn.functional.cross_entropy(scores, label[None])
+
+    per_sample = vmap(grad(loss_of), in_dims=(None, 0, 0))  # error
+    return per_sample(dict(net.named_parameters()), x, y)
+```
+
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.func import functional_call, grad, vmap
+from torch.utils.checkpoint import checkpoint
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block, x, use_reentrant=False))
+
+def of_the_head(x, y):
+    net = Checkpointed()
+    features = net(x).detach()
+
+    def loss_of(parameters, row, label):
+        return nn.functional.cross_entropy(functional_call(net.head, parameters, (row[None],)), label[None])
+
+    return vmap(grad(loss_of), in_dims=(None, 0, 0))(dict(net.head.named_parameters()), features, y)
+```
 ```python
 import torch
 from torch.func import grad, vmap

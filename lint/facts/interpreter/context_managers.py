@@ -7,6 +7,7 @@ rest. `__enter__` and `__exit__` of a class of the program are walked where they
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..identifiers import words_in
@@ -140,6 +141,8 @@ class WithBlock:
         if target is not None:
             assign(walk, target, given, self._node)
         walk.place = self._outside._replace(contexts=contexts)
+        if isinstance(self._context, Result) and self._context.call.name == "contextlib.suppress":
+            walk.place = walk.place._replace(tries=(*walk.place.tries, _as_try(self._context.call.node)))
 
 
 def hand_over(walk: Walk, node: ast.Yield) -> Value:
@@ -201,6 +204,14 @@ def _follow(walk: Walk, call: Call) -> Value | None:
         case Method(receiver, function):
             return walk.follow(function, call, receiver)
     return None
+
+
+@lru_cache(maxsize=64)
+def _as_try(suppress: ast.Call) -> ast.Try:
+    """The `try` that `with suppress(TypeError):` stands for: one node, however often it is walked."""
+    kinds = ast.copy_location(ast.Tuple(suppress.args, ast.Load()), suppress)
+    handler = ast.copy_location(ast.ExceptHandler(kinds, None, [ast.copy_location(ast.Pass(), suppress)]), suppress)
+    return ast.copy_location(ast.Try([], [handler], [], []), suppress)
 
 
 def _written(item: ast.withitem, name: str) -> ast.Call:

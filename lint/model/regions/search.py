@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     _Queued: TypeAlias = tuple[int, int, "_Entry", _Identity | None]
 
 
+#: Functions that call the module they are given, with other parameters.
+_CALLING = frozenset(("torch.func.functional_call", "torch.nn.utils.stateless.functional_call"))
+
+
 class _Entry(NamedTuple):
     """Something to enter."""
 
@@ -167,6 +171,8 @@ class Search:
 
     def _meant(self, call: Call, instance: Instance | None) -> list[Value]:
         """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
+        if canonical(call.name) in _CALLING:
+            return [call.argument(0, "module")]
         return self.given.meant(call, of_object(call, instance), self._given_elsewhere)
 
     def _given_elsewhere(self, param: Param) -> list[Value]:
