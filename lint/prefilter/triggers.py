@@ -460,7 +460,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("gradient_checkpointing", "Config", "import trl", "vars("),
         ("gradient_checkpointing", "Arguments", "swift", "vars("),
     ),
-    ("checkpointing_enable",),
+    ("checkpointing_enable", ("prepare_model_for_kbit_training", "checkpointing_kwargs")),
     (("checkpointing_enable", "backward"), ("checkpointing_enable", ".fit(")),
     (
         ("transformers", ".forward =", "Layer.forward"),

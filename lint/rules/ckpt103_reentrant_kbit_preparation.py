@@ -232,7 +232,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Result, Seq, equals, options, same
+from ..facts.values import Absent, Attr, Class, Dict, Instance, Ref, Result, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Backward, KbitPrepare, TrainerBuild
 from ..model.flow.unused import is_unused
@@ -258,8 +258,7 @@ _SWITCHES = tuple(f"{kind}_checkpointing_{way}" for kind in ("gradient", "activa
 def check(run: Run) -> Iterator[Report]:
     """Report preparations that certainly end in the reentrant variant."""
     for prepare in run.of(KbitPrepare):
-        turned_on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True)
-        if not turned_on or not hf_kwargs_reentrant(prepare.kwargs, default=True) or _is_part(prepare.model):
+        if not prepare.is_on or not hf_kwargs_reentrant(prepare.kwargs, default=True) or _is_part(prepare.model):
             continue
         if _trainer_decides(run, prepare) or _is_decided_later(run, prepare) or _is_given_away(run, prepare):
             continue

@@ -322,7 +322,6 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ..facts.objects.classes import is_run_as_written
 from ..facts.values import (
-    Absent,
     Attr,
     Choice,
     Instance,
@@ -331,7 +330,6 @@ from ..facts.values import (
     Seq,
     Unknown,
     Value,
-    equals,
     is_absent,
     one,
     options,
@@ -443,8 +441,7 @@ def _switches_on(run: Run, prepare: KbitPrepare) -> bool:
     """Whether the preparation certainly switches checkpointing on: peft does so for a quantized model only."""
     model = _model(run, whole_model(prepare.model))
     loaded = isinstance(model, Result) and model.call.name.endswith(".from_pretrained")
-    on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True) is True
-    return loaded and on and is_quantized(run, model, prepare.place) is True
+    return loaded and prepare.is_on and is_quantized(run, model, prepare.place) is True
 
 
 def _after_enable(run: Run, known: _Models, generate: Call) -> ast.AST | None:

@@ -308,9 +308,7 @@ def _keeps_graph(run: Run) -> bool:
         return False
     if any(event.reentrant is not False for event in run.of(Checkpointing)):
         return False
-    hooked = any(run.method_calls("enable_input_require_grads")) or any(
-        isinstance(it.enables, Absent) or equals(it.enables, True) for it in run.of(KbitPrepare)
-    )
+    hooked = any(run.method_calls("enable_input_require_grads")) or any(it.is_on for it in run.of(KbitPrepare))
     adapters = any(run.of(AdapterAttach)) and not hooked
     variants = [enable_reentrant(run, enable) for enable in run.of(HfEnable)]
     if True in variants:

@@ -39,6 +39,20 @@ class Arguments(TrainingArguments):
 
 args = TrainingArguments("out")
 vars(args).update(gradient_checkpointing=True)  # error
+vars(args)["gradient_checkpointing_kwargs"] = {"use_reentrant": True}  # error
+```
+```python
+from transformers import Seq2SeqTrainer, Trainer, TrainingArguments
+
+def train(model, rows):
+    trainer = Trainer(model, TrainingArguments("out"), train_dataset=rows)
+    trainer.args.gradient_checkpointing = True  # error
+    trainer.train()
+
+class SavingTrainer(Seq2SeqTrainer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.args.gradient_checkpointing = True  # error
 ```
 
 ## Good
@@ -73,6 +87,26 @@ class Encoder(nn.Module):
 def configure(cfg, model):
     cfg.gradient_checkpointing = True
     model.gradient_checkpointing = True
+```
+```python
+from transformers import Trainer, TrainingArguments
+from my_project import Runner
+
+def train(model, rows):
+    trainer = Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows)
+    trainer.args.activation_checkpointing = False
+    trainer.args.gradient_checkpointing = True  # it is on already
+    trainer.train()
+
+class MyRunner(Runner):
+    def __init__(self, args):
+        super().__init__(args)
+        self.args.gradient_checkpointing = True  # arguments of its own
+
+def run(args):
+    runner = Runner(args)
+    runner.args.gradient_checkpointing = True
+    runner.start()
 ```
 ```python
 from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments

@@ -1,8 +1,9 @@
 """Checkpointing arguments on the model that the Trainer replaces.
 
 ## What it does
-Flags `model.gradient_checkpointing_enable({...})` whose arguments differ from those of the `Trainer` that gets the
-model, when that Trainer has checkpointing on: the variant, `every_n_layers`, `offload`, and the rest of the dict.
+Flags `model.gradient_checkpointing_enable({...})`, and peft's `prepare_model_for_kbit_training` with such arguments for
+a quantized model, when they differ from those of the `Trainer` that gets the model and has checkpointing on: the
+variant, `every_n_layers`, `offload`, and the rest of the dict.
 
 ## Why is this bad?
 When training starts the Trainer enables checkpointing again, with its own arguments. What the model was told before is
@@ -45,7 +46,58 @@ def fewer(name, rows):
     Trainer(model, args, train_dataset=rows).train()
 ```
 
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+def quantized(name, rows):
+    bits = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=bits)
+    options = {"use_reentrant": True}
+    model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs=options)  # error
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM"))
+    SFTTrainer(model, args=SFTConfig("out"), train_dataset=rows).train()
+
+def base_of_the_adapter(name, rows):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig(task_type="CAUSAL_LM"))
+    model.base_model.model.gradient_checkpointing_enable({"use_reentrant": True})  # error
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def switched_on_at_the_trainer(name, rows):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # error
+    trainer = Trainer(model, TrainingArguments("out"), train_dataset=rows)
+    trainer.args.activation_checkpointing = True
+    trainer.train()
+```
+
 ## Good
+```python
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+def prepared_alike(name, rows):
+    bits = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=bits)
+    model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
+    SFTTrainer(model, args=SFTConfig("out"), train_dataset=rows, peft_config=LoraConfig()).train()
+
+def prepared_without(name, rows):
+    bits = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=bits)
+    options = {"use_reentrant": True}
+    model = prepare_model_for_kbit_training(model, False, options)  # ckpt-lint: ignore[CKPT215] another matter
+    SFTTrainer(model, args=SFTConfig("out"), train_dataset=rows, peft_config=LoraConfig()).train()
+
+def prepared_for_itself(name, rows):
+    bits = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=bits)
+    model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": True})
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM"))
+    Trainer(model, TrainingArguments("out"), train_dataset=rows).train()
+```
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
@@ -138,7 +190,8 @@ from typing import TYPE_CHECKING
 from ..facts.nodes import entries, source_text
 from ..facts.values import Const, Dict
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable
+from ..model.events import HfEnable, KbitPrepare
+from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import SWITCHES, default_versions, overriding_trainer, settings_lost, trainer_reentrant
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.variant import hf_kwargs_reentrant
@@ -150,13 +203,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT202", "trainer-overrides-model-checkpointing", Severity.WARNING
-NEEDS = (HfEnable,)
+NEEDS = (HfEnable, (KbitPrepare, "checkpointing_kwargs"))
 VERSIONS = {"transformers": ">=4.35"}
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report arguments given to the model that the Trainer's replace."""
-    for enable in run.of(HfEnable):
+    for enable in _enablings(run):
         found = overriding_trainer(run, enable)
         if found is not None and _differ(run, enable, found[1]):
             trainer, args = found
@@ -170,7 +223,15 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
-def _differ(run: Run, enable: HfEnable, args: TrainerArgs) -> bool:
+def _enablings(run: Run) -> Iterator[HfEnable | KbitPrepare]:
+    """The calls that switch checkpointing on, the preparations of quantized models included."""
+    yield from run.of(HfEnable)
+    for prepare in run.of(KbitPrepare):
+        if prepare.is_on and is_quantized(run, prepare.model, prepare.place):
+            yield prepare
+
+
+def _differ(run: Run, enable: HfEnable | KbitPrepare, args: TrainerArgs) -> bool:
     asked, holds = enable.kwargs, trainer_reentrant(run, args)
     variant = hf_kwargs_reentrant(asked, default=None) if isinstance(asked, Dict) else None
     if variant is not None and holds is not None and variant != holds:
@@ -178,12 +239,12 @@ def _differ(run: Run, enable: HfEnable, args: TrainerArgs) -> bool:
     return holds is not None and bool(settings_lost(enable, args))
 
 
-def _rests_on_reentrant(run: Run, enable: HfEnable, args: TrainerArgs) -> bool:
+def _rests_on_reentrant(run: Run, enable: HfEnable | KbitPrepare, args: TrainerArgs) -> bool:
     """Whether the only difference is that the Trainer runs the reentrant variant."""
     return trainer_reentrant(run, args) is True and not settings_lost(enable, args)
 
 
-def _move(enable: HfEnable, args: TrainerArgs) -> Rewrite | None:
+def _move(enable: HfEnable | KbitPrepare, args: TrainerArgs) -> Rewrite | None:
     switch = next((name for name in SWITCHES if args.call.written(name)), None)
     text = _asked_text(enable)
     if switch is None or text is None or args.call.written(f"{switch}_kwargs"):
@@ -195,7 +256,7 @@ def _move(enable: HfEnable, args: TrainerArgs) -> Rewrite | None:
     )
 
 
-def _asked_text(enable: HfEnable) -> str | None:
+def _asked_text(enable: HfEnable | KbitPrepare) -> str | None:
     """All that ``enable`` asks for as one dict, which is how the Trainer takes it; None where it is not written out."""
     selection = enable.selection
     if isinstance(enable.kwargs, Dict):

@@ -7,7 +7,20 @@ import ast
 from ..objects.attributes import set_attribute, set_item
 from ..objects.containers import is_module_list, iterate
 from ..objects.slices import at_position
-from ..values import UNKNOWN, Choice, Const, Dict, Element, Seq, Unknown, Value, conditional_options, join, join_under
+from ..values import (
+    UNKNOWN,
+    Attr,
+    Choice,
+    Const,
+    Dict,
+    Element,
+    Seq,
+    Unknown,
+    Value,
+    conditional_options,
+    join,
+    join_under,
+)
 from ..walk import Store, Walk, Write
 from .generators import yields
 
@@ -21,6 +34,9 @@ def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
             write(walk, walk.evaluate(base), name, value, node)
         case ast.Subscript(value=base, slice=index):
             held, key = walk.evaluate(base), walk.evaluate(index)
+            if isinstance(held, Attr) and held.name == "__dict__" and isinstance(key, Const):
+                write(walk, held.base, str(key.value), value, node)  # `vars(args)["seed"] = 1`
+                return
             store(walk, held, key, value)
             _assign_item(walk, held, key, value, node)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):

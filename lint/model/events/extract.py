@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.objects.classes import ancestors
 from ...facts.values import (
     UNKNOWN,
+    Absent,
     Attr,
     Call,
     Class,
@@ -252,18 +253,29 @@ def _constructor(name: str) -> type[CallEvent] | None:
 
 def args_of(value: Value) -> hf.TrainerArgs | None:
     """The construction of a TrainingArguments object, also one a parser filled; None for anything else."""
-    match value:
+    match arguments_behind(value):
         case Result(call) | Instance(_, call) if call is not None:
             return next((event for event in events_of(call) if isinstance(event, hf.TrainerArgs)), None)
     return None
 
 
+def arguments_behind(value: Value) -> Value:
+    """What a Trainer of the program was given as its arguments for `trainer.args`; ``value`` itself for the rest."""
+    match value:
+        case Attr(base=Result(call) | Instance(_, call), name="args") if call is not None:
+            built = next((event for event in events_of(call) if isinstance(event, hf.TrainerBuild)), None)
+            return value if built is None or isinstance(built.args, Absent) else built.args
+    return value
+
+
 def is_args(value: Value) -> bool:
     """Whether ``value`` is certainly a TrainingArguments object."""
-    return all(map(_is_args, options(value)))
+    return all(map(_is_args, options(arguments_behind(value))))
 
 
 def _is_args(value: Value) -> bool:
+    if isinstance(value, Attr) and value.name == "args" and isinstance(value.base, Instance):
+        return any(_constructor(base) is hf.TrainerBuild for base in bases(value.base.cls))  # `self.args`
     if isinstance(value, Param) and isinstance(value.annotation, Ref):
         return is_trainer_args(canonical(value.annotation.name))
     if isinstance(value, Instance) and value.call is None:

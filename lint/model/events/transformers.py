@@ -6,7 +6,7 @@ import ast
 from typing import ClassVar
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import ABSENT, Absent, Class, Value
+from ...facts.values import ABSENT, Absent, Class, Value, equals
 from ...prefilter.words import TRL, WHOLE
 from .event import CallEvent, Event, NamingEvent, Trigger, WriteEvent
 
@@ -79,6 +79,16 @@ class KbitPrepare(CallEvent, HfSetting):
     def kwargs(self) -> Value:
         """The dict of arguments for torch's checkpoint."""
         return self.call.argument(2, "gradient_checkpointing_kwargs")
+
+    @property
+    def selection(self) -> dict[str, Value]:
+        """Nothing: it checkpoints every layer."""
+        return {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it certainly switches checkpointing on, where the model is quantized."""
+        return isinstance(self.enables, Absent) or equals(self.enables, True) is True
 
 
 class TrainerArgs(CallEvent, HfSetting):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.values import Absent, Instance, Value, equals, options, same
+from ...facts.values import Instance, Value, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
 from ..events.extract import args_of
@@ -55,9 +55,8 @@ def reentrant_settings(run: Run, model: Value) -> Iterator[Event]:
         if is_enabled(run, args, value) and trainer_reentrant(run, args):
             yield args
     for prepare in run.of(KbitPrepare):
-        turned_on = isinstance(prepare.enables, Absent) or equals(prepare.enables, True)
         decides = _is(prepare.model, model) and not any(run.of(TrainerBuild)) and not any(run.of(HfEnable))
-        if turned_on and decides and hf_kwargs_reentrant(prepare.kwargs, default=True):
+        if prepare.is_on and decides and hf_kwargs_reentrant(prepare.kwargs, default=True):
             yield prepare
     for apply in run.of(ApplyCheckpointing):
         if _is(apply.model, model) and apply.reentrant:

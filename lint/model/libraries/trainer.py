@@ -23,9 +23,9 @@ from ...facts.values import (
     same,
     truth,
 )
-from ..events import HfEnable, HfSetting, KwargsWrite, SwiftArgs, TrainerArgs, TrainerBuild
-from ..events.extract import args_of
-from ..types import bases, may_be_same_model
+from ..events import HfEnable, HfSetting, KbitPrepare, KwargsWrite, SwiftArgs, TrainerArgs, TrainerBuild
+from ..events.extract import args_of, arguments_behind
+from ..types import bases, may_be_same_model, whole_model
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant, torch_reentrant
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def is_enabled(run: Run, args: TrainerArgs, value: Value) -> bool | None:
     answer = _switch(args)
     names = SWITCHES if isinstance(args, SwiftArgs) else _effective(run, SWITCHES)
     for write in run.writes:
-        if any(same(option, value) for option in options(write.obj)) and write.field in names:
+        if write.field in names and any(same(option, value) for option in options(arguments_behind(write.obj))):
             if isinstance(args, SwiftArgs):
                 return None  # The Trainer's arguments are copied from these when they are built.
             answer = truth(write.value) if not write.place.deeper_than(args.place) else None
@@ -121,7 +121,8 @@ def kwargs_may_change(run: Run, args: TrainerArgs) -> bool:
     """Whether the dict of arguments is replaced or written to after ``args`` are built; both names share the dict."""
     made = object_of(args)
     for write in run.writes:
-        replaced = write.field in _effective(run, KWARGS) and any(same(obj, made) for obj in options(write.obj))
+        objects = options(arguments_behind(write.obj))
+        replaced = write.field in _effective(run, KWARGS) and any(same(obj, made) for obj in objects)
         if replaced or _is_kwargs_of(made, write.obj):
             return True
     return any(_is_kwargs_of(made, call.receiver) for call in run.method_calls(*_CHANGES))
@@ -199,7 +200,7 @@ def enable_reentrant(run: Run, enable: HfEnable) -> bool | None:
     return hf_kwargs_reentrant(enable.kwargs, run.versions.hf_default_reentrant)
 
 
-def settings_lost(enable: HfEnable, args: TrainerArgs) -> dict[str, Value]:
+def settings_lost(enable: HfEnable | KbitPrepare, args: TrainerArgs) -> dict[str, Value]:
     """What ``enable`` asks for beside the variant, and a Trainer with ``args`` does not, by its name."""
     asked = dict(enable.kwargs.items) if isinstance(enable.kwargs, Dict) else {}
     asked |= {name: value for name, value in enable.selection.items() if equals(value, _UNSELECTIVE[name]) is False}
@@ -219,7 +220,7 @@ def _is_other(asked: Value, kept: Value) -> bool:
 def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:
     """The Trainers built for ``model`` with known arguments: the construction, its arguments, their object."""
     for trainer in run.of(TrainerBuild):
-        if not may_be_same_model(trainer.model, model):
+        if not may_be_same_model(whole_model(trainer.model), whole_model(model)):
             continue
         for value in options(trainer.args):
             args = args_of(value)
@@ -227,7 +228,7 @@ def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerA
                 yield trainer, args, value
 
 
-def overriding_trainer(run: Run, enable: HfEnable) -> tuple[TrainerBuild, TrainerArgs] | None:
+def overriding_trainer(run: Run, enable: HfEnable | KbitPrepare) -> tuple[TrainerBuild, TrainerArgs] | None:
     """The Trainer that enables checkpointing on the same model again and so replaces what ``enable`` asked for."""
     for trainer, args, value in trainers_of(run, enable.model):
         apart = any(event.place.excludes(enable.place) for event in (trainer, args))
@@ -236,7 +237,7 @@ def overriding_trainer(run: Run, enable: HfEnable) -> tuple[TrainerBuild, Traine
     return None
 
 
-def _may_train_after(run: Run, trainer: TrainerBuild, enable: HfEnable) -> bool:
+def _may_train_after(run: Run, trainer: TrainerBuild, enable: HfEnable | KbitPrepare) -> bool:
     """Whether ``trainer`` may train behind ``enable``: it does, or the program shows no use of it at all."""
     made = Result(trainer.call)
     uses = [call for call in run.method_calls("train", "evaluate", "predict") if one(call.receiver, made)]
