@@ -108,10 +108,101 @@ def by_number(name, count=8):
 
 last_layers("base"), last_layer("base"), by_number("base")
 ```
+```python
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+def freeze(module):
+    for parameter in module.parameters():
+        parameter.requires_grad = False
+
+def parts_of_a_list(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for part in [model.bert.embeddings, *model.bert.encoder.layer[:8]]:
+        for parameter in part.parameters():
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def parts_that_a_helper_freezes(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    frozen = (model.model.embed_tokens, *model.model.layers[:12])
+    for part in frozen:
+        freeze(part)
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def layers_taken_before(name, count=8):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.bert.embeddings.requires_grad_(False)
+    first = model.bert.encoder.layer[:count]
+    for layer in first:
+        layer.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+parts_of_a_list("base"), parts_that_a_helper_freezes("base"), layers_taken_before("base")
+```
+```python
+import re
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+def by_number_in_the_name(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if key.startswith("bert.embeddings"):
+            parameter.requires_grad = False
+        elif key.startswith("bert.encoder.layer."):
+            number = int(key.split(".")[3])
+            if number < 8:
+                parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def by_pattern(name, keep=12):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        found = re.match("model[.]layers[.]([0-9]+)[.]", key)
+        if "embed_tokens" in key or (found and int(found.group(1)) < keep):
+            parameter.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def by_list(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    frozen = ["embeddings"] + [f"layer.{number}." for number in range(8)]
+    for key, parameter in model.named_parameters():
+        if any(part in key for part in frozen):
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+def all_but_the_last(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    for key, parameter in model.named_parameters():
+        if "classifier" in key or "layer.11." in key:
+            parameter.requires_grad = True
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # error
+    return model.train()
+
+by_number_in_the_name("base"), by_pattern("base"), by_list("base"), all_but_the_last("base")
+```
+```python
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+def last_layer_by_name(name, rows):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if "classifier" not in key and "layer.11" not in key:
+            parameter.requires_grad = False
+    args = TrainingArguments("out", gradient_checkpointing=True)  # error
+    Trainer(model, args, train_dataset=rows).train()
+```
 
 ## Good
 ```python
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 def tied(name):
     model = AutoModelForCausalLM.from_pretrained(name)
@@ -144,6 +235,68 @@ def by_number_from_above(name, count=8):
     for number, layer in enumerate(model.model.layers):
         if number >= count:
             layer.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def parts_of_a_list(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for part in [model.bert.pooler, *model.bert.encoder.layer[:8]]:
+        part.requires_grad_(False)  # The embeddings train.
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def last_layers_of_a_list(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for part in [model.bert.embeddings, *model.bert.encoder.layer[-4:]]:
+        part.requires_grad_(False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def frozen_for_a_while(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    parts = [model.bert.embeddings, *model.bert.encoder.layer[:8]]
+    for part in parts:
+        part.requires_grad_(False)
+    for part in [model.bert.embeddings, model.bert.pooler]:
+        part.requires_grad_(True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def last_layers_by_number_in_the_name(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if key.startswith("bert.embeddings"):
+            parameter.requires_grad = False
+        elif key.startswith("bert.encoder.layer.") and int(key.split(".")[3]) >= 8:
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def embeddings_alone(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if any(part in key for part in ["embeddings"]):
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def but_the_biases(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        first = ".layer." in key and int(key.split(".")[3]) < 8
+        if "embeddings" in key or (first and not key.endswith("bias")):
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+def but_the_first(name):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    for key, parameter in model.named_parameters():
+        if "embeddings" in key or (".layer." in key and int(key.split(".")[3]) < 8):
+            parameter.requires_grad = False
+    for key, parameter in model.named_parameters():
+        if "layer.0." in key:
+            parameter.requires_grad = True
     model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
 
@@ -191,13 +344,6 @@ def adapter(name):
 ```python
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 from my_project import insert_adapters
-
-def last_layer_by_name(name, rows):
-    model = AutoModelForSequenceClassification.from_pretrained(name)
-    for key, parameter in model.named_parameters():
-        if "classifier" not in key and "layer.11" not in key:
-            parameter.requires_grad = False
-    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
 
 def adapters(name, rows):
     model = AutoModelForSequenceClassification.from_pretrained(name)
@@ -306,6 +452,7 @@ transformers 5.23 `modeling_utils.py` (`enable_input_require_grads` in `_activat
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.attributes import made_at
@@ -319,6 +466,7 @@ from ..model.frozen.frozen_layers import (
     is_of_last_layers,
     spares_backbone_by_name,
 )
+from ..model.frozen.layers_by_name import first_layers_by_name
 from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
 from ..model.known_models.main_inputs import may_take_token_ids
 from ..model.libraries.enabled import enablings
@@ -408,8 +556,20 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
         if all(path in frozen or ((_EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
     else:
-        return _frozen_but_last(run, model, frozen, later)
+        return _frozen_but_last(run, model, frozen, later) or _frozen_by_name(run, model, own, later)
     return None if any(_may_thaw(it.module, model) for it in later) or _is_changed(run, model) else switch.node
+
+
+def _frozen_by_name(
+    run: Run, model: Value, freezes: list[GradientSwitch], thaws: list[GradientSwitch]
+) -> ast.AST | None:
+    """Where loops over names freeze the first layers of ``model`` and all below them."""
+    if not isinstance(model, Result) or _is_changed(run, model):
+        return None
+    off = [(switch, _path(switch.module, model)) for switch in freezes]
+    on = [(switch, _path(switch.module, model)) for switch in thaws if _may_thaw(switch.module, model)]
+    switch = first_layers_by_name(run, off, on)
+    return None if switch is None else switch.node
 
 
 def _frozen_but_last(
@@ -449,7 +609,9 @@ def _is_changed(run: Run, model: Value) -> bool:
 
 
 def _is_library(called: Ref) -> bool:
-    return called.name.partition(".")[0] in LIBRARIES
+    """Whether a function knows no layers, or is one of a library that leaves models as they are."""
+    package = called.name.partition(".")[0]
+    return package in LIBRARIES or package in sys.stdlib_module_names
 
 
 def _owner_of_embeddings(module: Value) -> Value | None:

@@ -13,9 +13,11 @@ from ..objects.containers import iterate, length_of
 from ..scopes import bound_names
 from ..values import (
     UNKNOWN,
+    Attr,
     Call,
     Const,
     Dict,
+    Element,
     Function,
     Guard,
     Loop,
@@ -32,6 +34,7 @@ from ..values import (
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
+from .switching import switches_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,16 +217,28 @@ def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
 
 
 def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
-    """The elements of a loop through functions, `for stage in (wrap, shard)`, or through names with their values."""
+    """The elements of a loop that is followed step by step.
+
+    Those through functions, `for stage in (wrap, shard)`, through names with their values, and through parts of a model
+    of which it does nothing but switch something.
+    """
     match passed:
         case Result(Call(name="builtins.enumerate", args=[counted, *_])):
             return [Seq("tuple", [Unknown(node.iter), step], False, node.iter) for step in _steps(counted, node)]
-    if not isinstance(passed, Seq) or passed.open or not 1 < len(passed.items) <= _STEPS:
+    if not isinstance(passed, Seq) or not 1 < len(passed.items) <= _STEPS:
         return []
     if any(isinstance(part, _LEAVING) for statement in node.body for part in all_nodes(statement)):
         return []
+    if all(map(_may_be_module, passed.items)) and switches_only(node):
+        return passed.items  # What else an open list holds is switched like these.
     are_functions = all(map(_is_function, passed.items)) and _hands_on(node)
-    return passed.items if are_functions or all(map(_is_named, passed.items)) else []
+    is_known = not passed.open and (are_functions or all(map(_is_named, passed.items)))
+    return passed.items if is_known else []
+
+
+def _may_be_module(value: Value) -> bool:
+    """Whether ``value`` is something that a call gave, or a part of it, and one thing in every run."""
+    return isinstance(value, Result | Attr | Element)
 
 
 def _is_function(value: Value) -> bool:

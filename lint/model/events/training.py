@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
-from ...facts.values import Absent, Element, Result, Value, equals
+from ...facts.values import Absent, Attr, Choice, Element, Result, Value, equals
 from .event import CallEvent, Event, WriteEvent
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ class GradientSwitch(Event):
         return 0
 
     def _slices(self) -> Iterator[ast.Slice]:
-        """The slices in what the loops around it go through."""
-        passed = (loop.iter for loop in self.place.loops if isinstance(loop, ast.For))
-        return (part for iterated in passed for part in all_nodes(iterated) if isinstance(part, ast.Slice))
+        """The slices in what the loops around it go through, and those that gave the module."""
+        subscripts = (*subscripts_around(self), *subscripts_behind(self.module))
+        return (part.slice for part in subscripts if isinstance(part.slice, ast.Slice))
 
     @property
     def module(self) -> Value:
@@ -222,6 +222,25 @@ class GradientSwitchWrite(WriteEvent, GradientSwitch):
     def value(self) -> Value:
         """What it is switched to."""
         return self.write.value
+
+
+def subscripts_around(switch: GradientSwitch) -> Iterator[ast.Subscript]:
+    """The subscripts in what the loops around ``switch`` go through.
+
+    Not those in a list that is written there and followed step by step: each belongs to one of its elements.
+    """
+    is_step = not isinstance(switch.module, Choice)
+    for loop in switch.place.loops:
+        if isinstance(loop, ast.For) and not (is_step and isinstance(loop.iter, ast.List | ast.Tuple)):
+            yield from (part for part in all_nodes(loop.iter) if isinstance(part, ast.Subscript))
+
+
+def subscripts_behind(value: Value) -> Iterator[ast.Subscript]:
+    """The subscripts that took ``value`` out of what it is a part of: `layers = model.encoder.layer[:8]`."""
+    while isinstance(value, Attr | Element):
+        if isinstance(value.node, ast.Subscript):
+            yield value.node
+        value = value.base if isinstance(value, Attr) else value.of
 
 
 def _owner(value: Value) -> Value:

@@ -6,9 +6,10 @@ import ast
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import uncounted
+from ...facts.nodes import is_inside, uncounted
 from ...facts.parameters import defaults, parameter_names, positional_names
 from ..conditions.guards import own_guards
+from ..events.training import subscripts_around, subscripts_behind
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import backbone_parameters
 from ..texts.passing_names import is_named_in, name_passes
@@ -64,6 +65,17 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
             case ast.Call(func=ast.Name("range"), args=[end], keywords=[]):
                 below = [*(inner.iter for inner in loops[depth + 1 :]), switch.node]
                 return _is_some(run, switch, end) and any(_counts(part, loop.target) for part in below)
+    return any(_is_from_first(run, switch, part) for part in subscripts_behind(switch.module))
+
+
+def _is_from_first(run: History, switch: GradientSwitch, part: ast.Subscript) -> bool:
+    """Whether ``part``, which took the layers out of the model before the loop, is `[:8]`."""
+    match part.slice:
+        case ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None):
+            function = switch.place.function
+            # A name means what it means where the slice is taken.
+            is_here = function is None or is_inside(part, function.node) or isinstance(end, ast.Constant | ast.UnaryOp)
+            return is_here and _is_some(run, switch, end)
     return False
 
 
@@ -83,11 +95,11 @@ def _end_of_numbers(guards: Sequence[Guard], loops: list[ast.For]) -> ast.expr |
 
 def is_of_last_layers(run: History, switch: GradientSwitch) -> bool:
     """Whether ``switch`` comes to the last of some layers alone: `layers[-1]`, `layers[-4:]`, `layers[10:]`."""
-    taken = [switch.node, *(loop.iter for loop in switch.place.loops if isinstance(loop, ast.For))]
-    parts = [part.slice for node in taken for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    here = (part for part in ast.walk(switch.node) if isinstance(part, ast.Subscript))
+    parts = list(dict.fromkeys((*here, *subscripts_around(switch), *subscripts_behind(switch.module))))
     if len(parts) != 1:
         return False
-    chosen = parts[0]
+    chosen = parts[0].slice
     if isinstance(chosen, ast.Slice):
         return chosen.step is None and chosen.lower is not None and _is_some(run, switch, chosen.lower)
     from_end = isinstance(chosen, ast.UnaryOp) and isinstance(chosen.op, ast.USub)
@@ -112,12 +124,12 @@ def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _is_some(run, switch, operand)
         case ast.Name(id=name):
-            given = _given(run, switch, name)
-            return isinstance(given, ast.Constant) and isinstance(given.value, int) and given.value > 0
+            held = given(run, switch, name)
+            return isinstance(held, ast.Constant) and isinstance(held.value, int) and held.value > 0
     return False
 
 
-def _given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
+def given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
     """What a variable of the function around ``switch`` holds: what the call gives, a default, or the one value."""
     tree, function = run.program.tree_with(switch.node), switch.place.function
     if function is None:
@@ -128,8 +140,8 @@ def _given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
     call = next((found for found in run.calls_of(function) if found.node is caller), None)
     if call is None or call.via or function.owner is not None or _spreads(call.node):
         return None
-    given = call.written_arguments(positional_names(function.node)).get(name, defaults(function.node).get(name))
-    return bound_once((tree,), given.id) if isinstance(given, ast.Name) else given
+    held = call.written_arguments(positional_names(function.node)).get(name, defaults(function.node).get(name))
+    return bound_once((tree,), held.id) if isinstance(held, ast.Name) else held
 
 
 def _spreads(call: ast.Call) -> bool:

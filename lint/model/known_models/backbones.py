@@ -32,8 +32,16 @@ class Backbone(NamedTuple):
 
     def parameters(self) -> tuple[str, ...]:
         """The names, in the model, of the parameters of the layers and of those below them."""
-        inside = (f"{self.layers}.{number}.{part}" for number in range(_LAYERS) for part in self.layer)
-        return tuple(f"{self.holder}.{name}" for name in (*self.below, *inside))
+        inside = (name for number in range(_LAYERS) for name in self.layer_parameters(number))
+        return (*self.parameters_below(), *inside)
+
+    def parameters_below(self) -> tuple[str, ...]:
+        """The names, in the model, of the parameters below the layers."""
+        return tuple(f"{self.holder}.{name}" for name in self.below)
+
+    def layer_parameters(self, number: int) -> tuple[str, ...]:
+        """The names, in the model, of the parameters of one layer."""
+        return tuple(f"{self.holder}.{self.layers}.{number}.{part}" for part in self.layer)
 
 
 BACKBONES = tuple(Backbone(*row) for row in ROWS)

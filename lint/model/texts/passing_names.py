@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from .text_values import OpenValueError, TextValues
+from .written_texts import bound_once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...facts.values import Guard
+
+    #: Gives the expression that a variable stands for.
+    Meant: TypeAlias = Callable[[ast.expr], ast.expr | None]
 
 
 def is_named_in(loop: ast.For) -> bool:
@@ -20,13 +28,36 @@ def is_named_in(loop: ast.For) -> bool:
     return False
 
 
-def name_passes(guard: Guard, loop: ast.For, name: str) -> bool | None:
-    """Whether a parameter called ``name`` comes to where ``guard`` holds; None when more than its name decides."""
+def name_passes(guard: Guard, loop: ast.For, name: str, meant: Meant | None = None) -> bool | None:
+    """Whether a parameter called ``name`` comes to where ``guard`` holds; None when more than its name decides.
+
+    ``meant`` gives what variables stand for that are bound outside of the loop.
+    """
     match loop.target:
         case ast.Tuple(elts=[ast.Name(id=variable), _]):
             answer = _answer(guard.test, variable, name)
+            if answer is None and isinstance(guard.test, ast.expr):
+                answer = _computed(guard.test, TextValues({variable: name}, _in_loop(loop, meant)))
             return None if answer is None else answer is guard.taken
     return None
+
+
+def _in_loop(loop: ast.For, meant: Meant | None) -> Meant:
+    """What variables stand for that ``loop`` binds; what ``meant`` says for others."""
+
+    def found(node: ast.expr) -> ast.expr | None:
+        inner = bound_once((loop,), node.id) if isinstance(node, ast.Name) else None
+        return inner if inner is not None or meant is None else meant(node)
+
+    return found
+
+
+def _computed(test: ast.expr, values: TextValues) -> bool | None:
+    """What ``test`` comes out as: `int(name.split(".")[3]) < 8`."""
+    try:
+        return bool(values.of(test))
+    except OpenValueError:
+        return None
 
 
 def prefix_asked(guard: Guard, loop: ast.For) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
@@ -17,13 +18,22 @@ _TEXT_METHODS = frozenset(
         *("isnumeric", "isdecimal"),
     )
 )
+#: How many numbers of a `range` are looked at.
+_MOST = 1_000
 _PATTERN_FUNCTIONS = frozenset(("match", "search", "fullmatch", "sub", "split", "findall"))
 _MATCH_METHODS = frozenset(("group", "groups", "start", "end", "span"))
+
+
+def _numbers(*bounds: int) -> list[int]:
+    """`range(8)`, as far as anybody counts layers."""
+    return list(islice(range(*bounds), _MOST))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
     for function in (len, int, str, bool, any, all, list, tuple, set, sorted, min, max, sum, enumerate, zip)
     if (name := function.__name__)
-}
+} | {"range": _numbers}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

@@ -22,10 +22,14 @@ _TEXTS = 256
 #: Functions that give the elements that they get.
 _SAME = frozenset(("dict", "frozenset", "list", "set", "sorted", "tuple"))
 #: Functions that only look at what they get.
-_LOOK = _SAME | {"any", "all", "bool", "enumerate", "len", "print", "max", "min", "sum"}
-#: Methods that leave a container as it is, a text, and a regular expression.
+_LOOK = _SAME | {"any", "all", "bool", "enumerate", "int", "len", "print", "max", "min", "range", "str", "sum"}
+#: Methods that leave a container as it is, a text, a regular expression, and what it finds.
 _KEEP = frozenset(
-    ("copy", "count", "get", "index", "items", "keys", "values", "format", "join", "match", "fullmatch", "search")
+    (
+        *("copy", "count", "get", "index", "items", "keys", "values", "format", "join", "match", "fullmatch", "search"),
+        *("startswith", "endswith", "find", "rfind", "isdigit", "isnumeric", "isdecimal", "group", "groups", "span"),
+        *("split", "rsplit", "partition", "rpartition", "removeprefix", "removesuffix", "replace", "lower", "strip"),
+    )
 )
 
 
