@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.straight import only_call
 from ...facts.values import Partial
-from ..branches.passed_on import only_call
 from .call_targets import call_targets
 
 if TYPE_CHECKING:
