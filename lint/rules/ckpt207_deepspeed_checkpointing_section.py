@@ -231,7 +231,9 @@ def _enables_elsewhere(run: Run) -> bool:
     calls = (call.name or call.method for call in run.program.calls)
     names = ("checkpointing_enable", "enable_gradient_checkpointing", "prepare_model_for_kbit_training")
     by_call = any(name.endswith(names) or name.startswith("deepspeed.checkpointing") for name in calls)
-    return by_call or any(run.of(Checkpointing))
+    # What nothing in sight calls may be called by what a library builds.
+    in_modules = any("deepspeed.checkpointing" in text for text in run.program.texts.values())
+    return by_call or in_modules or any(run.of(Checkpointing))
 
 
 def _is_switch(write: Write) -> bool:

@@ -212,8 +212,19 @@ def _is_handed_on(program: Program, function: Function) -> bool:
 
 
 def _is_part_of_the_run(program: Program, function: Function) -> bool:
-    """Whether it can run at all: of an imported module, methods and what others defined for them."""
-    return origin(function.node) is None or function.owner is not None or function.place.function is not None
+    """Whether it can run at all: of an imported module, methods, what others defined for them or the file hands on."""
+    inner = function.owner is not None or function.place.function is not None
+    return origin(function.node) is None or inner or function.name in _names_read(program.tree)
+
+
+@lru_cache(maxsize=4)
+def _names_read(tree: ast.Module) -> frozenset[str]:
+    """The variables and the attributes that a file reads."""
+    return frozenset(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in all_nodes(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
 
 
 def _walk_alone(program: Program, function: Function, instance: Instance | None = None) -> None:

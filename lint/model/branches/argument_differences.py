@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 #: Through how many callers a mask is followed.
 _HOPS = 4
 #: What a checkpointed branch leaves out on purpose.
-_MAY_DIFFER = re.compile(r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental")
+_MAY_DIFFER = re.compile(
+    r"cache|past|state|output_|return_|use_|need_|kwargs|debug|verbose|inference|incremental", re.IGNORECASE
+)
 
 
 def difference(pair: Pair) -> Difference | None:
@@ -286,8 +288,7 @@ def _counts(argument: ast.expr, place: Place) -> bool:
     """Whether leaving ``argument`` out changes the result: constants, caches, a layer's number may be left out."""
     if isinstance(argument, ast.Name) and any(argument.id in counters(loop) for loop in own_loops(place)):
         return False
-    names = words_in(argument)
-    return bool(names) and not any(_MAY_DIFFER.search(name) for name in names)
+    return bool(words_in(argument)) and not _MAY_DIFFER.search(ast.unparse(argument))
 
 
 def _is_set(argument: Argument, pair: Pair, lacking: Side) -> bool:
