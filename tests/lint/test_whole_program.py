@@ -321,3 +321,36 @@ def test_a_check_that_another_file_has_by_name_asks_for_layers(family, found):
     find = finder(parallel=parallel)
     checked = check_source(textwrap.dedent(text), "train.py", find_module=find, reported="parallel.py".__eq__)
     assert [finding.code for finding in checked] == found
+
+
+@pytest.mark.parametrize(("given", "found"), [("set_eval", []), ("show", [(7, "CKPT106")])])
+def test_a_function_of_another_file_that_is_given_away_is_looked_into(given, found):
+    """What `apply` calls with each module keeps the statistics of the norm."""
+    text = f"""
+        from torch.utils.checkpoint import checkpoint
+        from model import Block
+        from callbacks import set_eval, show
+        block = Block().train()
+        block.apply({given})
+        y = checkpoint(block, x, use_reentrant=False)
+    """
+    callbacks = """
+        def set_eval(module):
+            if "BatchNorm" in type(module).__name__:
+                module.eval()
+
+        def show(module):
+            print(module)
+    """
+    assert codes(text, model=MODEL, callbacks=callbacks) == found
+
+
+@pytest.mark.parametrize(("asked", "found"), [("module is model.Block", True), ("type(module) is model.Block", False)])
+def test_a_check_names_a_class_by_its_module(asked, found):
+    text = f"""
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+        import model
+        def wrap(net):
+            apply_activation_checkpointing(net, check_fn=lambda module: {asked})
+    """
+    assert ("CKPT208" in [code for _, code in codes(text, model=MODEL)]) is found

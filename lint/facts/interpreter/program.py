@@ -14,7 +14,7 @@ from ..origin import origin
 from ..plain_syntax import in_plain_syntax
 from ..scopes import Scope
 from ..script import whole_script
-from ..values import Function, Instance, Place
+from ..values import Function, Instance, Place, options
 from ..walk import Engine, Program, Walk
 from .context_managers import entered_by
 from .expressions import evaluate
@@ -90,6 +90,9 @@ def _walk_uncalled(program: Program) -> None:
                 waits = function.node not in program.followed and function.node not in left_open
                 if waits and not _is_handed_on(program, function) and wanted(program, function):
                     _walk_alone(program, function)
+    for function in _given_away(program) if program.modules else ():
+        if function.node not in program.followed:
+            _walk_alone(program, function)
     _walk_closures(program)
     for cls in program.classes:
         inherited = _completed_forward(cls)
@@ -185,6 +188,13 @@ def _is_entered_from_outside(program: Program, function: Function) -> bool:
     if function.owner is not None:
         return name == "forward" or name not in _called_names(program.text).methods
     return _called_names(program.text).all[name] < 2
+
+
+def _given_away(program: Program) -> list[Function]:
+    """The functions of imported modules that a call gets: what is called there is not shown (`net.apply(freeze)`)."""
+    given = (value for call in program.calls for value in (*call.args, *call.kwargs.values()))
+    found = (option for value in given for option in options(value))
+    return [it for it in found if isinstance(it, Function) and origin(it.node) is not None]
 
 
 class _CalledNames(NamedTuple):

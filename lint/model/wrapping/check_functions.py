@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import source_text
 from ...facts.objects.kinds import is_of_kind
 from ...facts.straight import only_value
 from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
@@ -30,10 +31,10 @@ def compared_with(check: Value) -> ComparedWith | None:
     """What ``check`` compares the module itself with; None when it asks something else."""
     match _test(check), check:
         case (
-            ast.Compare(left=ast.Name(left), ops=[ast.Is() | ast.Eq()], comparators=[ast.Name(right)]) as test,
+            ast.Compare(left=ast.Name(left), ops=[ast.Is() | ast.Eq()], comparators=[right]) as test,
             Function() as function,
-        ) if left in _parameters(function):
-            return ComparedWith(right, function.scope.look_up(right), test)
+        ) if left in _parameters(function) and _is_named(right):
+            return ComparedWith(source_text(right), meaning(right, function), test)
         case (
             ast.Compare(left=ast.Name(left), ops=[ast.In()], comparators=[held]) as test,
             Function() as function,
@@ -48,18 +49,14 @@ def compared_with(check: Value) -> ComparedWith | None:
 
 
 def _held(node: ast.expr, function: Function) -> list[Value]:
-    """What a display of names, or the name of one, holds."""
-    match node:
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            return (
-                [function.scope.look_up(part.id) for part in parts if isinstance(part, ast.Name)]
-                if all(isinstance(part, ast.Name) for part in parts)
-                else []
-            )
-        case ast.Name(id=name):
-            value = function.scope.look_up(name)
-            return [*value.items] if isinstance(value, Seq) and not value.open else []
-    return []
+    """What a display of names, or a name of one, holds."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    held = meaning(node, function) if all(map(_is_named, parts)) else None
+    return [*held.items] if isinstance(held, Seq) and not held.open else []
+
+
+def _is_named(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute)
 
 
 def classes_compared(check: Function) -> list[Value]:
