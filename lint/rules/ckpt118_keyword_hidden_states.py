@@ -290,7 +290,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
-from ..facts.values import Instance, Ref, Result, one, options
+from ..facts.values import Instance, Ref, Result, is_given, one, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Backward, HfDisable, HfEnable, ModeSwitch, TrainerArgs, TrainSwitch
@@ -394,9 +394,9 @@ def _keyword_of_input(call: Call) -> str | None:
         case Instance(cls) if _is_layer(cls) and not call.args and not call.open_args:
             names = [part.parameters() for part in call_targets(call.func)]
             first = names[0][0] if names and names[0] else None
-            return first if first is not None and call.written(first) else None
+            return first if first is not None and is_given(call, first) else None
         case Result(built) if isinstance(built.func, Ref) and _is_held_by_model(call):
-            given = not call.args and not call.open_args and call.written(_HIDDEN)
+            given = not call.args and not call.open_args and is_given(call, _HIDDEN)
             return _HIDDEN if given and is_checkpointed_layer(canonical(built.func.name)) else None
     return None
 

@@ -109,7 +109,7 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.of(CallEvent):
         if equals(_setting(event), "none"):
             yield Report(
-                event.node,
+                event.node if event.call.written(_KEY) else event.call.naming,
                 'with `determinism_check="none"` a recomputation that differs from the forward pass gives wrong '
                 "gradients without an error; remove it and mend what differs",
                 fix=_drop(event),
@@ -129,8 +129,9 @@ def _setting(event: CallEvent) -> Value:
 
 
 def _is_by_partial(call: Call) -> bool:
-    """Whether a partial says it: that is reported where it is made."""
-    return any(partial.open_kwargs or _KEY in partial.kwargs for partial in call.via)
+    """Whether a partial of `functools` says it: that is reported where it is made."""
+    made = [partial for partial in call.via if partial.call.name == "functools.partial"]
+    return any(partial.open_kwargs or _KEY in partial.kwargs for partial in made)
 
 
 def _drop(event: CallEvent) -> Rewrite | None:

@@ -141,7 +141,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, equals, is_absent, options
+from ..facts.values import Absent, Dict, equals, is_absent, is_given, options
 from ..finding import Applicability, Severity
 from ..model.events import Checkpointing, SwiftArgs, TrainerArgs
 from ..model.events.extract import args_of
@@ -200,7 +200,7 @@ def check(run: Run) -> Iterator[Report]:
 def _initialized(run: Run) -> Iterator[Report]:
     """Engines of DeepSpeed around a model of a library: nothing in them reads the section either."""
     for call in run.calls_to("deepspeed.initialize"):
-        config = call.keyword("config") if call.written("config") else call.keyword("config_params")
+        config = call.keyword("config") if is_given(call, "config") else call.keyword("config_params")
         has_section = isinstance(config, Dict) and is_absent(config.get(_SECTION)) is False
         library = _library(call.argument(1, "model")) if has_section else ""
         if library:

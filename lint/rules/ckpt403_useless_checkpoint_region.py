@@ -496,7 +496,8 @@ def _light_kind(called: Value) -> str:
 
 def _runs_others(run: Run, node: ast.AST) -> bool:
     """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
-    functions = [event.function for event in run.of(FunctionCheckpoint) if event.node is node]
+    written = {event.call.naming for event in run.of(FunctionCheckpoint) if event.node is node}
+    functions = [event.function for event in run.of(FunctionCheckpoint) if event.call.naming in written]
     kinds = [_light_kind(only_called(run, function)) for function in functions]
     return any(kinds) and not all(kinds)
 

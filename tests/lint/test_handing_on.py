@@ -85,6 +85,59 @@ def test_a_helper_that_gives_something_else_is_not(helper: str) -> None:
     assert "CKPT128" not in codes(MODEL.format(helper=helper, call="run(block, x, gate, mask, use_reentrant=False)"))
 
 
+@pytest.mark.parametrize("rest", ["", ", **kwargs"], ids=["inputs alone", "keywords too"])
+def test_a_helper_may_add_keywords_of_its_own(rest: str) -> None:
+    """They count like those of a partial; the finding stands where the helper is called."""
+    helper = f"def run(function, *args{rest}):\n    return checkpoint(function, *args, use_reentrant=False{rest})"
+    wrong = MODEL.format(helper=helper, call="run(block, x, gate, mask)")
+    (finding,) = check_source(wrong)
+    assert (finding.code, wrong.splitlines()[finding.span.line - 1].strip()) == (
+        "CKPT128",
+        "x = run(block, x, gate, mask)",
+    )
+    assert codes(MODEL.format(helper=helper, call="run(block, x, mask, gate)")) == []
+
+
+def test_a_keyword_of_the_helper_is_its_own_mistake() -> None:
+    text = (
+        "from torch.utils.checkpoint import checkpoint\ndef run(function, *args):\n"
+        "    return checkpoint(function, *args, use_reentrant=False, determinism_check={check})\n"
+        "def forward(block, other, x):\n    return run(other, run(block, x))\n"
+    )
+    assert [(it.code, it.span.line) for it in check_source(text.format(check='"none"'))] == [("CKPT124", 3)]
+    assert codes(text.format(check='"default"')) == []
+
+
+REENTRANT = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+def run(function, *args{rest}):
+    return checkpoint(function, *args{own}{rest})
+
+def block(x):
+    return {{"out": x * 2}}
+
+def forward(x):
+    return run(block, x{given})["out"].sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "own", "given", "is_fixed"),
+    [
+        ("", ", use_reentrant=True", "", False),
+        (", **kwargs", ", use_reentrant=True", "", False),
+        (", **kwargs", "", ", use_reentrant=True", True),
+    ],
+    ids=["no keywords", "its own", "the caller's"],
+)
+def test_a_fix_gives_no_keyword_that_the_helper_refuses(rest: str, own: str, given: str, is_fixed: bool) -> None:
+    (finding,) = check_source(REENTRANT.format(rest=rest, own=own, given=given))
+    assert (finding.code, finding.fix is not None) == ("CKPT116", is_fixed)
+    assert codes(REENTRANT.format(rest=rest, own=own, given=given).replace("=True", "=False")) == []
+
+
 TWO_CALLERS = """
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel as DDP

@@ -13,10 +13,12 @@ from ..nodes import all_nodes
 from ..parameters import parameter_names, positional_names
 from ..scopes import bound_names
 from ..straight import only_call
-from ..values import Class, Function, Method, Partial, Ref, Value
+from ..values import Call, Class, Const, Function, Method, Partial, Ref, Value
 
 if TYPE_CHECKING:
-    from ..values import Call, FunctionNode
+    from collections.abc import Mapping
+
+    from ..values import FunctionNode
     from ..walk import Walk
 
 #: Helpers of helpers.
@@ -36,10 +38,18 @@ def resolve(walk: Walk, call: Call) -> None:
                 return
         if found is None:
             return
-        inner, call.func = found
+        inner, called, own = found
+        call.func = called if not own else _with_own(walk, inner, called, own)
         walk.program.handing_on.add(function.node)
         call.handed = (*call.handed, inner)
         _take_apart(call)
+
+
+def _with_own(walk: Walk, inner: ast.Call, called: Value, own: Mapping[str, ast.Constant]) -> Partial:
+    """What a function calls that adds keywords of its own: as if a partial gave them."""
+    made = Call(inner, called, walk.place, walk.program.next_order())
+    made.args, made.kwargs = [called], {name: Const(node.value, node) for name, node in own.items()}
+    return Partial(called, made)
 
 
 def _take_apart(call: Call) -> None:
@@ -54,16 +64,21 @@ def _take_apart(call: Call) -> None:
         call.func = partial.func
 
 
-def _handed_to(walk: Walk, call: Call, function: Function, taken: int) -> tuple[ast.Call, Value] | None:
-    """What ``function`` calls in the end, and what that means; None for one that does more than that."""
+def _handed_to(
+    walk: Walk, call: Call, function: Function, taken: int
+) -> tuple[ast.Call, Value, Mapping[str, ast.Constant]] | None:
+    """The call that ``function`` makes of ``call``, what that calls, and the keywords that it adds; None for others."""
     inner = _only_call(function.node)
     if inner is None or function.decorators:
         return None
     names = positional_names(function.node)
-    if not _passes_all(inner, function.node, names[taken:]) or not call.kwargs.keys().isdisjoint(names):
+    own = _own_keywords(inner, function.node, names[taken:])
+    if own is None or not call.kwargs.keys().isdisjoint((*names, *own)):
+        return None
+    if function.node.args.kwarg is None and (call.kwargs or call.open_kwargs):
         return None
     called = _evaluated_around(walk, function, inner.func)
-    return (inner, called) if isinstance(called, Ref | Class | Function | Partial) else None
+    return (inner, called, own) if isinstance(called, Ref | Class | Function | Partial) else None
 
 
 class Wrapper(NamedTuple):
@@ -126,11 +141,19 @@ def _kept_call(node: ast.FunctionDef) -> ast.Call | None:
 
 def _passes_all(inner: ast.Call, node: FunctionNode, names: list[str]) -> bool:
     """Whether ``inner`` gets what the parameters hold, ``names`` before `*args` and `**kwargs`, and nothing else."""
+    return node.args.kwarg is not None and _own_keywords(inner, node, names) == {}
+
+
+def _own_keywords(inner: ast.Call, node: FunctionNode, names: list[str]) -> Mapping[str, ast.Constant] | None:
+    """The constants that ``inner`` gets besides ``names``, `*args` and `**kwargs`; None where it gets anything else."""
     arguments = node.args
-    if arguments.vararg is None or arguments.kwarg is None or arguments.kwonlyargs or arguments.defaults:
-        return False
-    wanted = [*names, f"*{arguments.vararg.arg}", f"**{arguments.kwarg.arg}"]
-    return [*map(ast.unparse, inner.args), *map(ast.unparse, inner.keywords)] == wanted
+    if arguments.vararg is None or arguments.kwonlyargs or arguments.defaults:
+        return None
+    own = {word.arg: word.value for word in inner.keywords if word.arg and isinstance(word.value, ast.Constant)}
+    rest = [ast.unparse(word) for word in inner.keywords if word.arg not in own]
+    wanted = [] if arguments.kwarg is None else [f"**{arguments.kwarg.arg}"]
+    given = [*map(ast.unparse, inner.args)]
+    return own if rest == wanted and given == [*names, f"*{arguments.vararg.arg}"] else None
 
 
 def _evaluated_around(walk: Walk, function: Function, written: ast.expr) -> Value | None:

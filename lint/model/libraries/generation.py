@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import words_in
 from ...facts.nodes import all_nodes
-from ...facts.values import equals
+from ...facts.values import equals, is_given
 from ..types import is_hf_model
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LOADED = tuple(f"transformers.GenerationConfig.{way}" for way in ("from_pretrai
 
 def uses_cache(run: Run, generate: Call) -> bool:
     """Whether ``generate`` certainly uses the cache: it says so, or nothing in the program sets another value."""
-    if any(word.arg == "use_cache" for word in generate.node.keywords):
+    if is_given(generate, "use_cache"):
         return equals(generate.keyword("use_cache"), True) is True
     if any(word.arg is None and _is_setting(word.value) for word in generate.node.keywords):
         return False
