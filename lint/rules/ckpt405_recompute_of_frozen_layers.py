@@ -651,12 +651,14 @@ class _Change(NamedTuple):
 
 
 def _changes(run: Run) -> Iterator[_Change]:
-    chosen = {switch.node for switch in run.of(GradientSwitch) if _chooses(switch) and freezes_backbone_by_name(switch)}
+    chosen = {
+        switch.node for switch in run.of(GradientSwitch) if _chooses(switch) and freezes_backbone_by_name(run, switch)
+    }
     for switch in run.of(GradientSwitch):
         chooses = _chooses(switch)
         # `parameter.requires_grad = name.startswith("classifier")` switches on what it does not freeze.
         is_rest = switch.node in chosen and not switch.freezes
-        if not is_rest and not (chooses and spares_backbone_by_name(switch)):
+        if not is_rest and not (chooses and spares_backbone_by_name(run, switch)):
             by_name = switch.node in chosen
             freezes = switch.freezes and (by_name or not chooses)
             yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)

@@ -29,6 +29,7 @@ from ..conditions.guards import own_guards
 from ..names import canonical
 from ..regions.module_tree import module_tree
 from ..tensors.tensor_values import is_operation
+from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes, prefix_asked
 from ..types import same_object
 from .frozen_models import is_frozen_with_model, parts_built
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ...facts.walk import Write
     from ..events import GradientSwitch
     from ..history import History
+    from ..texts.given_texts import Meant
 
 EMBEDDING = "torch.nn.Embedding"
 PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -82,34 +84,37 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
         return False
     names = [f"{fields[0].field}.{name}" for name in parameters]
     return any(
-        all(name_passes(guard, loop, name) is True for name in names)
-        for cls, guard, loop in _frozen_by_names(run)
+        all(name_passes(guard, loop, name, meant) is True for name in names)
+        for cls, guard, loop, meant in _frozen_by_names(run)
         if isinstance(fields[0].obj, Instance) and fields[0].obj.cls is cls
     )
 
 
 @lru_cache(maxsize=1)
-def _frozen_by_names(run: History) -> tuple[tuple[Class, Guard, ast.For], ...]:
-    """The loops over names that freeze what passes a test: the class whose object it is done to, the test, the loop."""
+def _frozen_by_names(run: History) -> tuple[tuple[Class, Guard, ast.For, Meant], ...]:
+    """The loops over names that freeze what passes a test: the class whose object it is done to, the test, the loop.
+
+    With them goes what other names in the test stand for.
+    """
     found = []
     for switch in run.uses.freezes:
         guards, whole = [*own_guards(switch.place)], switch.module
         loop = switch.place.loops[-1] if switch.place.loops else None
         if len(guards) == 1 and isinstance(whole, Instance) and isinstance(loop, ast.For) and is_named_in(loop):
-            found.append((whole.cls, guards[0], loop))
+            found.append((whole.cls, guards[0], loop, meant_at(run.program, switch.place)))
     return tuple(found)
 
 
 def may_be_switched_on(run: History, value: Value) -> bool:
     """Whether the program may switch the gradients of a module, a parameter or a buffer on."""
-    return any(_may_switch_on(switch, value) for switch in run.uses.thaws)
+    return any(_may_switch_on(run, switch, value) for switch in run.uses.thaws)
 
 
-def _may_switch_on(switch: GradientSwitch, module: Value) -> bool:
+def _may_switch_on(run: History, switch: GradientSwitch, module: Value) -> bool:
     owner = _owner(switch)
     if isinstance(owner, Computed) and is_operation(owner):
         return False  # A tensor: `loss.requires_grad_()`.
-    if comes_to(switch, module) is False:
+    if comes_to(run, switch, module) is False:
         return False
     return same(owner, module) or not isinstance(owner, Result)
 
@@ -184,7 +189,7 @@ def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
     switches = (it for it in run.uses.freezes if not it.is_partial)
     switches = (it for it in switches if not _leaves_out_by_name(it, modules) and not _comes_too_soon(run, it, modules))
-    switches = (it for it in switches if not any(comes_to(it, module) is False for module in modules))
+    switches = (it for it in switches if not any(comes_to(run, it, module) is False for module in modules))
     switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
 

@@ -12,6 +12,7 @@ from ..conditions.guards import own_guards
 from ..events.training import subscripts_around, subscripts_behind
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import backbone_parameters
+from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
 from ..texts.written_texts import bound_once
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 _HEADS = (*HEAD_PARAMETERS, "lm_head.weight")
 
 
-def freezes_backbone_by_name(switch: GradientSwitch) -> bool:
+def freezes_backbone_by_name(run: History, switch: GradientSwitch) -> bool:
     """Whether a loop over names freezes all that a model of transformers has but its head, whatever its family."""
-    comes_to = _test_of_names(switch)
+    comes_to = _test_of_names(run, switch)
     if not switch.freezes or comes_to is None or not any(comes_to(name) is False for name in _HEADS):
         return False  # What it leaves out is no part of these models: adapters, in the layers perhaps.
     answers = [{comes_to(name) for name in names} for names in backbone_parameters()]
@@ -36,18 +37,18 @@ def freezes_backbone_by_name(switch: GradientSwitch) -> bool:
     return {True} in answers and all(answer in ({True}, {False}) for answer in answers)
 
 
-def spares_backbone_by_name(switch: GradientSwitch) -> bool:
+def spares_backbone_by_name(run: History, switch: GradientSwitch) -> bool:
     """Whether a loop over names comes to the head of a model of transformers alone."""
-    comes_to = _test_of_names(switch)
+    comes_to = _test_of_names(run, switch)
     return comes_to is not None and all(comes_to(name) is False for names in backbone_parameters() for name in names)
 
 
-def _test_of_names(switch: GradientSwitch) -> Callable[[str], bool | None] | None:
+def _test_of_names(run: History, switch: GradientSwitch) -> Callable[[str], bool | None] | None:
     """What says for the name of a parameter whether it comes to ``switch``, or None; None when no loop tests names."""
     guards, loop = [*own_guards(switch.place)], switch.place.loops[-1] if switch.place.loops else None
     if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop):
         return None
-    return partial(name_passes, guards[0], loop)
+    return partial(name_passes, guards[0], loop, meant=meant_at(run.program, switch.place))
 
 
 def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:

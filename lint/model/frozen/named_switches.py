@@ -13,12 +13,14 @@ from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Instance, Result, Value, options, same
 from ..conditions.guards import own_guards
+from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..events import GradientSwitch
+    from ..history import History
 
 #: How deep modules of the program are looked into, and how many are told apart.
 _DEPTH, _MOST = 5, 2_000
@@ -26,7 +28,7 @@ _PARAMETERS = ("weight", "bias")
 _NUMBER = re.compile(r"\d")
 
 
-def comes_to(switch: GradientSwitch, module: Value) -> bool | None:
+def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None:
     """Whether a loop over `model.named_parameters()` comes to all parameters of ``module``, or to none; else None."""
     guards, whole = [*own_guards(switch.place)], switch.module
     loop = switch.place.loops[-1] if switch.place.loops else None
@@ -35,7 +37,8 @@ def comes_to(switch: GradientSwitch, module: Value) -> bool | None:
     if _NUMBER.search(source_text(guards[0].test)):
         return None  # Which of several layers it asks for is not told apart.
     paths = [path for path, held in _named(whole) if same(held, module)]
-    answers = {name_passes(guards[0], loop, f"{path}.{name}") for path in paths for name in _PARAMETERS}
+    meant = meant_at(run.program, switch.place)
+    answers = {name_passes(guards[0], loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
     return answers.pop() if len(answers) == 1 else None
 
 
