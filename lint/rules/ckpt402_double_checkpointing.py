@@ -3,8 +3,9 @@
 ## What it does
 Flags a block that is checkpointed by two means of which at least one is reentrant: `checkpoint_wrapper` twice, or
 torch's wrappers together with the model's own `gradient_checkpointing_enable`. Also a block of this file that a loop
-checkpoints and whose `forward` checkpoints one of its parts, or always calls a part that checkpoints itself, and an
-`apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its parts.
+checkpoints, by a helper too, and whose `forward` checkpoints one of its parts, or always calls a part that checkpoints
+itself, and an `apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its
+parts.
 
 ## Why is this bad?
 With a reentrant variant among them, each level runs the block once more: three forward passes a step instead of two. A
@@ -356,7 +357,7 @@ from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
-from ..model.regions.nested import inner_checkpoint
+from ..model.regions.nested import nested_checkpoint
 from ..model.report import Remark, Report
 
 if TYPE_CHECKING:
@@ -388,12 +389,12 @@ def check(run: Run) -> Iterator[Report]:
         if (part := _part_of_another(run, accepted)) is not None:
             yield _report(apply, Remark(part.node, "this class is accepted, and so is one that contains it"))
     for outer_event in run.of(Checkpointing):
-        node = inner_checkpoint(run, outer_event)
-        if node is not None:
+        nested = nested_checkpoint(run, outer_event)
+        if nested is not None:
             yield Report(
-                outer_event.node,
+                nested.node,
                 "this block checkpoints a part of itself, so that part runs three times a step; keep one of the two",
-                notes=(Remark(node, "the part is checkpointed here"),),
+                notes=(Remark(nested.inner, "the part is checkpointed here"),),
             )
 
 

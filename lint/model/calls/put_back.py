@@ -203,11 +203,11 @@ def _is_returned_to_wrap(result: _Result) -> bool:
     return any(
         is_put_back(result.run, call, given, result.hops - 1)
         for call in result.run.calls_of(function)
-        if (given := _given_for(function, call, result.wrapped)) is not None
+        if (given := given_for(function, call, result.wrapped)) is not None
     )
 
 
-def _given_for(function: Function, call: Call, wrapped: ast.expr) -> ast.expr | None:
+def given_for(function: Function, call: Call, wrapped: ast.expr) -> ast.expr | None:
     """What ``call`` gives for the parameter that ``function`` wraps, or wraps the `forward` of."""
     named = attribute(wrapped)
     name = named.value if named is not None and named.attr == _FORWARD else wrapped

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.identifiers import names_in
 from ...facts.values import Class, Instance, Result, options
 from ..calls.call_targets import call_targets
+from ..calls.put_back import given_for
 from ..conditions.guards import own_guards, own_loops, tests_training
 from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
@@ -16,6 +17,8 @@ from .bodies import classes_checked
 from .free_variables import names_bound_by
 
 if TYPE_CHECKING:
+    import ast
+
     from ...facts.values import Call, Function, Value
     from ..run import Run
 
@@ -25,8 +28,18 @@ _KEEPS_NOTHING = ("Identity", "Dropout", "Flatten", "Unflatten")
 _DEPTH = 3
 
 
-def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
+def nested_checkpoint(run: Run, outer: Checkpointing) -> Nested | None:
     """The checkpoint that certainly runs inside ``outer`` and makes its own region run a third time; None for none."""
+    inner = _inner_checkpoint(run, outer)
+    if inner is None:
+        return None
+    # A function that others give other blocks to is right for those.
+    several = len({other.place.stack for other in run.calls_at(outer.node)}) > 1
+    at = _call_in_loop(run, outer) if several and isinstance(outer, Checkpoint) else None
+    return Nested(outer.node if at is None else at.node, inner)
+
+
+def _inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     targets = [part.function for value in _checkpointed(run, outer) for part in call_targets(value)]
     if not targets or attributes_in(run.program).may_set("forward"):
         return None
@@ -37,7 +50,7 @@ def inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
 
 def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
     match outer:
-        case Checkpoint() if _is_block_of_loop(outer):
+        case Checkpoint() if _call_in_loop(run, outer) is not None:
             return [outer.function]
         case CheckpointWrap():
             return [outer.module]
@@ -47,11 +60,34 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
     return []
 
 
-def _is_block_of_loop(outer: Checkpoint) -> bool:
-    """Whether each iteration of a loop checkpoints another block: one around a whole model is another matter."""
-    first = outer.node.args[0] if outer.node.args else None
-    read = {node.id for node in ast.walk(first) if isinstance(node, ast.Name)} if first is not None else set()
-    return any(not read.isdisjoint(names_bound_by(loop)) for loop in outer.place.loops)
+def _call_in_loop(run: Run, outer: Checkpoint) -> Call | None:
+    """The call, of ``outer`` or of a function that makes it, whose loop checkpoints another block in each iteration.
+
+    One around a whole model is another matter.
+    """
+    given = outer.node.args[0] if outer.node.args else None
+    for call in reversed(run.path_to(outer.call)):
+        if given is None:
+            return None
+        read = names_in(given)
+        if any(not read.isdisjoint(names_bound_by(loop)) for loop in call.place.loops):
+            return call
+        function, caller = call.place.function, _caller(run, call)
+        given = given_for(function, caller, given) if function is not None and caller is not None else None
+    return None
+
+
+def _caller(run: Run, call: Call) -> Call | None:
+    callers = run.callers_of(call.place)
+    return callers[-1] if callers else None
+
+
+class Nested(NamedTuple):
+    """A checkpoint around a block that checkpoints a part of itself."""
+
+    #: The outer checkpoint, or the call of the function that makes it for others too.
+    node: ast.Call
+    inner: ast.AST
 
 
 class _Search(NamedTuple):
