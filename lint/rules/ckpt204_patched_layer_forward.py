@@ -72,8 +72,58 @@ def load(name):
     model.activation_checkpointing_enable()
     return model
 ```
+```python
+from functools import partial
+from transformers import AutoModelForCausalLM, BertModel, Trainer, TrainingArguments
+
+def mlp_only(layer, hidden_states, **kwargs):
+    return hidden_states + layer.mlp(hidden_states)
+
+def by_name_of_the_class(name, rows):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for _, module in model.named_modules():
+        if module.__class__.__name__ == "LlamaDecoderLayer":
+            module.forward = partial(mlp_only, module)  # error
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def by_number(rows):
+    model = BertModel.from_pretrained("base")
+    for number in range(len(model.encoder.layer)):
+        layer = model.encoder.layer[number]
+        layer.forward = mlp_only.__get__(layer)  # error
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+```
 
 ## Good
+```python
+from transformers import AutoModelForCausalLM, BertModel
+
+def mlp_only(layer, hidden_states, **kwargs):
+    return hidden_states + layer.mlp(hidden_states)
+
+def of_attention(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for module in model.modules():
+        if type(module).__name__ in ("LlamaAttention", "LlamaMLP"):
+            module.forward = mlp_only.__get__(module)
+    model.gradient_checkpointing_enable()
+    return model
+
+def of_others(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for module in model.modules():
+        if type(module).__name__ != "LlamaDecoderLayer":
+            module.forward = mlp_only.__get__(module)
+    model.gradient_checkpointing_enable()
+    return model
+
+def of_a_part(name):
+    model = BertModel.from_pretrained(name)
+    for number in range(12):
+        model.encoder.layer[number].output.forward = mlp_only
+    model.gradient_checkpointing_enable()
+    return model
+```
 ```python
 import functools
 from transformers import AutoModelForCausalLM
@@ -260,6 +310,7 @@ from ..facts.values import (
     same,
 )
 from ..finding import Severity
+from ..model.conditions.class_names import class_names_asked
 from ..model.conditions.guards import own_guards
 from ..model.events import (
     AcceleratorBuild,
@@ -273,8 +324,9 @@ from ..model.events import (
     TrainerArgs,
     TrainSwitch,
 )
+from ..model.known_models.backbones import HOLDERS
 from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family, names_of_layers
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import is_enabled, object_of
 from ..model.names import canonical
 from ..model.needs import OneOf, together, whole
@@ -291,6 +343,8 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 _LISTS = ("layers", "h", "layer", "blocks", "block")
+#: What stands between a model and the list of its layers.
+_BACKBONES = HOLDERS | {"model", "encoder", "decoder", "language_model", "vision_model", "text_model"}
 NEEDS = (
     # The class itself, perhaps by another name, an element of what `_LISTS` names, or a module asked for its class.
     *together(
@@ -300,7 +354,7 @@ NEEDS = (
             "Block.forward",
             "Layer as ",
             "Block as ",
-            *together("isinstance(", OneOf(names_of_layers)),
+            *together(("isinstance(", "__name__"), OneOf(names_of_layers)),
             *(whole(f".{name}") for name in _LISTS),
         ),
         ("transformers", HfEnable),
@@ -362,15 +416,20 @@ def _is_layer(patch: ForwardPatch) -> bool:
     match patch.target:
         case Ref(name):
             return is_checkpointed_layer(canonical(name))
-        case Element(of=Attr(base=model, name=name)) if name in _LISTS:
-            return is_hf_model(model)
+        case Element(of=Attr(name=name) as held) if name in _LISTS:
+            model = root(held)
+            between = [*attributes(held)][1:]
+            return is_hf_model(model) and all(part in _BACKBONES for part in between)
         case Element() as part:
             return is_hf_model(root(part)) and any(_asks_for_layer(guard, part) for guard in own_guards(patch.place))
     return False
 
 
 def _asks_for_layer(guard: Guard, part: Value) -> bool:
-    """Whether a condition holds for layers alone: `isinstance(module, LlamaDecoderLayer)`."""
+    """Whether a condition holds for layers alone: `isinstance(module, LlamaDecoderLayer)`, or by their name."""
+    named = class_names_asked(guard, part)
+    if named:
+        return all(is_checkpointed_layer(f"transformers.{name}") for name in named)
     match guard.value:
         case Result(call) if guard.taken and call.name == "builtins.isinstance" and len(call.args) == 2:
             asked, kinds = call.args
