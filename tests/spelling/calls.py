@@ -42,6 +42,24 @@ def through_a_helper_of_functions(tree: ast.Module) -> bool:
 
 
 @spelling
+def through_a_helper_for_each_variant(tree: ast.Module) -> bool:
+    """`def run_checkpoint_false(function, *args): return checkpoint(function, *args, use_reentrant=False)`."""
+    names, found = checkpoint_names(tree), {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Name(id=name) as called, keywords=[ast.keyword("use_reentrant", ast.Constant(value))]
+            ):
+                if name in names and node.args:
+                    node.keywords, called.id = [], f"run_{name}_{value}".lower()
+                    found[called.id] = f"{name}(function, *args, use_reentrant={value!r})"
+    at = behind_imports(tree) if found else 0
+    helpers = (f"def {name}(function, *args):\n    return {call}" for name, call in found.items())
+    tree.body[at:at] = [part for helper in helpers for part in statements(helper)]
+    return bool(found)
+
+
+@spelling
 def partial_of_checkpoint(tree: ast.Module) -> bool:
     """`functools.partial(checkpoint, use_reentrant=False)(block, x)`."""
     names, hit = checkpoint_names(tree), False
