@@ -496,10 +496,15 @@ def _light_kind(called: Value) -> str:
 
 def _runs_others(run: Run, node: ast.AST) -> bool:
     """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
-    written = {event.call.naming for event in run.of(FunctionCheckpoint) if event.node is node}
-    functions = [event.function for event in run.of(FunctionCheckpoint) if event.call.naming in written]
+    written = {_decided_at(event) for event in run.of(FunctionCheckpoint) if event.node is node}
+    functions = [event.function for event in run.of(FunctionCheckpoint) if _decided_at(event) in written]
     kinds = [_light_kind(only_called(run, function)) for function in functions]
     return any(kinds) and not all(kinds)
+
+
+def _decided_at(event: FunctionCheckpoint) -> ast.Call:
+    """The call that says how to checkpoint: in a helper that gives keywords of its own, whatever its callers run."""
+    return event.call.naming if event.call.via else event.node
 
 
 def _useless_wrappers(run: Run) -> Iterator[Report]:
