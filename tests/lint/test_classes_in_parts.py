@@ -127,6 +127,35 @@ class Encoder(nn.Module):
                 x, _ = layer(x, past=one, use_cache=True)
         return x
 """
+CUT = """
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(4)])
+
+    def forward(self, x):
+        return self._forward_impl(x){and_then}
+
+    def features(self, x):
+        return self._forward_impl(x)
+
+    def _forward_impl(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x.detach()
+
+def train(loader, optimizer):
+    net = Net()
+    head = nn.Linear(8, 8)
+    for x, y in loader:
+        loss = {loss}
+        loss.backward()
+        optimizer.step()
+"""
 SEQUENTIAL = """
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint_sequential
@@ -153,6 +182,7 @@ def forward(x):
         (METHOD.format(body="return x * mask", more=""), "CKPT308"),
         (ROOT.format(interval="math.isqrt(len(blocks))"), "CKPT408"),
         (LEFT.format(result="x + 1, past"), "CKPT128"),
+        (CUT.format(and_then="", loss="F.mse_loss(net(x), y)"), "CKPT121"),
         (SEQUENTIAL.format(call="layer(x)").replace("return x\n", "return x + 1\n"), "CKPT134"),
     ],
 )
@@ -169,6 +199,7 @@ def test_the_parts_make_one_class(text: str, code: str) -> None:
         (METHOD.format(body="return x * mask", more=DERIVED), "CKPT308"),
         (ROOT.format(interval="4"), "CKPT408"),
         (LEFT.format(result="(x + 1, past) if use_cache else x + 1"), "CKPT128"),
+        (CUT.format(and_then="", loss="F.mse_loss(head(x), net.features(x))"), "CKPT121"),
         (SEQUENTIAL.format(call="layer(x)"), "CKPT134"),
     ],
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...facts.objects.classes import method_of
 from ...facts.values import Class, Element, Instance, Param, Result, options
+from ..calls.own_forward import written_out
 from ..frozen.freezing import may_be_frozen
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free, may_lack_graph
@@ -46,11 +48,15 @@ def cut_off_from_loss(run: Run, cut: Call, source: Checkpoint) -> Call | None:
 
 
 def _given_by(run: Run, cut: Call) -> Iterator[Call]:
-    """The call, and those of the module whose `forward` returns what it gives."""
+    """The call, and those of the module whose `forward`, or what that leaves its work to, returns what it gives."""
     yield cut
     function = cut.place.function
-    if function is not None and function.name == "forward" and run.detached_losses.is_returned(cut):
-        yield from run.forwards.get(function.node, ())
+    owner = function.owner if function is not None else None
+    forward = method_of(owner, "forward") if owner is not None else None
+    if forward is None or function is None or not run.detached_losses.is_returned(cut):
+        return
+    if written_out(forward, owner).node is function.node:
+        yield from run.forwards.get(forward.node, ())
 
 
 def may_train(run: Run, source: Checkpoint) -> bool:
