@@ -103,6 +103,7 @@ class Program:
         "grad",
         "guessed",
         "handing_on",
+        "hops",
         "importing",
         "in_turn",
         "iterations",
@@ -142,6 +143,8 @@ class Program:
         self.settings_read: set[str] = set()
         #: The packages of the modules that are being read, each imported by the one before.
         self.importing: list[str] = []
+        #: How many of these modules are no packages.
+        self.hops = 0
         self.calls: list[Call] = []
         self.writes: list[Write] = []
         #: Assignments to parts of tensors.

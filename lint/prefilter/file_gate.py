@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..configs import PROGRAM, is_settings
-from ..facts.imported.local import MAX_HOPS, is_worth_reading, package_of
+from ..facts.imported.local import MAX_HOPS, is_package, is_worth_reading, package_of
 from ..facts.imported.naming import from_outside, is_library
 from ..sources.source import MARKDOWN_SUFFIXES, UTF_16
 from . import triggers
@@ -86,18 +86,20 @@ def _is_unreadable(filename: str, data: bytes) -> bool:
 
 def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:
     """The modules that ``data`` imports, and those that they import, as far as a run of it is read."""
-    queue, seen = [("", data, 0)], set[str]()
+    queue: list[tuple[str | None, bytes, int]] = [(None, data, 0)]
+    seen = set[str]()
     while queue:
         package, importing, hops = queue.pop()
         for imported in _imports(importing):
-            source = from_outside(package, imported.source) if hops else imported.source
+            source = imported.source if package is None else from_outside(package, imported.source)
             for name, module in _modules(imported._replace(source=source), find):
                 if module.filename not in seen and is_worth_reading(module, hops=hops):
                     seen.add(module.filename)
                     text = module.text.encode()
                     yield text
-                    if hops + 1 < MAX_HOPS:
-                        queue.append((package_of(name, module), text, hops + 1))
+                    behind = hops if is_package(module) else hops + 1
+                    if behind < MAX_HOPS:
+                        queue.append((package_of(name, module), text, behind))
 
 
 def _may_have_findings_in(filename: str, texts: tuple[bytes, ...], every: bool) -> bool:

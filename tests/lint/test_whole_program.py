@@ -120,6 +120,42 @@ def test_modules_are_followed_three_hops_deep():
     assert asked == ["a", "b", "c"]
 
 
+def test_packages_are_no_hops():
+    modules = {
+        "net": "from layers import Res\n\ndef build():\n    return Res()\n",
+        "layers": "from .conv import Res\n",
+        "layers.conv": """
+            import torch.nn as nn
+            from .base import Checkpointed
+
+            class Res(Checkpointed):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.Sequential(nn.Conv1d(8, 8, 3, padding=1), nn.BatchNorm1d(8))
+
+                def _forward(self, x):
+                    return x + self.norm(x)
+        """,
+        "layers.base": """
+            import torch.nn as nn
+            from torch.utils.checkpoint import checkpoint
+
+            class Checkpointed(nn.Module):
+                def forward(self, x):
+                    return checkpoint(self._forward, x, use_reentrant=False)
+        """,
+    }
+
+    def find(name: str):
+        text = modules.get(name)
+        filename = name.replace(".", "/") + ("/__init__.py" if name == "layers" else ".py")
+        return None if text is None else LocalModule(filename, textwrap.dedent(text))
+
+    script = "from net import build\n\nnet = build()\nnet.train()\nnet(x).sum().backward()\n"
+    (finding,) = check_source(script, "train.py", find_module=find, reported=lambda name: True)
+    assert (finding.code, finding.filename) == ("CKPT106", "layers/base.py")
+
+
 def test_modules_that_import_each_other_end():
     def find(name: str):
         text = f"import {'b' if name == 'a' else 'a'}\nfrom torch.utils.checkpoint import checkpoint\n"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 #: Characters of one module, and of all that one file imports: what a run is made of is small, a library is not.
 MAX_TEXT, MAX_TOTAL = 60_000, 150_000
-#: Imports followed one after the other: a script, what builds its model, the model, its layers.
+#: Imports followed one after the other, packages not counted: what builds the model, the model, its layers.
 MAX_HOPS = 3
 #: Shorter modules are always read: constants and options have no words to know them by.
 ALWAYS = 4_000
@@ -40,20 +40,21 @@ def is_worth_reading(module: LocalModule, read: int = 0, hops: int = 0) -> bool:
     Args:
         module: The module.
         read: How many characters of other modules have been read before it.
-        hops: How many modules are between it and the checked file.
+        hops: How many modules, packages not counted, are between it and the checked file.
     """
     text = module.text
     if len(text) > MAX_TEXT or read + len(text) > MAX_TOTAL:
         return False
     # A package hands on what it takes from its modules, a registry what they enter.
-    short = len(text) <= ALWAYS and (hops == 0 or _is_package(module) or "def register" in text)
+    short = len(text) <= ALWAYS and (hops == 0 or is_package(module) or "def register" in text)
     return short or any(word in text for word in _RELEVANT)
 
 
 def package_of(name: str, module: LocalModule) -> str:
     """The package that relative imports in ``module``, which is imported as ``name``, start from."""
-    return name if _is_package(module) else name.rpartition(".")[0]
+    return name if is_package(module) else name.rpartition(".")[0]
 
 
-def _is_package(module: LocalModule) -> bool:
+def is_package(module: LocalModule) -> bool:
+    """Whether it is the file of a package, which hands on what it takes from its modules."""
     return module.filename.endswith("__init__.py")

@@ -12,7 +12,7 @@ from ..plain_syntax import in_plain_syntax
 from ..scopes import Scope
 from ..values import UNKNOWN, Const, Module, Place, Ref, Seq, join
 from ..walk import Walk
-from .local import MAX_HOPS, LocalModule, is_worth_reading, package_of
+from .local import MAX_HOPS, LocalModule, is_package, is_worth_reading, package_of
 from .naming import from_outside, is_library
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def import_module(walk: Walk, name: str, node: ast.AST) -> Value | None:
     """The local module called ``name``, walked from its first line; None when it is not local or cannot be read."""
     program = walk.program
-    if program.find_module is None or len(program.importing) >= MAX_HOPS or is_library(name):
+    if program.find_module is None or program.hops >= MAX_HOPS or is_library(name):
         return None
     return _module(walk, _from_checked_file(program, name), node)
 
@@ -98,7 +98,7 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
     assert program.find_module is not None
     found = program.find_module(name)
-    if found is None or not is_worth_reading(found, sum(map(len, program.texts.values())), len(program.importing)):
+    if found is None or not is_worth_reading(found, sum(map(len, program.texts.values())), program.hops):
         return None
     tree = _parsed(found)
     if tree is None:
@@ -106,10 +106,14 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program.texts[found.filename] = found.text
     scope = Scope(tree, None, has_walrus=":=" in found.text)
     program.importing.append(package_of(name, found))
+    # A package is where its modules are taken from, no step from one to the next.
+    step = 0 if is_package(found) else 1
+    program.hops += step
     try:
         walk.engine.execute(Walk(program, scope, Place(), walk.engine), tree.body)
     finally:
         program.importing.pop()
+        program.hops -= step
     _open_flags(tree, scope.names)
     return Module(name, scope, node)
 
