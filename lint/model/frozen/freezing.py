@@ -25,6 +25,7 @@ from ...facts.values import (
     options,
     same,
 )
+from ..conditions.constructed import comes_out_as
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..regions.module_tree import module_tree
@@ -83,10 +84,24 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
     if len(fields) != 1:
         return False
     names = [f"{fields[0].field}.{name}" for name in parameters]
-    return any(
+    own = any(
         all(name_passes(guard, loop, name, meant) is True for name in names)
         for cls, guard, loop, meant in _frozen_by_names(run)
         if isinstance(fields[0].obj, Instance) and fields[0].obj.cls is cls
+    )
+    return own or _is_frozen_by_its_path(run, module, fields[0].obj)
+
+
+def _is_frozen_by_its_path(run: History, module: Value, holder: Value) -> bool:
+    """The same by a loop over the names of a model that has ``holder``, the object with ``module``, somewhere in it."""
+    if not isinstance(holder, Instance) or not _is_built_once(run, holder.cls):
+        return False
+    return any(
+        isinstance(switch.module, Instance)
+        and _is_built_once(run, switch.module.cls)
+        and not _is_left_uncalled(switch.place)
+        and comes_to(run, switch, module) is True
+        for switch in run.uses.freezes
     )
 
 
@@ -124,7 +139,7 @@ def _is_switched_off(run: History, target: Value, since: int) -> bool:
     return any(
         switch.order >= since
         and same(switch.module, target)
-        and not any(own_guards(switch.place))
+        and all(comes_out_as(run, guard.test) is guard.taken for guard in own_guards(switch.place))
         and not _is_left_uncalled(switch.place)
         for switch in run.uses.frozen.of(target)
     )
