@@ -3,11 +3,11 @@
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
 back: after `model.train()`, also in another iteration of a loop or in the constructor of the object that generates, on
-a model built from a configuration, after `trainer.train()` without an evaluation, and in `on_step_end` of a callback of
-such a Trainer, or what it calls. `model.eval()`, `use_cache=False` in the call or in
-`model.generation_config`, `gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so
-is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not
-read it.
+a model built from a configuration, after `trainer.train()` without an evaluation, and in `on_step_end` or `on_log` of a
+callback of such a Trainer, or what they call, also in `on_epoch_end` and `on_save` where the Trainer never evaluates.
+`model.eval()`, `use_cache=False` in the call or in `model.generation_config`, `gradient_checkpointing_disable()` and
+trl's `unwrap_model_for_generation` are fine, and so is everything the Trainer generates itself.
+`model.config.use_cache = False` changes nothing: `generate` does not read it.
 
 ## Why is this bad?
 Every checkpointed layer throws the key/value cache away, but `generate` feeds it only the newest token: from the second
@@ -136,7 +136,43 @@ class Policy:
             self.update(self.rollout(prompts))
 ```
 
+```python
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Preview(TrainerCallback):
+    @torch.inference_mode()
+    def on_log(self, args, state, control, model=None, **kwargs):
+        if state.is_world_process_zero:
+            print(model.generate(max_new_tokens=20))  # error
+
+    def on_epoch_end(self, args, state, control, model, **kwargs):
+        print(model.generate(max_new_tokens=20))  # error
+
+def train(model):
+    args = TrainingArguments("out", gradient_checkpointing=True, logging_steps=50)
+    Trainer(model, args, callbacks=[Preview()]).train()
+```
+
 ## Good
+```python
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class AfterEvaluation(TrainerCallback):
+    def on_log(self, args, state, control, logs=None, model=None, **kwargs):
+        if "eval_loss" in logs:
+            print(model.generate(max_new_tokens=20))
+
+    def on_evaluate(self, args, state, control, model, **kwargs):
+        print(model.generate(max_new_tokens=20))
+
+    def on_save(self, args, state, control, model, **kwargs):
+        print(model.generate(max_new_tokens=20))
+
+def train(model, data):
+    args = TrainingArguments("out", gradient_checkpointing=True, eval_strategy="steps")
+    Trainer(model, args, eval_dataset=data, callbacks=[AfterEvaluation()]).train()
+```
 ```python
 import torch
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
@@ -345,6 +381,7 @@ from ..model.events import (
     KbitPrepare,
     ModeChange,
     ModeSwitch,
+    TrainerArgs,
     TrainerBuild,
     TrainSwitch,
 )
@@ -352,7 +389,7 @@ from ..model.events.extract import args_of
 from ..model.flow.lifetimes import surely_done
 from ..model.flow.ordering import surely_before
 from ..model.flow.uses import ByObject
-from ..model.libraries.generation import uses_cache
+from ..model.libraries.generation import asks_for_metrics, uses_cache
 from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import is_enabled
 from ..model.names import canonical
@@ -378,6 +415,9 @@ NEEDS = (
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
 #: Arguments after which the last step may be an evaluation, which leaves the model in eval mode.
 _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval", "load_best_model_at_end", "eval_on_start")
+#: Events of a Trainer at which its model is in train mode, and those that an evaluation may come right before.
+_IN_TRAINING = ("on_step_end", "on_substep_end", "on_log")
+_AFTER_STEPS = ("on_epoch_end", "on_save")
 _KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.", "datasets.")
 
 
@@ -528,22 +568,23 @@ def _leaves_on(run: Run, trainer: TrainerBuild) -> bool:
         return False
     found = [(args_of(option), option) for option in options(trainer.args)]
     return all(
-        args is not None
-        and is_enabled(run, args, value) is True
-        and all(is_absent(args.setting(name)) is True for name in _EVALUATING)
-        for args, value in found
+        args is not None and is_enabled(run, args, value) is True and _never_evaluates(args) for args, value in found
     )
 
 
+def _never_evaluates(args: TrainerArgs) -> bool:
+    return all(is_absent(args.setting(name)) is True for name in _EVALUATING)
+
+
 def _in_callback(run: Run, generate: Call) -> ast.AST | None:
-    """The Trainer in whose `on_step_end`, or what it calls, ``generate`` is called on the model as it trains."""
+    """The Trainer in whose `on_step_end` and such, or what it calls, ``generate`` gets the model as it trains."""
     callers = run.callers_of(generate.place)
     if callers is None:
         return None
     function, model = (callers[0] if callers else generate).place.function, generate.receiver
-    if function is None or function.owner is None or function.name not in ("on_step_end", "on_substep_end"):
+    if function is None or function.owner is None or function.name not in (*_IN_TRAINING, *_AFTER_STEPS):
         return None
-    if not _is_given_model(function, model):
+    if not _is_given_model(function, model) or asks_for_metrics(function):
         return None
     switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
     if switched or "transformers.TrainerCallback" not in bases(function.owner):
@@ -552,7 +593,12 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
         return None
     for trainer in run.of(TrainerBuild):
         found = [(args_of(option), option) for option in options(trainer.args)]
-        on = all(args is not None and is_enabled(run, args, value) is True for args, value in found)
+        on = all(
+            args is not None
+            and is_enabled(run, args, value) is True
+            and (function.name in _IN_TRAINING or _never_evaluates(args))
+            for args, value in found
+        )
         if on and _has_callback(run, trainer, function.owner):
             return trainer.node
     return None

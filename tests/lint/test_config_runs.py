@@ -128,6 +128,33 @@ def test_a_loop_of_its_own_gets_the_launchers_plugin(project):
     assert found("loop.py", "--config", "fsdp.yaml", cwd=project) == []
 
 
+ADAPTER = """\
+from accelerate import Accelerator
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator()
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig(r=8))
+model = accelerator.prepare(model)
+accelerator.unwrap_model(model).save_pretrained("adapter")
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", ["adapter.yaml:7:3 CKPT110"]),
+        ("  fsdp_auto_wrap_policy: NO_WRAP\n", []),
+        ("", []),
+    ],
+)
+def test_the_launchers_policy_wraps_the_layers_of_an_adapter(project, policy, expected):
+    (project / "adapter.py").write_text(ADAPTER)
+    text = ACCELERATE.replace("  fsdp_version", f"{policy}  fsdp_version")
+    (project / "adapter.yaml").write_text(text)
+    assert found("adapter.py", "--config", "adapter.yaml", "adapter.yaml", cwd=project) == expected
+
+
 def test_ddp_of_the_launcher_and_a_reentrant_adapter(project):
     (project / "ddp.yaml").write_text(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 4\n"

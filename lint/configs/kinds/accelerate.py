@@ -55,6 +55,7 @@ def _plugin(document: Document, program: Program) -> Call:
     given = {("fsdp_version" if name == "version" else name): value for name, value in chosen.items.items()}
     section = _section(document, "fsdp_config")
     keys = {("fsdp_version" if name == "version" else name): _key(section, name) for name in _DEFAULTS}
+    given |= _policy(section)
     call = call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys, section=section)
     # The launcher is there before the script begins.
     call.order = 0
@@ -62,6 +63,14 @@ def _plugin(document: Document, program: Program) -> Call:
     if switch is not None:
         document.place_like(call.node, switch)
     return call
+
+
+def _policy(section: Dict) -> dict[str, Value]:
+    """The policy by which FSDP wraps parts of the model, as the plugin means it."""
+    policy = section.get(_key(section, "auto_wrap_policy"))
+    if is_absent(policy) is True:
+        return {}
+    return {"auto_wrap_policy": Const(None, policy.node) if equals(policy, "NO_WRAP", "no_wrap") else policy}
 
 
 def _key(section: Dict, name: str) -> str:

@@ -13,7 +13,7 @@ from ...facts.values import equals, is_given
 from ..types import is_hf_model
 
 if TYPE_CHECKING:
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..run import Run
 
 #: Names of configurations.
@@ -32,6 +32,12 @@ def uses_cache(run: Run, generate: Call) -> bool:
     if not all(equals(loaded.keyword("use_cache"), True) is True for loaded in run.calls_to(*_LOADED)):
         return False  # What a folder holds is not shown.
     return not _may_be_set(run)
+
+
+def asks_for_metrics(function: Function) -> bool:
+    """Whether ``function`` looks for what an evaluation logs, `if "eval_loss" in logs`: it may act on that alone."""
+    texts = (node.value for node in all_nodes(function.node) if isinstance(node, ast.Constant))
+    return any(isinstance(text, str) and "eval" in text for text in texts)
 
 
 @lru_cache(maxsize=1)
