@@ -401,6 +401,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
 from ..facts.objects.classes import is_plain
+from ..facts.origin import origin
 from ..facts.values import Absent, Class, Function, Param, Partial, Ref, Result, Unknown
 from ..finding import Severity
 from ..model.calls.only_called import only_called
@@ -467,8 +468,8 @@ def _useless(run: Run) -> Iterator[Report]:
             continue
         module = only_called(run, event.function)
         kind = _light_kind(module)
-        if kind:
-            made = module.call.node if isinstance(module, Result) else module.node
+        made = module.call.node if isinstance(module, Result) else module.node
+        if kind and (made is None or origin(made) == origin(event.node)):  # A wrapper in a library runs other modules.
             yield Report(
                 event.node,
                 f"a checkpoint around one `{kind}` keeps the input that the layer would keep: nothing is freed and the "
