@@ -1,8 +1,8 @@
 """Checkpointing every k-th layer as if that were the square-root strategy.
 
 ## What it does
-Notes a checkpoint under `if i % k == 0`, alone or beside other conditions (`self.training and ...`), where `k` is
-computed from a square root.
+Notes a checkpoint under `if i % k == 0`, alone or beside other conditions (`self.training and ...`), in a variable or a
+method that returns it, where `k` is computed from a square root.
 
 ## Why is this bad?
 The square-root strategy checkpoints segments of k layers and keeps only what is between the segments. Checkpointing one
@@ -43,6 +43,36 @@ class Encoder(nn.Module):
                 x = block(x)
         return x
 ```
+```python
+import math
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.interval = int(math.sqrt(len(blocks)))
+
+    def is_chosen(self, index):
+        if not self.training:
+            return False
+        return index % self.interval == 0
+
+    def forward(self, x):
+        for i, block in enumerate(self.blocks):
+            if self.is_chosen(i):
+                x = checkpoint(block, x, use_reentrant=False)  # error
+            else:
+                x = block(x)
+        for i, block in enumerate(self.blocks):
+            chosen = i % self.interval == 0
+            x = checkpoint(block, x, use_reentrant=False) if chosen else block(x)  # error
+        for i, block in enumerate(self.blocks):
+            # All but one in each interval.
+            x = block(x) if self.is_chosen(i) else checkpoint(block, x, use_reentrant=False)
+        return x
+```
 
 ## Good
 ```python
@@ -72,6 +102,28 @@ def gathered(layers, x):
 
 def segments(layers, x):
     return checkpoint_sequential(layers, int(math.sqrt(len(layers))), x, use_reentrant=False)
+```
+
+```python
+import math
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self, blocks, every_block=True):
+        super().__init__()
+        self.blocks, self.every_block = nn.ModuleList(blocks), every_block
+        self.interval = int(math.sqrt(len(blocks)))
+
+    def is_chosen(self, index):
+        if self.every_block:
+            return True
+        return index % self.interval == 0
+
+    def forward(self, x):
+        for i, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if self.is_chosen(i) else block(x)
+        return x
 ```
 
 ## Evidence
@@ -134,7 +186,7 @@ def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
     for event in run.of(Checkpoint):
         for guard in event.place.guards if runs_one_layer(event.call) else ():
-            assigned = square_root(run.program.tree_with(event.node), event.place, guard)
+            assigned = square_root(run, event.place, guard)
             if assigned is not None:
                 yield Report(
                     event.node,

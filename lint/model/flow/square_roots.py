@@ -11,29 +11,64 @@ from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
+from ..calls.call_targets import call_targets
+from ..texts.text_values import bound_in
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Function, Guard, Place
+    from ..history import History
 
 
-def square_root(tree: ast.AST, place: Place, guard: Guard) -> ast.Assign | None:
+def square_root(run: History, place: Place, guard: Guard) -> ast.Assign | None:
     """Where the `k` of ``guard`` is computed from a square root, when one `i` in `k` is taken; None for others.
 
     Args:
-        tree: The file.
+        run: The program.
         place: What stands under the condition.
-        guard: A condition around it: `i % k == 0`, alone or beside others.
+        guard: A condition around it: `i % k == 0`, alone or beside others, in a variable or a function that returns it.
     """
-    for part, holds in parts_that_hold(guard.test, guard.taken):
-        rest, is_one_in_k = part, not holds
-        if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq | ast.NotEq):
-            rest, is_one_in_k = part.left, holds == isinstance(part.ops[0], ast.Eq)
-        match rest:
-            case ast.BinOp(op=ast.Mod(), right=ast.Name() | ast.Attribute() as k) if is_one_in_k:
-                found = _assigned(tree, place.function, k) if origin(k) is None else []
-                if len(found) == 1 and _is_of_root(found[0].value):
-                    return found[0]
+    for asked, holds in parts_that_hold(guard.test, guard.taken):
+        meant, function = _meant(run, place.function, asked)
+        for part, is_so in parts_that_hold(meant, holds):
+            k = _taken_one_in(part, is_so)
+            found = _assigned(run.program.tree, function, k) if k is not None and origin(k) is None else []
+            if len(found) == 1 and _is_of_root(found[0].value):
+                return found[0]
     return None
+
+
+def _taken_one_in(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None:
+    """The `k` of `i % k == 0` that holds, and of `i % k` that does not; None for others."""
+    rest, is_one_in_k = part, not holds
+    if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq | ast.NotEq):
+        rest, is_one_in_k = part.left, holds == isinstance(part.ops[0], ast.Eq)
+    match rest:
+        case ast.BinOp(op=ast.Mod(), right=ast.Name() | ast.Attribute() as k) if is_one_in_k:
+            return k
+    return None
+
+
+def _meant(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None]:
+    """The expression that a variable holds, or a function returns where it does not return `False`, and around it."""
+    match asked:
+        case ast.Name(id=name) if function is not None:
+            return bound_in(all_nodes(function.node)).get(name, asked), function
+        case ast.Call():
+            called = {id(call.func): target for call in run.calls_at(asked) for target in call_targets(call.func)}
+            targets = {target.function.node: target.function for target in called.values()}
+            for target in targets.values() if len(targets) == 1 else ():
+                returned = _returned_by(target)
+                return (asked, function) if returned is None else (returned, target)
+    return asked, function
+
+
+def _returned_by(function: Function) -> ast.expr | None:
+    """What ``function`` returns beside `False`; None for more than one thing."""
+    if isinstance(function.node, ast.Lambda):
+        return function.node.body
+    found = [node.value for node in all_nodes(function.node) if isinstance(node, ast.Return)]
+    kept = [value for value in found if not (isinstance(value, ast.Constant) and value.value is False)]
+    return kept[0] if len(kept) == 1 else None
 
 
 def runs_one_layer(checkpoint: Call) -> bool:
