@@ -2,8 +2,8 @@
 
     python -m tests.spelling.judge [--write] [NAME ...]
 
-NAME is a spelling, a rule's code, or a part of an example's id; without any, all are judged. `--write` keeps the table and the list in
-`RESULTS.md`, which the slow test compares with. Nobody tunes the programs: they are the pages' own, rewritten.
+NAME is a spelling, a rule's code, or a part of an example's id; without any, all are judged. `--write` keeps the table
+and the list in `RESULTS.md`, which the tests compare with. Nobody tunes the programs: they are the pages' own, rewritten.
 """
 
 from __future__ import annotations
