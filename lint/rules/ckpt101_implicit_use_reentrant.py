@@ -91,6 +91,25 @@ def by_signature(block, x):
 ```
 ```python
 from functools import partial
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.gradient_checkpointing, self.run = False, checkpoint
+
+    def gradient_checkpointing_enable(self, use_reentrant=False):
+        self.gradient_checkpointing, self.run = True, partial(checkpoint, use_reentrant=use_reentrant)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = self.run(block, x) if self.gradient_checkpointing else block(x)
+        return x
+```
+```python
+from functools import partial
 import torch.utils.checkpoint
 
 original = torch.utils.checkpoint.checkpoint
@@ -151,9 +170,12 @@ def check(run: Run) -> Iterator[Report]:
     if _is_replaced(run):
         return
     called = set()
-    for event in run.written(TorchCheckpoint):
+    written = [*run.written(TorchCheckpoint)]
+    told = {_made_at(event) for event in written if is_absent(event.use_reentrant) is False}
+    for event in written:
         called |= {partial.node for partial in event.call.via}
-        if may_be_for_older_torch(event.place, run.versions):
+        # One call of either of two functions, `self.run = partial(checkpoint, ...)` once it is enabled: which is open.
+        if may_be_for_older_torch(event.place, run.versions) or _made_at(event) in told:
             continue
         missing = is_absent(event.use_reentrant)
         if missing or equals(event.use_reentrant, None):
@@ -164,6 +186,11 @@ def check(run: Run) -> Iterator[Report]:
         is_meant = partial.node not in called and not may_be_for_older_torch(partial.place, run.versions)
         if is_meant and is_absent(partial.call.keyword("use_reentrant")):
             yield _report(partial.node, "is not given")
+
+
+def _made_at(event: TorchCheckpoint) -> tuple[object, ...]:
+    """One call in one run of the function that makes it."""
+    return event.node, event.place.walk, event.place.stack, event.call.naming
 
 
 def _is_replaced(run: Run) -> bool:

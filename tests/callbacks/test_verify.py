@@ -55,7 +55,7 @@ class LateBinding(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for part in self.parts:
-            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # noqa: B023, CKPT105
+            x = x + checkpoint(lambda h: part(h), x, use_reentrant=False)  # noqa: B023, CKPT105, CKPT403
         return self.mlp(x)
 
 

@@ -43,7 +43,9 @@ def block(init: str, result: str = "self.block(x)", after: str = "") -> str:
 
 
 def found(code: str) -> list[tuple[str, str | None]]:
-    return [(finding.code, finding.condition) for finding in check_source(code, notes=True)]
+    # A region around a norm alone is of no use (CKPT403), whichever it is.
+    given = check_source(code, select="CKPT106".__eq__, notes=True)
+    return [(finding.code, finding.condition) for finding in given]
 
 
 OPEN = {

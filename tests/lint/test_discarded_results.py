@@ -98,3 +98,36 @@ def test_its_neighbour_is_not(body):
 def test_where_others_use_it_the_caller_that_drops_it_is_shown():
     assert _found(WRONG["by one of two callers"]) == [("CKPT209", 3)]
     assert _found(WRONG["a wrapper by one of two callers"]) == [("CKPT209", 5)]
+
+
+def test_a_function_that_may_wrap_in_place_instead_is_silent():
+    code = """
+from enum import Enum
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def each_block(module):
+    for name, block in module.blocks.named_children():
+        module.blocks.register_module(name, checkpoint_wrapper(block))
+    return module
+
+def the_whole(module):
+    return checkpoint_wrapper(module)
+
+def apply(module, kind="full"):
+    if kind == Kind.FULL:
+        module = each_block(module)
+    else:
+        module = the_whole(module)
+    return module
+
+class Kind(str, Enum):
+    FULL = "full"
+
+def train(model, kind):
+    apply(model, kind)
+    return model
+
+def wrapped(model):
+    return apply(model, "whole")
+"""
+    assert not check_source(code)

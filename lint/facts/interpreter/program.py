@@ -158,15 +158,18 @@ def _completed_forward(cls: Class) -> Function | None:
     return found if isinstance(found, Function) and _completed_by(cls) else None
 
 
-def _completed_by(cls: Class) -> set[str]:
+def _completed_by(cls: Class) -> frozenset[str]:
     """The names that ``cls`` defines or stores and its bases read of their objects."""
-    own = {*cls.body, *cls.fields}
-    return {
-        node.attr
-        for base in ancestors(cls)
-        for node in all_nodes(base.node)
-        if isinstance(node, ast.Attribute) and node.attr in own and isinstance(node.value, ast.Name)
-    }
+    read = frozenset[str]().union(*(_attributes_read(base.node) for base in ancestors(cls)))
+    return read.intersection((*cls.body, *cls.fields))
+
+
+@lru_cache(maxsize=64)
+def _attributes_read(cls: ast.ClassDef) -> frozenset[str]:
+    """The attributes of variables that a class speaks of."""
+    return frozenset(
+        node.attr for node in all_nodes(cls) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    )
 
 
 def _is_left_open(program: Program, method: Function, completing: Class) -> bool:

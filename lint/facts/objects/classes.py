@@ -69,7 +69,7 @@ def _declared_by(statement: ast.stmt) -> str | None:
         case ast.Assign(
             targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(attr=maker) | ast.Name(id=maker))
         ):
-            return name if maker in ("ib", "attrib", "field") else None
+            return name if maker in _MAKERS else None
     return None
 
 

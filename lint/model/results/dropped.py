@@ -49,6 +49,8 @@ def dropping_call(run: History, event: Event) -> Call | None:
     at = dropped_at(run, event.call)
     if at is None or at is event.call or event.place.tries or not is_plain(event.place):
         return None
+    if event.place.beyond(at.place):
+        return None  # The function may go another way, and change in place what it got.
     return at if isinstance(event, CheckpointWrap) or _gives_nothing_else(run, event) else None
 
 
