@@ -171,7 +171,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     called = set()
     written = [*run.written(TorchCheckpoint)]
-    told = {_made_at(event) for event in written if is_absent(event.use_reentrant) is False}
+    told = {_made_at(event) for event in written if _is_told(event)}
     for event in written:
         called |= {partial.node for partial in event.call.via}
         # One call of either of two functions, `self.run = partial(checkpoint, ...)` once it is enabled: which is open.
@@ -186,6 +186,10 @@ def check(run: Run) -> Iterator[Report]:
         is_meant = partial.node not in called and not may_be_for_older_torch(partial.place, run.versions)
         if is_meant and is_absent(partial.call.keyword("use_reentrant")):
             yield _report(partial.node, "is not given")
+
+
+def _is_told(event: TorchCheckpoint) -> bool:
+    return is_absent(event.use_reentrant) is False and not equals(event.use_reentrant, None)
 
 
 def _made_at(event: TorchCheckpoint) -> tuple[object, ...]:

@@ -200,6 +200,8 @@ class FlagWrite(WriteEvent):
     words = (
         ".gradient_checkpointing =",
         ".gradient_checkpointing=",
+        ".gradient_checkpointing,",  # `self.gradient_checkpointing, self.layers = True, layers`
+        ".gradient_checkpointing: bool",
         ("setattr", "gradient_checkpointing"),
         ("config.update(", "gradient_checkpointing"),
     )
