@@ -62,6 +62,8 @@ GOALS = {
     "cold corpus without libcst": 1.2,
     "warm corpus": 0.2,
 }
+#: What the rows of the other version end with.
+_OTHER = ", other"
 IN_USE = """
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -156,21 +158,25 @@ def findings_in(path: str, cwd: str) -> list[dict[str, Any]]:
 
 
 def beside(commands: dict[str, list[str]], against: str | None) -> dict[str, list[str]]:
-    """``commands``, and the same of the other version where there is one; each has a corpus, thus a cache, of its own."""
+    """``commands``, and the same of the other version where there is one."""
     if against is None:
         return commands
-    others = {
-        f"{name}, other": [against, *(f"{word}-other" if os.path.isdir(word) else word for word in command[1:])]
-        for name, command in commands.items()
-    }
-    return commands | others
+    return commands | {f"{name}{_OTHER}": [against, *command[1:]] for name, command in commands.items()}
+
+
+def folder_of(name: str, cwd: str) -> str:
+    """Where a row runs: each version has a cache of its own."""
+    if not name.endswith(_OTHER):
+        return cwd
+    os.makedirs(os.path.join(cwd, "other"), exist_ok=True)
+    return os.path.join(cwd, "other")
 
 
 def compare(title: str, files: list[str], ours: dict[str, list[str]], cwd: str, rounds: int) -> dict[str, Row]:
     """Print and give one table: ``ast.parse`` of ``files`` against the commands ``ours``."""
     rows: dict[str, Callable[[], float]] = {"ast.parse": lambda: cpu_seconds([*PARSE, *files], cwd)}
     for name, command in ours.items():
-        rows[name] = lambda command=command: cpu_seconds(command, cwd)  # type: ignore[misc]
+        rows[name] = lambda name=name, command=command: cpu_seconds(command, folder_of(name, cwd))  # type: ignore[misc]
     print(f"\n{title} ({len(files)} files, {sum(map(os.path.getsize, files)):,} bytes)")
     found = median_ratios(rows, rounds)
     for name, row in found.items():
@@ -190,12 +196,11 @@ def compare_corpus(files: list[str], folder: str, rounds: int, against: str | No
     for number, path in enumerate(files):
         os.makedirs(os.path.join(corpus, str(number)))
         shutil.copy(path, os.path.join(corpus, str(number)))
-    shutil.copytree(corpus, f"{corpus}-other")
     wrong = sorted({f"{item['filename']}:{item['location']['row']}" for item in findings_in(corpus, folder)})
     ours = beside({"cold corpus": [*LINT, corpus, "--no-cache"], "warm corpus": [*LINT, corpus]}, against)
     for name in ours:
         if name.startswith("warm"):
-            cpu_seconds(ours[name], folder)  # fills the cache
+            cpu_seconds(ours[name], folder_of(name, folder))  # fills the cache
     if wrong:
         ours |= {"libcst on files with findings": [*LIBCST, *wrong], "python": [sys.executable, "-c", "pass"]}
     found = compare("Corpus", python_files([corpus]), ours, folder, rounds)
