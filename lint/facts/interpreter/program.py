@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
-from ..objects.classes import ancestors
+from ..objects.classes import ancestors, method_of
 from ..origin import origin
 from ..plain_syntax import in_plain_syntax
 from ..scopes import Scope
@@ -154,8 +154,8 @@ def _completed_forward(cls: Class) -> Function | None:
     """The inherited ``forward`` of a class that defines or stores what the bases read; None when there is none."""
     if "forward" in cls.body:
         return None
-    found = next((owner.body["forward"] for owner in ancestors(cls) if "forward" in owner.body), None)
-    return found if isinstance(found, Function) and _completed_by(cls) else None
+    found = method_of(cls, "forward")
+    return found if found is not None and _completed_by(cls) else None
 
 
 def _completed_by(cls: Class) -> frozenset[str]:

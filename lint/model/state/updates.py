@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.nodes import all_nodes
-from ...facts.objects.classes import ancestors, is_run_as_written, related
+from ...facts.objects.classes import is_run_as_written, method_of, related
 from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
 from ..conditions.guards import in_mode, own_guards
@@ -114,13 +114,7 @@ def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[s
 def _classes_with(region: Region, function: Function, defined_by: Class) -> list[Class]:
     """The classes of the modules in ``region`` that inherit the method ``function``; else the one that defines it."""
     classes = dict.fromkeys(module.cls for module in region.modules if isinstance(module, Instance))
-    found = [
-        cls
-        for cls in classes
-        if defined_by in (cls, *ancestors(cls))
-        and next(it.body[function.name] for it in (cls, *ancestors(cls)) if function.name in it.body) is function
-    ]
-    return found or [defined_by]
+    return [cls for cls in classes if method_of(cls, function.name) is function] or [defined_by]
 
 
 def _hooks_in(run: Run, region: Region, training: bool) -> Iterator[tuple[Class, _Body]]:
