@@ -240,13 +240,21 @@ def _names_read(tree: ast.Module) -> frozenset[str]:
     )
 
 
+def _instance_of(program: Program, method: Function, owner: Class) -> Instance:
+    """Whose object runs ``method``: the one class that inherits it where nothing builds ``owner`` itself."""
+    if method.name == "__init__" or _is_named_in_call(program, owner):
+        return owner.instance
+    heirs = [cls for cls in program.classes if owner in ancestors(cls) and method_of(cls, method.name) is method]
+    return heirs[0].instance if len(heirs) == 1 else owner.instance
+
+
 def _walk_alone(program: Program, function: Function, instance: Instance | None = None) -> None:
     program.followed[function.node] = program.followed.get(function.node, 0) + 1
     program.walks += 1
     place = Place(function=function, walk=program.walks, contexts=entered_by(function))
     program.grad.current = program.grad.at_start
     if instance is None and function.owner is not None:
-        instance = function.owner.instance
+        instance = _instance_of(program, function, function.owner)
     walk = Walk(program, Scope(function.node, function.scope), place, _ENGINE, instance)
     bind_unknown(walk, function, instance)
     enter_decorators(walk, function)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import words_in
 from ...facts.nodes import all_nodes
 from ...facts.values import equals, is_given
+from ..events import TrainerArgs
 from ..types import is_hf_model
 
 if TYPE_CHECKING:
@@ -42,10 +43,23 @@ def asks_for_metrics(function: Function) -> bool:
 
 @lru_cache(maxsize=1)
 def _may_be_set(run: Run) -> bool:
-    """Whether the program sets `use_cache`, other than for a forward pass."""
-    forwards = {id(other.node) for other in run.program.calls if is_hf_model(other.func)}
+    """Whether the program sets `use_cache`, other than for a forward pass and in a Trainer's arguments.
+
+    transformers' `trainer.py` writes theirs to `model.config`, which `generate` does not read.
+    """
+    calls = [settings.call for settings in run.of(TrainerArgs)]
+    for call in run.program.calls:
+        if is_hf_model(call.func) or equals(call.keyword("use_cache"), True) is True:
+            calls.append(call)
+    harmless = {id(node) for call in calls for node in (call.node, *_keys(call.node))}
     nodes = (node for tree in run.program.trees for node in all_nodes(tree))
-    return any(_may_set(node) for node in nodes if id(node) not in forwards)
+    return any(_may_set(node) for node in nodes if id(node) not in harmless)
+
+
+def _keys(call: ast.Call) -> list[ast.expr | None]:
+    """The keys of the dicts that ``call`` spreads where they are written, `f(**{"key": 1})`."""
+    spread = (word.value for word in call.keywords if word.arg is None)
+    return [key for given in spread if isinstance(given, ast.Dict) for key in given.keys]
 
 
 def _is_setting(given: ast.expr) -> bool:
@@ -64,9 +78,5 @@ def _may_set(node: ast.AST) -> bool:
         case ast.Call(func=ast.Attribute(attr="generate" | "forward")):
             return False
         case ast.Call(keywords=words):
-            return any(word.arg == "use_cache" and not _is_true(word.value) for word in words)
+            return any(word.arg == "use_cache" for word in words)
     return False
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
