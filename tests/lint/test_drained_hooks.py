@@ -69,3 +69,28 @@ def test_what_else_a_method_gives_or_a_program_does_with_it() -> None:
     assert _codes("return [output.detach() for output in self.outputs]") == []
     assert _codes(used="print(len(taps.drain())); features = 0.0") == []
     assert _codes(more=OTHER) == []
+
+
+def test_a_method_that_is_called_as_those_of_containers() -> None:
+    popped = SCRIPT.replace("drain(self)", "pop(self)").replace("{used}", ADDED.replace("drain", "pop"))
+    text = popped.format(drain=GIVEN[0], more="", reentrant=True)
+    assert [finding.code for finding in check_source(text, "train.py")] == ["CKPT113"]
+    other = text.replace("    for ids,", "    queue = load()\n    queue.pop()\n    for ids,")
+    assert [finding.code for finding in check_source(other, "train.py")] == []
+
+
+@pytest.mark.parametrize(
+    ("teacher", "tapped", "called", "codes"),
+    [
+        ("Encoder()", "teacher", "with torch.no_grad(): teacher(ids)", []),
+        ("Encoder()", "student", "with torch.no_grad(): teacher(ids)", ["CKPT113"]),
+        ("copy.deepcopy(student)", "teacher", "with torch.no_grad(): teacher(ids)", []),
+        ("Encoder()", "teacher", "teacher(ids)", ["CKPT113"]),
+    ],
+)
+def test_hooks_on_a_teacher_of_the_same_class(teacher: str, tapped: str, called: str, codes: list[str]) -> None:
+    text = SCRIPT.format(drain=GIVEN[0], used=f"{called}\n        {ADDED}", more="", reentrant=True)
+    text = text.replace("    taps =", f"    teacher = {teacher}\n    taps =").replace(
+        "in student.blocks", f"in {tapped}.blocks"
+    )
+    assert [finding.code for finding in check_source(f"import copy\nimport torch\n{text}", "train.py")] == codes

@@ -6,14 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
-from ...facts.values import Function
+from ...facts.values import Function, Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.walk import Program
 
-#: Methods of containers: a call of one says nothing about the class of its object.
+#: Methods of containers: a call of one alone says nothing about the class of its object.
 _OF_CONTAINERS = frozenset((*dir(list), *dir(dict), *dir(set)))
 
 
@@ -22,11 +22,18 @@ def giving_methods(program: Program, name: str) -> Iterator[str]:
     field = name.removeprefix("*.")
     for cls in program.classes if field != name else ():
         for method in cls.body.values():
-            if not isinstance(method, Function) or method.owner is not cls or method.name in _OF_CONTAINERS:
+            if not isinstance(method, Function) or method.owner is not cls:
                 continue
             several = sum(method.name in other.body for other in program.classes) > 1
-            if not several and _gives(method.node, field):
+            of_others = method.name in _OF_CONTAINERS and not _is_all_that_is_called(program, method)
+            if not several and not of_others and _gives(method.node, field):
                 yield f"*.{method.name}()"
+
+
+def _is_all_that_is_called(program: Program, method: Function) -> bool:
+    """Whether every call without arguments of a method of this name is one of ``method``."""
+    calls = (call for call in program.calls if call.method == method.name and not call.node.args)
+    return all(isinstance(call.func, Method) and call.func.function.node is method.node for call in calls)
 
 
 def _gives(function: ast.AST, field: str) -> bool:

@@ -12,6 +12,7 @@ from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
 from ..calls.call_targets import call_targets
 from ..calls.forward_hooks import is_output_in_hook
+from ..calls.hooked_objects import is_on_gradient_free
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
@@ -132,7 +133,11 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         added = {node for node in _sums(run.program.trees) if any(adds_up(node, name) for name in names)}
         handed = [found for name in names for found in _handed_to(run, name)]
         added |= {node for body, given in handed for node in all_nodes(body) if adds_up(node, given)}
-        computed = has_graph(run, call.args[0]) or is_output_in_hook(run.bodies.hooks, call.args[0])
+        if has_graph(run, call.args[0]):
+            computed = True
+        else:
+            hooks = [it for it in run.bodies.hooks if not is_on_gradient_free(run, it)]
+            computed = is_output_in_hook(hooks, call.args[0])
         if added and computed and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call
 
