@@ -20,12 +20,31 @@ _REGISTER = ("register_forward_hook", "register_forward_pre_hook")
 
 
 def registered_in(calls: Iterable[Call]) -> list[Call]:
-    """The calls that register hooks for good; none in a program that removes some that are not known."""
+    """The calls that register hooks that are there in training; none in a program that removes some that are not known."""
     calls = list(calls)
-    handles = [call.receiver for call in calls if call.method == "remove" and not call.args]
-    removed = {handle.call.node for handle in handles if isinstance(handle, Result) and _gives_handle(handle.call)}
-    is_open = any(not isinstance(handle, Result) or handle.call.node not in removed for handle in handles)
-    return [] if is_open else [call for call in calls if call.method in _REGISTER and call.node not in removed]
+    removals = [call for call in calls if call.method == "remove" and not call.args]
+    if any(
+        not isinstance(removal.receiver, Result) or not _gives_handle(removal.receiver.call) for removal in removals
+    ):
+        return []
+    backwards = [call for call in calls if call.method == "backward"]
+    return [
+        call
+        for call in calls
+        if call.method in _REGISTER and not any(_removes(removal, call, backwards) for removal in removals)
+    ]
+
+
+def _removes(removal: Call, registration: Call, backwards: list[Call]) -> bool:
+    """Whether ``removal`` may come before a backward pass; one in a function that nothing calls comes when all is done."""
+    if not isinstance(removal.receiver, Result) or removal.receiver.call.node is not registration.node:
+        return False
+    if removal.place.walk not in (0, registration.place.walk):
+        return False
+    return not any(
+        registration.order < backward.order < removal.order and backward.place.walk == removal.place.walk
+        for backward in backwards
+    )
 
 
 def _gives_handle(call: Call) -> bool:
@@ -51,12 +70,15 @@ def _is_on(receiver: Value, module: Value) -> bool:
 
 def is_output_in_hook(registered: Iterable[Call], value: Value) -> bool:
     """Whether ``value`` is what a module gave, as a hook gets it that runs then: its third argument."""
-    if not isinstance(value, Param):
-        return False
+    return isinstance(value, Param) and output_of(registered, value.function) == value.name
+
+
+def output_of(registered: Iterable[Call], function: Function) -> str | None:
+    """The parameter in which ``function``, a hook, gets what the module gave; None where it is no such hook."""
     hooks = (_run_by(option) for call in registered for option in options(call.argument(0, "hook")))
     nodes = {hook.function.node if isinstance(hook, Method) else hook.node for hook in hooks}
-    taken = 1 if value.function.owner is not None else 0
-    return value.function.node in nodes and positional_names(value.function.node)[taken + 2 :] == [value.name]
+    names = positional_names(function.node)[1 if function.owner is not None else 0 :]
+    return names[2] if function.node in nodes and len(names) == 3 else None
 
 
 def as_methods(hook: Value, owner: Class) -> Iterator[ast.FunctionDef]:

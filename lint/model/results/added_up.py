@@ -9,7 +9,7 @@ from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: Methods of a tensor whose results have its gradient.
 _COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten"))
@@ -79,20 +79,25 @@ def _is_list(held: ast.expr, name: str) -> bool:
     return ast.unparse(held) == name
 
 
-def _keeps(term: ast.expr, element: str) -> bool:
-    """Whether ``term`` is the element, or what torch computes from it with a gradient, perhaps times something."""
+def keeps(term: ast.expr, is_it: Callable[[ast.expr], bool]) -> bool:
+    """Whether ``term`` is what ``is_it`` knows, or torch computes it from that with a gradient, perhaps times a factor."""
+    if is_it(term):
+        return True
     match term:
-        case ast.Name(id=name):
-            return name == element
         case ast.Call(func=ast.Attribute(value=owner), args=given) if ast.unparse(owner) in _TORCH:
-            return any(_keeps(argument, element) for argument in given)
+            return any(keeps(argument, is_it) for argument in given)
         case ast.Call(func=ast.Name(id=function) | ast.Attribute(attr=function), args=given) if _is_loss(function):
-            return any(_keeps(argument, element) for argument in given)
+            return any(keeps(argument, is_it) for argument in given)
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in _COMPUTES:
-            return _keeps(inner, element)
+            return keeps(inner, is_it)
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right):
-            return _keeps(left, element) or _keeps(right, element)
+            return keeps(left, is_it) or keeps(right, is_it)
     return False
+
+
+def _keeps(term: ast.expr, element: str) -> bool:
+    """The same for a variable."""
+    return keeps(term, lambda node: isinstance(node, ast.Name) and node.id == element)
 
 
 def _is_loss(function: str) -> bool:

@@ -16,8 +16,9 @@ from ..calls.hooked_objects import is_on_gradient_free
 from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
-from .added_up import adds_up, is_list_of_elements
+from .added_up import adds_up, is_list_of_elements, keeps
 from .giving_methods import giving_methods
+from .kept_by_hooks import kept_by_hooks
 from .stored import handed_out, has_graph, stored_outside
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class SideOutput(NamedTuple):
 def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
     """What the region stores and code outside of it adds to something, as a loss does."""
     inside = frozenset[ast.AST](function.node for function in region.functions)
-    for stored in stored_outside(run, region):
+    for stored in (*stored_outside(run, region), *kept_by_hooks(run, region)):
         used = _used_outside(run.program, inside)
         known = [stored, *handed_out(run, stored, inside)]
         if any(_adds(node, it) for it in known for node in used) or any(
@@ -107,6 +108,8 @@ def _gathers(node: ast.AST, stored: Stored, names: AbstractSet[str]) -> bool:
             return _is_list_of(held, stored) or (isinstance(held, ast.Name) and held.id in names)
         case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name), *_]):
             return name in names
+        case ast.Call():
+            return keeps(node, stored.is_read_by)
     return False
 
 

@@ -128,12 +128,15 @@ def _under(run: Run, call: Call, position: int, stored: Stored) -> Iterator[Stor
 
 
 def _in_attribute(run: Run, write: Write) -> Iterator[Stored]:
-    others = [other.obj for other in run.writes if other.field == write.field and not other.is_item]
-    owner = write.obj
-    owners = [it.cls for it in others if isinstance(it, Instance)]
-    is_own = isinstance(owner, Instance) and len(owners) == len(others) and are_one_family(owners)
-    if is_own and _has_graph(run, write.value):
+    if is_of_one_family(run, write) and _has_graph(run, write.value):
         yield Stored(write.field, write.node)
+
+
+def is_of_one_family(run: Run, write: Write) -> bool:
+    """Whether all that the program stores in an attribute of this name are attributes of one class and its bases."""
+    others = [other.obj for other in run.writes if other.field == write.field and not other.is_item]
+    owners = [it.cls for it in others if isinstance(it, Instance)]
+    return isinstance(write.obj, Instance) and len(owners) == len(others) and are_one_family(owners)
 
 
 def _in_dict(run: Run, write: Write, function: Function) -> Iterator[Stored]:
