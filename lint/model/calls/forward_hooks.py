@@ -20,7 +20,7 @@ _REGISTER = ("register_forward_hook", "register_forward_pre_hook")
 
 
 def registered_in(calls: Iterable[Call]) -> list[Call]:
-    """The calls that register hooks that are there in training; none in a program that removes some that are not known."""
+    """The calls that register hooks which stay in training; none in a program that removes some that are not known."""
     calls = list(calls)
     removals = [call for call in calls if call.method == "remove" and not call.args]
     if any(
@@ -36,7 +36,7 @@ def registered_in(calls: Iterable[Call]) -> list[Call]:
 
 
 def _removes(removal: Call, registration: Call, backwards: list[Call]) -> bool:
-    """Whether ``removal`` may come before a backward pass; one in a function that nothing calls comes when all is done."""
+    """Whether ``removal`` may come before a backward pass; a function that nothing calls is for when all is done."""
     if not isinstance(removal.receiver, Result) or removal.receiver.call.node is not registration.node:
         return False
     if removal.place.walk not in (0, registration.place.walk):

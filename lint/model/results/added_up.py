@@ -80,7 +80,7 @@ def _is_list(held: ast.expr, name: str) -> bool:
 
 
 def keeps(term: ast.expr, is_it: Callable[[ast.expr], bool]) -> bool:
-    """Whether ``term`` is what ``is_it`` knows, or torch computes it from that with a gradient, perhaps times a factor."""
+    """Whether ``term`` is what ``is_it`` knows, or torch computes it from that with its gradient, times something."""
     if is_it(term):
         return True
     match term:
