@@ -66,7 +66,49 @@ def up(layers, x, skips):
     return x
 ```
 
+```python
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Up(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, x, skips):
+        return self._forward_impl(x, skips)
+
+    def _forward_impl(self, x, skips):
+        for layer in self.layers:
+            x = layer(x + skips.pop())
+        return x
+
+def decode(up: Up, x, skips):
+    return checkpoint(up, x, skips, use_reentrant=False)  # error
+```
+
 ## Good
+```python
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Up(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, x, skips):
+        return self._forward_impl(x, list(skips))
+
+    def _forward_impl(self, x, skips):
+        for layer in self.layers:
+            x = layer(x + skips.pop())
+        return x
+
+def decode(up: Up, x, skips):
+    return checkpoint(up, x, skips, use_reentrant=False)
+```
+
 ```python
 from itertools import count
 from torch.utils.checkpoint import checkpoint

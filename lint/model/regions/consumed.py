@@ -12,6 +12,9 @@ from ..calls.call_targets import call_targets
 from .free_variables import free_names
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from ...facts.values import Call
     from ..events import Checkpoint
     from ..run import Run
 
@@ -36,7 +39,7 @@ class Consumed(NamedTuple):
 
 def consumed(run: Run, event: Checkpoint) -> Consumed | None:
     """The first thing that the region of ``event`` takes away from its own recomputation; None for nothing."""
-    return _iterator(run, event) or _advanced(run, event) or _popped(event)
+    return _iterator(run, event) or _advanced(run, event) or _popped(run, event.function)
 
 
 def _iterator(run: Run, event: Checkpoint) -> Consumed | None:
@@ -80,10 +83,18 @@ def _is_from_outside(function: Function, name: str) -> bool:
     return name in free_names(function.node) and not counts
 
 
-def _popped(event: Checkpoint) -> Consumed | None:
-    """``skips.pop(...)`` in the checkpointed function, of a parameter or of a variable around the function."""
-    for body in call_targets(event.function):
+def _popped(run: Run, function: Value, given_on: AbstractSet[str] | None = None, depth: int = 3) -> Consumed | None:
+    """``skips.pop(...)`` in the checkpointed function, of a parameter or of a variable around the function.
+
+    Args:
+        run: The program.
+        function: What is checkpointed, or what that hands a parameter on to.
+        given_on: The parameters that come from those of the checkpointed function; None for all.
+        depth: How often a parameter is followed into another function.
+    """
+    for body in call_targets(function):
         own = set(body.parameters()) - set(bound_names(body.function.node))
+        own = own if given_on is None else own & given_on
         around = {name for name in free_names(body.function.node) if _has_entries(body.function.scope.look_up(name))}
         inside = body.function.node.body
         for node in (node for part in (inside if isinstance(inside, list) else [inside]) for node in ast.walk(part)):
@@ -93,7 +104,23 @@ def _popped(event: Checkpoint) -> Consumed | None:
                     asks = (name in own and given) or (name in around and len(given) == 1)
                     if asks or (name in own | around and not given and _is_only_popped(body.function, name)):
                         return Consumed(f"what `{name}.pop` took is gone", node)
+        for call in run.bodies.calls_in(body.function) if own and depth else ():
+            handed = _handed_on(call, own)
+            found = _popped(run, call.func, handed, depth - 1) if handed else None
+            if found is not None:
+                return found
     return None
+
+
+def _handed_on(call: Call, names: AbstractSet[str]) -> frozenset[str]:
+    """The parameters of what ``call`` runs that get one of the variables ``names`` as it is."""
+    written = [call.written_arguments(target.parameters()) for target in call_targets(call.func)]
+    return frozenset(
+        parameter
+        for given in written
+        for parameter, value in given.items()
+        if isinstance(value, ast.Name) and value.id in names
+    )
 
 
 def _has_entries(value: Value | None) -> bool:

@@ -55,6 +55,14 @@ class Inputs:
         if function is None or not asked:
             return False
         given = [value for name in asked for value in self._given(function, name)]
+        if given and all(_is_input(value) and value.function.owner is function.owner for value in given):
+            # `forward` hands what it gets to another method of its class.
+            given = [
+                outer
+                for value in given
+                if isinstance(value, Param)
+                for outer in self._given(value.function, value.name)
+            ]
         answer = bool(given) and self._are_data(given)
         return None if answer is False and self._takes_pictures(self._run.bodies.of(event.function)) else answer
 
