@@ -45,7 +45,8 @@ def _trained_forwards(run: History) -> frozenset[ast.AST]:
     known = {node for node, calls in recorded.items() if any(is_trained(run, call) for call in calls)}
     reached_from: dict[ast.AST, list[ast.AST]] = {}
     for node, calls in recorded.items():
-        for function in (call.place.function for call in calls if not call.place.stack):
+        # Methods that a `forward` calls belong to it.
+        for function in ((run.path_to(call) or [call])[0].place.function for call in calls):
             if function is not None and function.name == "forward":
                 reached_from.setdefault(function.node, []).append(node)
     left = [*known]
