@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..finding import Span
 
-    _Placed = ast.expr | ast.stmt
+    _Placed = ast.expr | ast.stmt | ast.keyword
 
 _FIELD = "_ckpt_lint_file"
 _SETTING = "_ckpt_lint_setting"

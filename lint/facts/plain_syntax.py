@@ -1,8 +1,9 @@
-"""Spellings of an assignment that mean the same are read as one: whoever asks for assignments finds them all."""
+"""Spellings that mean the same are read as one: whoever asks for assignments, or for keywords, finds them all."""
 
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from .nodes import all_nodes
@@ -13,13 +14,28 @@ if TYPE_CHECKING:
 
 _BLOCKS = ("body", "orelse", "finalbody")
 _ANNOTATION = "_ckpt_lint_annotation"
+_SPREAD_DISPLAY = re.compile(r"\*\*\s*(?:\{|dict\b)")
 
 
-def in_plain_syntax(tree: ast.Module) -> ast.Module:
-    """``tree``, changed in place: `a, b = x, y` as two assignments, `a: T = x` as one that remembers `T`.
+def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
+    """``tree`` of ``text``, changed in place: `f(**{"a": 1})` as `f(a=1)`, and assignments in one form.
 
-    The annotated names of a class body stay: they are the fields of a dataclass.
+    `a, b = x, y` becomes two assignments, `a: T = x` one that remembers `T`; the annotated names of a class body stay:
+    they are the fields of a dataclass.
     """
+    if _SPREAD_DISPLAY.search(text):
+        spell_keywords_out(tree)
+    _assign_plainly(tree)
+    return tree
+
+
+def spell_keywords_out(tree: ast.AST) -> None:
+    """Change the calls in ``tree`` that spread a dict that is written there: `f(**{"a": 1})` to `f(a=1)`."""
+    for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call)]:
+        call.keywords = [plain for word in call.keywords for plain in _plain_keywords(word)]
+
+
+def _assign_plainly(tree: ast.Module) -> None:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -31,7 +47,24 @@ def in_plain_syntax(tree: ast.Module) -> ast.Module:
                 waiting += block
         waiting += getattr(node, "handlers", ())
         waiting += getattr(node, "cases", ())
-    return tree
+
+
+def _plain_keywords(word: ast.keyword) -> list[ast.keyword]:
+    """The keywords that `**{"a": 1}` or `**dict(a=1)` gives; ``word`` itself where it is none of these."""
+    match word:
+        case ast.keyword(arg=None, value=ast.Dict(keys=keys, values=values)):
+            names = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            if len(names) == len(keys) == len(set(names)):
+                return [_keyword(name, value) for name, value in zip(names, values, strict=True)]
+        case ast.keyword(arg=None, value=ast.Call(func=ast.Name("dict"), args=[], keywords=words)):
+            return [plain for inner in words for plain in _plain_keywords(inner)]
+    return [word]
+
+
+def _keyword(name: str, value: ast.expr) -> ast.keyword:
+    plain = ast.keyword(name, value)
+    stands_for(plain, value)
+    return plain
 
 
 def annotation_of(assignment: ast.Assign) -> ast.expr | None:

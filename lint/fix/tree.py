@@ -7,6 +7,7 @@ import ast
 import libcst as cst
 
 from ..facts.origin import origin
+from ..facts.plain_syntax import spell_keywords_out
 from ..finding import Span
 from ..sources.locator import Locator
 from .positions import Positions
@@ -117,13 +118,21 @@ class Tree:
 
     def _says(self, candidate: cst.CSTNode, node: ast.AST) -> bool:
         if isinstance(node, ast.expr):
-            return _dump(ast.parse(f"({self.code(candidate)}\n)", mode="eval").body) == _dump(node)
+            said = _parsed(f"({self.code(candidate)}\n)")
+            return isinstance(said, ast.Expr) and _dump(said.value) == _dump(node)
         if isinstance(candidate, cst.Arg) and isinstance(node, ast.keyword):
             return (candidate.keyword.value if candidate.keyword else None) == node.arg
         if isinstance(candidate, cst.BaseSmallStatement):
-            return _dump(ast.parse(self.code(candidate).strip().rstrip(";")).body[0]) == _dump(node)
+            return _dump(_parsed(self.code(candidate).strip().rstrip(";"))) == _dump(node)
         name = getattr(candidate, "name", None)
         return not isinstance(name, cst.Name) or name.value == getattr(node, "name", None)
+
+
+def _parsed(text: str) -> ast.stmt:
+    """The one statement of ``text``, its keywords as the facts have them."""
+    tree = ast.parse(text)
+    spell_keywords_out(tree)
+    return tree.body[0]
 
 
 def _dump(node: ast.AST) -> str:

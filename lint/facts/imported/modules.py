@@ -155,4 +155,4 @@ def _parsed(module: LocalModule) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     mark(tree, module.filename)
-    return in_plain_syntax(tree)
+    return in_plain_syntax(tree, module.text)

@@ -51,7 +51,7 @@ def read_program(
         SyntaxError: The text is no Python; it may hold null bytes.
     """
     try:
-        tree = in_plain_syntax(ast.parse(text))
+        tree = in_plain_syntax(ast.parse(text), text)
     except ValueError as error:
         raise SyntaxError(str(error)) from error
     except MemoryError as error:
