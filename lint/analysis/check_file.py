@@ -49,7 +49,7 @@ def check_bytes(job: Job, data: bytes, reported: Collection[str] = ()) -> Checke
 def check_gated(job: Job, data: bytes, gated: GateResult, reported: Collection[str] = ()) -> Checked:
     """Check the content of a file that was at the gate (``gated``) already; otherwise as ``check_bytes`` does."""
     other_language = not os.path.splitext(job.path)[1] and not _is_python(job.path, data) and _syntax_error(data)
-    if (not gated.needed or other_language) and not job.runs:
+    if (not gated.needed or other_language) and not job.is_joined:
         return Checked(passed_over(job, gated, data))
     try:
         source = read_source(job.path, data)

@@ -66,7 +66,7 @@ def _check_each(jobs: list[Job], cache_folder: str | None) -> list[FileResult]:
         result = cache.get(key, job.path, reported) if cache and key else None
         if result is None:
             gated = gate(job.path, data, job.settings)
-            if gated.needed or job.runs:
+            if gated.needed or job.is_joined:
                 result = FileResult(job.path, consulted=gated.consulted)
                 candidates.append(_Candidate(len(results), job, data, key, gated))
             else:

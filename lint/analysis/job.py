@@ -22,3 +22,8 @@ class Job(NamedTuple):
     runs: tuple[RunFiles, ...] = ()
     #: The command line names it, and not only a folder that it is in: no Python is never passed over without a word.
     named: bool = False
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether what other files say about it may make a mistake of what is none by itself."""
+        return any(not run.is_plain for run in self.runs)

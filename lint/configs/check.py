@@ -22,16 +22,17 @@ from . import PROGRAM, is_config
 from .command_line import join_command_line, join_launcher, read_command
 from .document import Document
 from .findings import settings_findings
-from .kinds import recognise
+from .kinds import OF_A_TRAINER, recognise
 from .nodes import ConfigError
 from .programs import read_started
 from .reading import read_config, read_document
 from .run_files import RunFiles
 from .shell.commands import read_commands
 from .shell.here_documents import named_in
+from .started_words import started_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..facts.walk import Program
     from ..finding import Finding, Span
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ..rules import Rule
     from ..sources.source import Source
     from .kinds import Config
+    from .started_words import StartedWords
 
 
 class Parts(NamedTuple):
@@ -47,6 +49,19 @@ class Parts(NamedTuple):
     program: Program
     #: The files with settings, by name.
     documents: dict[str, Document]
+    #: What its command says to the script, where a parser of that reads it.
+    words: StartedWords | None = None
+
+
+class Wanted(NamedTuple):
+    """Which findings are asked for."""
+
+    #: Tells for a code whether its rule runs; None for every rule that is on by default.
+    select: Callable[[str], bool] | None
+    #: The range that each library is used in.
+    versions: Mapping[str, str]
+    #: Tells for the file name of a module that a script imports whether findings in it are wanted.
+    reported: Callable[[str], bool]
 
 
 def check_in_runs(
@@ -70,37 +85,65 @@ def check_in_runs(
             read_config(source.filename, source.text)
         except ConfigError as error:
             return [_unreadable(source, error)]
+    wanted = Wanted(select, versions, reported)
     found: dict[tuple[str, str, Span], Finding] = {}
-    for run in runs or (RunFiles(None, (source.filename,)),):
-        for finding in _check_run(source, run, select, versions, reported):
-            found.setdefault((finding.code, finding.filename, finding.span), finding)
+    for finding in _in_each(source, runs or (RunFiles(None, (source.filename,)),), wanted):
+        place = (finding.code, finding.filename, finding.span)
+        # What one run makes certain is no note because another one leaves it open.
+        if place not in found or (found[place].condition is not None and finding.condition is None):
+            found[place] = finding
     return sorted(found.values(), key=lambda finding: (finding.filename, finding.span, finding.code))
 
 
-def _check_run(
-    source: Source,
-    run: RunFiles,
-    select: Callable[[str], bool] | None,
-    versions: Mapping[str, str],
-    reported: Callable[[str], bool],
-) -> list[Finding]:
+def _in_each(source: Source, runs: tuple[RunFiles, ...], wanted: Wanted) -> Iterator[Finding]:
+    """The findings of each of ``runs``.
+
+    Where a parser of the script reads the words of a command, what is found with them left open comes first: that
+    holds for other words, too. What only these words make a mistake shows the command.
+    """
+    looked_at: dict[RunFiles, list[Finding] | None] = {}
+    for run in runs:
+        if run.without_words in looked_at and looked_at[run.without_words] is None:
+            continue  # No parser of the script reads its words: the run is known.
+        try:
+            parts = read_run(source, run)
+        except SyntaxError as error:
+            yield from [not_python(source.filename, error)] if run.script == source.filename else []
+            continue
+        if parts.words is None:
+            looked_at[run.without_words] = None
+            yield from _found_in(parts, source, run, wanted)
+            continue
+        if looked_at.get(run.without_words) is None:
+            left_open = run._replace(words=None)
+            looked_at[run.without_words] = list(_found_in(read_run(source, left_open), source, left_open, wanted))
+        known = looked_at[run.without_words] or []
+        yield from known
+        yield from _shown_with(parts.words, _found_in(parts, source, run, wanted))
+
+
+def _shown_with(words: StartedWords, found: Iterable[Finding]) -> Iterator[Finding]:
+    """``found`` with the command that makes it a mistake, where no note speaks of that."""
+    for finding in found:
+        is_shown = words.note.filename in (finding.filename, *(note.filename for note in finding.notes))
+        yield finding if is_shown else finding._replace(notes=(*finding.notes, words.note))
+
+
+def _found_in(parts: Parts, source: Source, run: RunFiles, wanted: Wanted) -> list[Finding]:
     script = _text_of(run.script, source) or ""
     place = run.script or source.filename
-    try:
-        parts = read_run(source, run)
-    except SyntaxError as error:
-        return [not_python(source.filename, error)] if run.script == source.filename else []
-    joined = Run(parts.program, Versions({**versions_of(script, place), **versions}))
+    joined = Run(parts.program, Versions({**versions_of(script, place), **wanted.versions}))
     # What one file says may concern a rule that is triggered by what another one says.
     known = load_rules() if len(run.files) > 1 else candidates(PROGRAM + source.text)
     rules = [rule for rule in known if joined.versions.admit(rule.versions)]
-    wanted = [rule for rule in rules if (rule.default if select is None else select(rule.code))]
-    proposed = [(rule, report) for rule in wanted for report in judged(joined, rule.check(joined))]
+    chosen = [rule for rule in rules if (rule.default if wanted.select is None else wanted.select(rule.code))]
+    proposed = [(rule, report) for rule in chosen for report in judged(joined, rule.check(joined))]
     own = settings_findings(proposed, parts.program, parts.documents)
     of_code = [(rule, report) for rule, report in proposed if setting_span(report.node) is None]
     if run.script == source.filename:
-        own += _of_code(of_code, parts.program, reported)
-    others = {*run.files} - {source.filename}
+        own += _of_code(of_code, parts.program, wanted.reported)
+    # What lies in another file of the run is found with that file; nothing else looks at a plain command.
+    others = {*run.files} - {source.filename} if not run.is_plain else set[str]()
     return [finding for finding in own if finding.filename not in others]
 
 
@@ -124,17 +167,32 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     Raises:
         SyntaxError: The script is no Python.
     """
-    script = _text_of(run.script, source) or ""
+    script, launch = _text_of(run.script, source) or "", _text_of(run.launch, source) or ""
     modules = LocalModules(run.script) if run.script is not None else None
-    own = [document for name in run.read if (document := _document(name, source)) is not None]
-    contents = {os.path.basename(document.filename): document.root for document in own}
-    program = read_program(script, run.script or source.filename, modules, contents)
-    launch = _text_of(run.launch, source)
-    started = read_started(run, launch or "", lambda name: _text_of(name, source))
+    configs = [config for name in run.configs if (config := _config(name, source)) is not None]
+    read = {document.filename: document for document in _read_by_script(run, configs, source)}
+    contents = {os.path.basename(filename): document.root for filename, document in read.items()}
+    words = started_words(run, launch)
+    command = words.words if words is not None else None
+    program = read_program(script, run.script or source.filename, modules, contents, command)
+    words = words if program.command_read else None
+    documents = read | ({words.document.filename: words.document} if words is not None else {})
+    parts = Parts(program, documents, words)
+    if not run.is_plain:
+        unread = [
+            config for config in configs if os.path.basename(config.document.filename) not in program.settings_read
+        ]
+        _join(run, parts, unread, launch, source)
+    return parts
+
+
+def _join(run: RunFiles, parts: Parts, configs: list[Config], launch: str, source: Source) -> None:
+    """Add to ``parts`` what the launcher of ``run`` and its parsers make of ``configs`` and of its command."""
+    program, documents = parts.program, parts.documents
+    started = read_started(run, launch, lambda name: _text_of(name, source))
     taken = {document.filename for document in started.documents} if started is not None else set()
-    configs = [config for name in run.configs if name not in taken and (config := _config(name, source)) is not None]
-    configs += _written(run, launch or "")
-    documents = {document.filename: document for document in (*own, *(config.document for config in configs))}
+    configs = [config for config in configs if config.document.filename not in taken] + _written(run, launch)
+    documents |= {config.document.filename: config.document for config in configs}
     left = [config for config in configs if not config.kind.fill(config, program)]
     if started is not None:
         documents |= {document.filename: document for document in started.documents}
@@ -150,7 +208,17 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     # accelerate's may name DeepSpeed's, whatever the order in which they were given.
     for config in sorted(left, key=lambda config: config.kind.label.lower()):
         config.kind.apply(config, program)
-    return Parts(program, documents)
+
+
+def _read_by_script(run: RunFiles, configs: list[Config], source: Source) -> Iterator[Document]:
+    """The files of settings that the script of ``run`` may read itself: it, or its command, names them."""
+    known = {config.document.filename: config for config in configs}
+    for name in dict.fromkeys((*run.read, *(run.configs if run.words is not None else ()))):
+        config = known.get(name)
+        document = config.document if config is not None else _document(name, source)
+        # What the Trainer reads is given to its arguments by its name.
+        if document is not None and (config is None or config.kind.label not in OF_A_TRAINER):
+            yield document
 
 
 def _written(run: RunFiles, text: str) -> list[Config]:

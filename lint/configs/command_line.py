@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.objects.parsers import BOOLEANS
+from ..facts.objects.converted import BOOLEANS
 from ..facts.values import Const, Dict, equals
 from .arguments import ANCHORS, declared_defaults, give_where_missing, parsed_arguments, take_over
 from .calls import SettingsNode, call_of
@@ -12,6 +12,7 @@ from .document import Document
 from .nodes import Entry, Mapping, Opaque, Scalar
 from .shell.commands import exported, read_commands
 from .shell.here_documents import with_content
+from .started_words import without_redirections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +45,14 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
     if run.launch is None or run.command >= len(commands):
         return None
     words = commands[run.command]
-    first = next((index for index, word in enumerate(words) if (word.text or "").endswith(".py")), None)
-    if first is None:
+    named = next((index for index, word in enumerate(words) if (word.text or "").endswith(".py")), -1)
+    first = run.argument - 1 if run.argument else named
+    if first < 0:
         return None
-    entries = with_content(entries_of(words[first + 1 :]), text or "")
+    given = without_redirections(words[first + 1 :])
+    entries = with_content(entries_of(given), text or "")
     root = Mapping(entries, words[first].begin, words[first].end, flow=False)
     around = exported(commands, run.command)
-    given = words[first + 1 :]
     if given and not (given[0].text or "").startswith("--"):
         return None  # a file that the script reads instead
     complete = all(word.text is not None for word in given)

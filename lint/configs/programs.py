@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.values import Dict
@@ -14,6 +13,7 @@ from .nodes import Entry, Mapping, Scalar
 from .reading import read_document
 from .shell.commands import exported, read_commands
 from .shell.here_documents import with_content
+from .shell.text import is_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 #: Arguments that name files of settings.
 _NAMING = ("--config", "--deepspeed", "--fsdp", "--fsdp_config")
-#: Variables that may hold more than one argument, by their names.
-_SEVERAL = re.compile(r"[@*]|\$\(|`|arg|opt|extra|param|flag|cmd|other|more", re.IGNORECASE)
-#: A word in double quotes from end to end: the shell makes one argument of it, whatever it has to run for that.
-_QUOTED = re.compile(r'"(?:\$\((?:[^()"]|"[^"]*")*\)|\$(?!\()|[^"$])*"')
-_EACH = re.compile(r"[@*]")
 #: Variables of the environment that decide how many processes run.
 _VARIABLES = ("NPROC_PER_NODE", "NNODES")
 
@@ -108,15 +103,9 @@ def _is_complete(arguments: Sequence[Word], text: str) -> bool:
     """Whether each word that only the shell knows is the value of one argument: `--model $MODEL`, not `$ARGS`."""
     for number, word in enumerate(arguments):
         is_value = number > 0 and (arguments[number - 1].text or "").startswith("--")
-        if word.text is None and not (is_value and _is_one(text[word.begin : word.end])):
+        if word.text is None and not (is_value and is_one(text[word.begin : word.end])):
             return False
     return True
-
-
-def _is_one(raw: str) -> bool:
-    """Whether the shell certainly makes one argument of a word: `$MODEL` by its name, `"$(date)"` by its quotes."""
-    is_run = "$(" in raw and _QUOTED.fullmatch(raw) is not None and _EACH.search(raw) is None
-    return is_run or _SEVERAL.search(raw) is None
 
 
 def _with_file(started: Started, flags: Document, run: RunFiles, content: Callable[[str], str | None]) -> Settings:

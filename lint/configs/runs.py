@@ -13,13 +13,15 @@ from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from . import is_config, is_launch
-from .kinds import load_kinds
+from .kinds import OF_A_TRAINER, load_kinds
 from .nodes import ConfigError
 from .programs import settings_named, started_by
 from .reading import read_config
 from .run_files import RunFiles
+from .scripts import existing, folder_entered, script_started
 from .shell.commands import exported, read_commands
 from .shell.here_documents import named_in
+from .started_words import without_redirections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,8 +38,10 @@ _READS = re.compile(
 )
 #: The file for DeepSpeed in the YAML of `accelerate launch`.
 _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")
-#: The kinds of files that arguments of a Trainer name.
-_OF_A_TRAINER = ("DeepSpeed", "FSDP")
+#: Numbers that measure something.
+_MEASURE = re.compile(r"-?(?:\d*\.\d*(?:e-?\d+)?|\d+e-?\d+|\d{4,})")
+#: Commands that start one script with different words; more are not told apart.
+_MOST_COMMANDS = 8
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 #: The same for programs that are started by their names.
@@ -61,13 +65,21 @@ def in_runs(
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}
     runs = [_renamed(run, names) for run in runs_of([job.path for job in jobs], configs)]
-    runs = [run for run in runs if run.launch is None or run.launch in named or _tells_more(run, names)]
+    runs = [known for run in runs if (known := _looked_at(run, names, named)) is not None]
     added = [file for run in runs for file in run.files if os.path.abspath(file) not in names]
     together = [*jobs, *(Job(file, settings_for(os.path.dirname(file) or ".")) for file in dict.fromkeys(added))]
     belonging = _runs_by_file(runs)
     return [
         _with_runs(job, belonging) for job in together if not is_launch(job.path) or job.path in belonging
     ], problems
+
+
+def _looked_at(run: RunFiles, names: Mapping[str, str], named: Collection[str]) -> RunFiles | None:
+    """``run`` as far as it counts: a launch script that is not named may have nothing to say."""
+    if run.launch is None or run.launch in named or _tells_more(run, names):
+        return run
+    is_checked = run.script is not None and os.path.abspath(run.script) in names
+    return run._replace(is_plain=True) if is_checked and run.words is not None else None
 
 
 def _tells_more(run: RunFiles, names: Mapping[str, str]) -> bool:
@@ -96,9 +108,23 @@ def _with_runs(job: Job, belonging: Mapping[str, list[RunFiles]]) -> Job:
         own = [run for run in own if run.script is not None]
         if is_config(job.path) and all(job.path in run.read for run in own):
             own.append(RunFiles(None, (job.path,)))  # whether a script reads it shows only then
+    # What a parser of the script makes of a command is found with the script.
+    own = [run for run in own if not run.is_plain or run.script == job.path]
     # Commands that differ in nothing that decides about checkpointing are one run, but in their own launch script.
-    different = {(run.script, run.configs, run.read, run.said, run.launch == job.path): run for run in reversed(own)}
-    return job._replace(runs=tuple(reversed(different.values())))
+    different = {
+        (run.without_words, run.launch == job.path, run.words if run.script == job.path else None): run
+        for run in reversed(own)
+    }
+    return job._replace(runs=tuple(_few(reversed(different.values()))))
+
+
+def _few(runs: Iterable[RunFiles]) -> Iterator[RunFiles]:
+    """The first of ``runs``, where many differ in words for the script alone."""
+    often: Counter[RunFiles] = Counter()
+    for run in runs:
+        often[run.without_words] += 1
+        if often[run.without_words] <= _MOST_COMMANDS:
+            yield run
 
 
 def _renamed(run: RunFiles, names: dict[str, str]) -> RunFiles:
@@ -153,13 +179,13 @@ def _read_by(script: str, names: frozenset[str]) -> tuple[str, ...]:
         return ()
     found = [path for path in _written_in(text, _SETTINGS, names, script) if _speaks_of_checkpointing(path)]
     # Those that the Trainer reads are given to its arguments by their names.
-    return tuple(path for path in found if _kind(path) not in _OF_A_TRAINER)
+    return tuple(path for path in found if _kind(path) not in OF_A_TRAINER)
 
 
 def _named_in_scripts(files: list[str]) -> frozenset[str]:
     """The names of those of ``files`` that mean something to the script which names them: DeepSpeed's, FSDP's."""
     held = (file for file in files if file.endswith(".json") and "activation_checkpointing" in _text(file))
-    return frozenset(os.path.basename(file) for file in held if _kind(file) in _OF_A_TRAINER)
+    return frozenset(os.path.basename(file) for file in held if _kind(file) in OF_A_TRAINER)
 
 
 def _kind(config: str) -> str | None:
@@ -186,7 +212,7 @@ def _written_in(text: str, string: re.Pattern[str], names: Collection[str], scri
     written = dict.fromkeys(map(os.path.normpath, matches))
     # Arguments are matched with a file by its last name, so it must be the only one of that name.
     often = Counter(map(os.path.basename, written))
-    known = (_existing(path, script) for path in written if often[os.path.basename(path)] == 1)
+    known = (existing(path, script) for path in written if often[os.path.basename(path)] == 1)
     return (path for path in known if path is not None)
 
 
@@ -205,27 +231,42 @@ def _started_by(launch: str, configs: tuple[str, ...]) -> list[RunFiles]:
     except OSError:
         return []
     commands = read_commands(text)
-    runs = []
-    for number, words in enumerate(commands):
-        scripts = [path for path in _files(words, launch) if path.endswith(".py")]
-        started = started_by(words) if not scripts else None
-        named = _files(words if started is None else settings_named(started), launch)
-        named = [path for path in named if is_config(path)]
-        given = tuple(dict.fromkeys([*named, *_named_by_launchers(named, launch), *configs]))
-        own = _written_for(words, text)
-        if scripts or given or own or started is not None:
-            around = exported(commands, number)
-            said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
-            said += [f"{name}: checkpointing" for name in own if "checkpointing" in text]
-            decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
-            runs.append(RunFiles(scripts[0] if scripts else None, given, launch, number, decides))
-    return runs
+    found = [_run_of(number, commands, text, launch, configs) for number in range(len(commands))]
+    return [run for run in found if run is not None]
+
+
+def _run_of(
+    number: int, commands: list[list[Word]], text: str, launch: str, configs: tuple[str, ...]
+) -> RunFiles | None:
+    """The run that a command of the launch script ``text`` starts."""
+    words, folder = commands[number], folder_entered(commands[:number])
+    script = script_started(words, launch, folder)
+    started = started_by(words) if script is None else None
+    named = _files(words if started is None else settings_named(started), launch, folder)
+    named = [path for path in named if is_config(path)]
+    given = tuple(dict.fromkeys([*named, *_named_by_launchers(named, launch), *configs]))
+    own = _written_for(words, text)
+    if not (script or given or own or started is not None):
+        return None
+    around = exported(commands, number)
+    said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
+    said += [f"{name}: checkpointing" for name in own if "checkpointing" in text]
+    decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
+    if script is None:
+        return RunFiles(None, given, launch, number, decides)
+    behind = tuple(_comparable(word.text or "") for word in without_redirections(words[script.argument :]))
+    return RunFiles(script.path, given, launch, number, decides, (), script.argument, behind if script.is_run else None)
+
+
+def _comparable(word: str) -> str:
+    """``word`` as far as a program is likely to ask for it: not a path, a learning rate or a large number."""
+    return "" if "/" in word or _MEASURE.fullmatch(word) else word
 
 
 def _named_by_launchers(configs: list[str], launch: str) -> list[str]:
     """The files for DeepSpeed that configurations of `accelerate launch` name."""
     found = (_DEEPSPEED_FILE.search(_text(config)) for config in configs if not config.endswith(".json"))
-    return [path for match in found if match is not None for path in (_existing(match[1], launch),) if path is not None]
+    return [path for match in found if match is not None for path in (existing(match[1], launch),) if path is not None]
 
 
 def _written_for(words: Sequence[Word], text: str) -> list[str]:
@@ -234,24 +275,5 @@ def _written_for(words: Sequence[Word], text: str) -> list[str]:
     return [] if "<<" not in text or any("<<" in word for word in said) else [it.name for it in named_in(said, text)]
 
 
-def _files(words: Sequence[Word], launch: str) -> list[str]:
-    return [path for word in words for path in (_existing(word.text, launch),) if path is not None]
-
-
-def _existing(word: str | None, launch: str) -> str | None:
-    """The file that a word of a command means: from here, from beside the launch script, or from above it."""
-    if word is None:
-        return None
-    word = word.partition("=")[2] if word.startswith("--") else word
-    if not word.endswith((".py", ".yaml", ".yml", ".json")):
-        return None
-    if os.path.isfile(word):
-        return os.path.normpath(word)
-    folder = os.path.dirname(os.path.abspath(launch))
-    while True:
-        path = os.path.join(folder, word)
-        if os.path.isfile(path):
-            return os.path.relpath(path)
-        if os.path.dirname(folder) == folder or os.path.isdir(os.path.join(folder, ".git")):
-            return None
-        folder = os.path.dirname(folder)
+def _files(words: Sequence[Word], launch: str, folder: str | None) -> list[str]:
+    return [path for word in words for path in (existing(word.text, launch, folder),) if path is not None]

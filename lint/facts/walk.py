@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .imported.local import FindModule
     from .scopes import Scope
     from .script import Script
-    from .values import Call, Class, Dict, Function, FunctionNode, Guard, Guess, Instance, Module, Place, Value
+    from .values import Call, Class, Dict, Function, FunctionNode, Guard, Guess, Instance, Module, Place, Seq, Value
 
 
 class Write(NamedTuple):
@@ -94,6 +94,8 @@ class Program:
         "calls",
         "classes",
         "closures",
+        "command",
+        "command_read",
         "exits",
         "filename",
         "find_module",
@@ -141,6 +143,9 @@ class Program:
         #: What is in the files of settings that the program may read, by their names, and those that it does read.
         self.settings: Mapping[str, Dict] = {}
         self.settings_read: set[str] = set()
+        #: The words that the program is started with, where the run of it has them, and whether a parser reads them.
+        self.command: Seq | None = None
+        self.command_read = False
         #: The packages of the modules that are being read, each imported by the one before.
         self.importing: list[str] = []
         #: How many of these modules are no packages.

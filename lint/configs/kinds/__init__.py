@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ..document import Document
 
 
+#: The kinds of files that arguments of a Trainer name.
+OF_A_TRAINER = ("DeepSpeed", "FSDP")
+
+
 class Kind(NamedTuple):
     """A kind of configuration."""
 

@@ -14,6 +14,11 @@ _RUN = re.compile(RUN)
 _PART = re.compile(
     r"""'(?P<single>[^']*)'|"(?P<double>(?:\\.|[^"\\])*)"|\\(?P<escaped>.)|(?P<plain>[^'"\\]+)""", re.DOTALL
 )
+#: Variables that may hold more than one argument, by their names.
+_SEVERAL = re.compile(r"[@*]|\$\(|`|arg|opt|extra|param|flag|cmd|other|more", re.IGNORECASE)
+#: A word in double quotes from end to end: the shell makes one argument of it, whatever it has to run for that.
+_QUOTED = re.compile(r'"(?:\$\((?:[^()"]|"[^"]*")*\)|\$(?!\()|[^"$])*"')
+_EACH = re.compile(r"[@*]")
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 #: The script as it names itself; here `@`.
 _ITSELF = re.compile(r"\$\{?(?:BASH_SOURCE(?:\[0\])?|0)(?::-\$\{?0\}?)?\}?")
@@ -75,3 +80,9 @@ def _expanded(text: str, variables: Mapping[str, str | None]) -> str | None:
             return None
     expanded = _VARIABLE.sub(lambda match: variables[match[1] or match[2]] or "", text)
     return None if "$" in expanded else expanded
+
+
+def is_one(raw: str) -> bool:
+    """Whether the shell certainly makes one argument of a word: `$MODEL` by its name, `"$(date)"` by its quotes."""
+    is_run = "$(" in raw and _QUOTED.fullmatch(raw) is not None and _EACH.search(raw) is None
+    return is_run or _SEVERAL.search(raw) is None

@@ -23,6 +23,7 @@ from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
 from ..objects.settings_files import READERS, content_read
 from ..objects.slices import bounds_of, slice_of
+from ..objects.text_methods import METHODS, text_made
 from ..values import (
     UNKNOWN,
     Absent,
@@ -44,6 +45,7 @@ from ..values import (
     copied,
     join,
     options,
+    truth,
 )
 from .bindings import write
 from .container_methods import dict_method, grow
@@ -90,6 +92,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return _attributes_updated(walk, owner, call)
         case Attr(base=Const(str(text)), name="format"):
             return Template(_FIELD.sub(GAP, text), call.node)
+        case Attr(base=Const(str(text)), name=name) if name in METHODS and not call.open_args and not call.kwargs:
+            return text_made(text, name, call.args, call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
             return parser_method(walk, held, name, call)
         case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
@@ -164,6 +168,20 @@ def _calculated(walk: Walk, call: Call) -> Value | None:
         return None
     found = calculated(call.name, [given.value if isinstance(given, Const) else None for given in call.args])
     return None if found is None else Const(found, call.node)
+
+
+def _str(walk: Walk, call: Call) -> Value | None:
+    """``str(flag)`` of a text."""
+    match call.args:
+        case [Const(str() as text)] if not call.kwargs:
+            return Const(text, call.node)
+    return None
+
+
+def _bool(walk: Walk, call: Call) -> Value | None:
+    """``bool(args.number)``."""
+    known = truth(call.args[0]) if len(call.args) == 1 and not call.open_args else None
+    return None if known is None else Const(known, call.node)
 
 
 def _islice(walk: Walk, call: Call) -> Value | None:
@@ -296,6 +314,8 @@ def _grad_mode_set(walk: Walk, call: Call) -> Value | None:
 
 _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     **dict.fromkeys(CALCULATIONS, _calculated),
+    "builtins.str": _str,
+    "builtins.bool": _bool,
     "functools.partial": _partial,
     "builtins.dict.update": _unbound_update,
     "builtins.list": _list,

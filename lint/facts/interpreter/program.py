@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from ..imported.local import FindModule
-    from ..values import Class, Dict
+    from ..values import Class, Dict, Seq
 
 #: Functions that one text defines, each with other names around it.
 MAX_CLOSURES = 8
@@ -38,6 +38,7 @@ def read_program(
     filename: str,
     find_module: FindModule | None = None,
     settings: Mapping[str, Dict] | None = None,
+    command: Seq | None = None,
 ) -> Program:
     """The facts of Python source.
 
@@ -46,6 +47,7 @@ def read_program(
         filename: What places in it are called.
         find_module: Gives the modules of the project that it imports, which are read too; None when only this text is.
         settings: What is in the files of settings that it may read, by their names without folders.
+        command: The words that it is started with, without its own name; None where that is open.
 
     Raises:
         SyntaxError: The text is no Python; it may hold null bytes.
@@ -57,7 +59,7 @@ def read_program(
     except MemoryError as error:
         raise SyntaxError("nested more deeply than its parser allows", (filename, 1, 1, None)) from error
     program = Program(filename, text, tree, find_module)
-    program.settings = settings or {}
+    program.settings, program.command = settings or {}, command
     scope = Scope(tree, None, has_walrus=":=" in text)
     execute(Walk(program, scope, Place(), _ENGINE), tree.body)
     program.grad.end_module()

@@ -1,11 +1,13 @@
 """Command lines: ``argparse`` and the parsers of transformers and trl that fill dataclasses.
 
 What a script declares is a default; the user may say otherwise, so both ways stay possible where an option decides.
-Only arguments that the script hands over itself (``parse_args([])``, ``parse_dict({...})``) are certain.
+Certain are arguments that the script hands over itself (``parse_args([])``, ``parse_dict({...})``), and in the run that
+a launch script starts those of its command, with the defaults of the others.
 """
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ..values import (
@@ -17,6 +19,7 @@ from ..values import (
     Class,
     Const,
     Dict,
+    Element,
     Instance,
     Ref,
     Result,
@@ -24,7 +27,11 @@ from ..values import (
     Unknown,
     Value,
     equals,
+    truth,
 )
+from .containers import is_none
+from .converted import BOOLEANS, converted
+from .options import UNSET, Option, Read, Words, read_words, stored
 from .settings_files import PARSES, content_of
 
 if TYPE_CHECKING:
@@ -32,24 +39,24 @@ if TYPE_CHECKING:
 
     from ..walk import Walk
 
-#: What an option holds when it is not given, by its action.
-_UNSET: dict[object, object] = {"store_true": False, "store_false": True, "count": None, "append": None}
+#: Arguments of a parser by which an option gets what neither its words nor its declaration say.
+_FROM_ELSEWHERE = frozenset(("argument_default", "fromfile_prefix_chars", "prefix_chars"))
 _DATACLASS_PARSERS = ("HfArgumentParser", "TrlParser")
-#: How a command line says yes and no.
-BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class Parser(Result):
     """An ``ArgumentParser`` with the options added so far."""
 
-    __slots__ = ("defaults", "only", "options")
+    __slots__ = ("defaults", "has_open_defaults", "only", "options")
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        #: By the name of the attribute: the option as it is written, and what it holds when it is not given.
-        self.options: dict[str, tuple[str, Value]] = {}
+        #: Several may set the same attribute: `--checkpointing` and `--no-checkpointing`.
+        self.options: list[Option] = []
         #: What ``set_defaults`` said, also of names without an option.
         self.defaults: dict[str, Value] = {}
+        #: Whether what an option holds when it is not given may be another value than it says itself.
+        self.has_open_defaults = call.open_kwargs or not _FROM_ELSEWHERE.isdisjoint(call.kwargs)
         #: The options that hold their default, whatever the user says.
         self.only: set[str] = set()
 
@@ -70,8 +77,9 @@ def parser_made(walk: Walk, call: Call) -> Value:
     made = Parser(call)
     for parent in _items(call.keyword("parents")):
         if isinstance(parent, Parser):
-            made.options |= parent.options
+            made.options += parent.options
             made.defaults |= parent.defaults
+            made.has_open_defaults |= parent.has_open_defaults
             made.only |= parent.only
     return made
 
@@ -88,7 +96,7 @@ def parser_method(walk: Walk, receiver: Value, name: str, call: Call) -> Value |
     parser = _parser(receiver)
     if parser is not None:
         handler = _METHODS.get(name)
-        return handler(parser, call) if handler is not None else None
+        return handler(walk, parser, call) if handler is not None else None
     if isinstance(receiver, Result) and name in _FILLING and _fills_dataclasses(receiver.call):
         return _filled(walk, receiver.call, name, call)
     return None
@@ -104,20 +112,18 @@ def _parser(value: Value) -> Parser | None:
     return None
 
 
-def _add_argument(parser: Parser, call: Call) -> Value | None:
-    flags = [argument.value for argument in call.args if isinstance(argument, Const)]
-    names = [flag for flag in flags if isinstance(flag, str)]
-    destination = call.keyword("dest")
-    long = next((name for name in names if name.startswith("--")), names[0] if names else None)
-    if long is None:
+def _add_argument(walk: Walk, parser: Parser, call: Call) -> Value | None:
+    flags = tuple(flag.value for flag in call.args if isinstance(flag, Const) and isinstance(flag.value, str))
+    if not flags:
         return None
+    destination = call.keyword("dest")
+    long = next((flag for flag in flags if flag.startswith("--")), flags[0])
     name = long.lstrip("-").replace("-", "_")
     if isinstance(destination, Const) and isinstance(destination.value, str):
         name = destination.value
-    # Another option may set the same attribute: `--no-checkpointing`.
-    is_only = name not in parser.options and _can_be_nothing_else(call)
+    is_only = _can_be_nothing_else(call) and all(option.name != name for option in parser.options)
     parser.only = parser.only | {name} if is_only else parser.only - {name}
-    parser.options[name] = (long, _default(call))
+    parser.options.append(Option(flags, name, _default(call), call))
     return None
 
 
@@ -132,56 +138,111 @@ def _can_be_nothing_else(call: Call) -> bool:
 def _default(call: Call) -> Value:
     given = call.keyword("default")
     if not isinstance(given, Absent):
-        # A default in text goes through `type`, like what the user writes.
-        is_text = isinstance(given, Const) and isinstance(given.value, str)
-        kind = call.keyword("type")
-        keeps = isinstance(kind, Absent) or (isinstance(kind, Ref) and kind.name == "builtins.str")
-        return UNKNOWN if is_text and not keeps else given
+        return given
     action = call.keyword("action")
-    return Const(_UNSET.get(action.value if isinstance(action, Const) else None), call.node)
+    return Const(UNSET.get(action.value if isinstance(action, Const) else None), call.node)
 
 
-def _same_parser(parser: Parser, call: Call) -> Value | None:
+def _same_parser(walk: Walk, parser: Parser, call: Call) -> Value | None:
     """A group of options: what is added to it is added to the parser."""
     return parser
 
 
-def _set_defaults(parser: Parser, call: Call) -> Value | None:
+def _one_of_several(walk: Walk, parser: Parser, call: Call) -> Value | None:
+    """A parser that only some commands have: which of them, decides what is declared."""
+    parser.has_open_defaults = True
+    return parser
+
+
+def _set_defaults(walk: Walk, parser: Parser, call: Call) -> Value | None:
     parser.defaults |= call.kwargs
+    parser.has_open_defaults |= call.open_kwargs
     return None
 
 
-def _parse_args(parser: Parser, call: Call) -> Value | None:
+def _parse_args(walk: Walk, parser: Parser, call: Call) -> Value | None:
+    return _parsed(walk, parser, call, leaves_others=False)
+
+
+def _parse_known_args(walk: Walk, parser: Parser, call: Call) -> Value | None:
+    return Seq("tuple", [_parsed(walk, parser, call, leaves_others=True), Unknown(call.node)], False, call.node)
+
+
+def _parsed(walk: Walk, parser: Parser, call: Call, leaves_others: bool) -> Value:
+    """What a parser makes of a command; ``leaves_others`` says that it passes over words that it does not know."""
     namespace = Result(call)
-    declared = {name: default for name, (_, default) in parser.options.items()} | parser.defaults
-    written = {name: option for name, (option, _) in parser.options.items()}
-    if _hands_over_nothing(call):
-        namespace.attributes = declared
-    else:
-        namespace.attributes = {
-            name: default
-            if name in parser.only - parser.defaults.keys()
-            else Given(namespace, name, written.get(name, f"--{name}"), default)
-            for name, default in declared.items()
-        }
+    command = _command(walk, call)
+    declared = _declared(walk, parser)
+    written = {option.name: option.written for option in reversed(parser.options)}
+    read = read_words(parser.options, command) if command is not None else Read({}, True, False)
+    is_open = read.open or parser.has_open_defaults or (read.has_more and not leaves_others)
+    certain = declared.keys() if not is_open else parser.only - parser.defaults.keys()
+    namespace.attributes = {
+        name: default if name in certain else Given(namespace, name, written.get(name, f"--{name}"), default)
+        for name, default in declared.items()
+    }
+    for name, (option, words) in read.given.items():
+        found = _held(walk, option, words)
+        open_value = Given(namespace, name, option.written, declared[name])
+        namespace.attributes[name] = open_value if type(found) is Unknown else found
     return namespace
 
 
-def _parse_known_args(parser: Parser, call: Call) -> Value | None:
-    return Seq("tuple", [_parse_args(parser, call) or UNKNOWN, Unknown(call.node)], False, call.node)
+def _declared(walk: Walk, parser: Parser) -> dict[str, Value]:
+    """What each attribute holds when no word of the command says it."""
+    declared: dict[str, Value] = {}
+    for option in parser.options:
+        default = parser.defaults.get(option.name, option.default)
+        # A default in text goes through `type`, like what the user writes.
+        is_text = isinstance(default, Const) and isinstance(default.value, str)
+        default = converted(walk, option.declared.keyword("type"), default) if is_text else default
+        is_required = truth(option.declared.keyword("required")) is True or option.is_positional
+        is_there = not is_required and not (isinstance(default, Ref) and default.name == "argparse.SUPPRESS")
+        declared.setdefault(option.name, default if is_there else UNKNOWN)
+    return declared | {name: value for name, value in parser.defaults.items() if name not in declared}
 
 
-def _hands_over_nothing(call: Call) -> bool:
+def _held(walk: Walk, option: Option, words: Words) -> Value:
+    """What an option holds that a command gives."""
+    found = stored(option, words)
+    if found is not None:
+        return found
+    kind, count = option.declared.keyword("type"), option.declared.keyword("nargs")
+    values = [converted(walk, kind, word) for word in words.values]
+    if option.action != "store" or not values:
+        return UNKNOWN
+    if isinstance(count, Absent) or equals(count, "?") is True:
+        return values[0]
+    return Seq("list", values, False, words.flag.node, walk.place)
+
+
+def _command(walk: Walk, call: Call) -> Seq | None:
+    """The words that a parser reads: those that the script hands over, or those it was started with; None if open."""
     given = call.argument(0, "args")
-    return isinstance(given, Seq) and not given.items and not given.open and call.argument(1, "namespace") is ABSENT
+    if call.argument(1, "namespace") is not ABSENT:
+        return None
+    if isinstance(given, Seq):
+        return None if given.open else given
+    is_own = isinstance(given, Absent) or is_none(given) or _is_rest_of_argv(given)
+    command = walk.program.command if is_own else None
+    walk.program.command_read |= command is not None
+    return command
 
 
-_METHODS: dict[str, Callable[[Parser, Call], Value | None]] = {
+def _is_rest_of_argv(value: Value) -> bool:
+    """Whether it is `sys.argv[1:]`."""
+    match value:
+        case Element(of=Ref("sys.argv"), node=ast.Subscript(slice=ast.Slice(ast.Constant(1), None, None))):
+            return True
+    return False
+
+
+_METHODS: dict[str, Callable[[Walk, Parser, Call], Value | None]] = {
     "add_argument": _add_argument,
     "add_argument_group": _same_parser,
     "add_mutually_exclusive_group": _same_parser,
-    "add_subparsers": _same_parser,
-    "add_parser": _same_parser,
+    "add_subparsers": _one_of_several,
+    "add_parser": _one_of_several,
     "set_defaults": _set_defaults,
     "parse_args": _parse_args,
     "parse_known_args": _parse_known_args,

@@ -1,0 +1,38 @@
+"""Methods of texts that are known: `args.variant.lower()`, `flag.strip().startswith("re")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..values import Const, Value
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Sequence
+
+#: Those that give a text or a truth value, and change nothing.
+METHODS = frozenset(
+    (
+        *("lower", "upper", "casefold", "capitalize", "title", "strip", "lstrip", "rstrip"),
+        *("startswith", "endswith", "removeprefix", "removesuffix", "isdigit", "isnumeric"),
+    )
+)
+
+
+def text_made(text: str, method: str, given: Sequence[Value], node: ast.AST) -> Const | None:
+    """What ``text.method(*given)`` gives; None where not all of ``given`` is known, or the call raises.
+
+    Args:
+        text: The text.
+        method: One of ``METHODS``.
+        given: The arguments.
+        node: The call.
+    """
+    known = [it.value for it in given if isinstance(it, Const)]
+    if len(known) < len(given):
+        return None
+    try:
+        found: object = getattr(text, method)(*known)
+    except TypeError:
+        return None
+    return Const(found, node)

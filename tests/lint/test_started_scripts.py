@@ -1,0 +1,209 @@
+"""Scripts with parsers of their own (``argparse``) in the runs that launch scripts of the project start."""
+
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+
+import pytest
+from hf_ckpt.lint.cli.parser import run_cli
+
+#: A reentrant checkpoint takes no keyword for its function: a mistake where both switches are on.
+SCRIPT = """\
+import argparse, json, sys
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def str2bool(text):
+    return text.lower() in ("yes", "true")
+
+class Net(nn.Module):
+    def __init__(self, use_reentrant, ckpt):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.TransformerEncoderLayer(8, 2, dropout=0.0) for _ in range(4)])
+        self.use_reentrant = use_reentrant
+        self.ckpt = ckpt
+
+    def forward(self, x, mask):
+        for block in self.blocks:
+            if self.ckpt:
+                x = checkpoint(block, x, src_mask=mask, use_reentrant=self.use_reentrant)
+            else:
+                x = block(x, src_mask=mask)
+        return x
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    DECLARED
+    args = parser.PARSED
+    net = Net(args.reentrant, args.ckpt)
+    optimizer = torch.optim.SGD(net.parameters(), lr=args.lr)
+    for x, mask in loader():
+        net(x, mask).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+if __name__ == "__main__":
+    main()
+"""
+SWITCH = 'parser.add_argument("--ckpt", action="store_true")'
+FLAG = 'parser.add_argument("--reentrant", action="store_true")'
+ON_BY_DEFAULT = (
+    'parser.add_argument("--ckpt", type=str2bool, default=True); '
+    'parser.add_argument("--reentrant", type=str2bool, default="true")'
+)
+
+
+def script(*declared, parsed="parse_args()"):
+    return SCRIPT.replace("DECLARED", "; ".join(declared)).replace("PARSED", parsed)
+
+
+def found(folder, files, *options):
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    out, err = StringIO(), StringIO()
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        run_cli([".", "--output-format", "concise", *options])
+    assert err.getvalue() == ""
+    return [line.split(": ")[1].split()[0] for line in out.getvalue().splitlines() if ": CKPT" in line]
+
+
+@pytest.mark.parametrize(
+    ("declared", "bad", "good"),
+    [
+        (FLAG, "--reentrant", ""),
+        (FLAG, "--reen", "--reentran_t"),
+        ('parser.add_argument("-r", "--reentrant", action="store_true")', "-r", "-x"),
+        ('parser.add_argument("--use-it", dest="reentrant", action="store_true")', "--use-it", ""),
+        ('parser.add_argument("--reentrant", type=str2bool, default=False)', "--reentrant true", "--reentrant=false"),
+        (
+            'parser.add_argument("--reentrant", type=lambda s: s.lower() == "true")',
+            "--reentrant True",
+            "--reentrant no",
+        ),
+        ('parser.add_argument("--reentrant", type=bool, default=False)', "--reentrant False", ""),
+        ('parser.add_argument("--reentrant", type=int, choices=[0, 1], default=0)', "--reentrant 1", "--reentrant 0"),
+        (
+            'parser.add_argument("--reentrant", nargs="?", const=True, type=str2bool, default=False)',
+            "--reentrant --lr 1",
+            "--reentrant no",
+        ),
+        (
+            'parser.add_argument("--reentrant", action=argparse.BooleanOptionalAction, default=True)',
+            "",
+            "--no-reentrant",
+        ),
+        (f'{FLAG}; parser.add_argument("--safe", dest="reentrant", action="store_false")', "--reentrant", "--safe"),
+        (f"{FLAG}; parser.set_defaults(reentrant=True)", "", "--unknown"),
+        (f'{FLAG}; parser.add_argument("data")', "data/c4 --reentrant", "data/c4"),
+    ],
+)
+def test_what_a_command_says_to_a_parser_holds_in_its_run(tmp_path, declared, bad, good):
+    code = script(SWITCH, declared)
+    assert found(tmp_path, {"train.py": code}) == []
+    assert found(tmp_path, {"train.py": code, "run.sh": f"python train.py --ckpt {bad}\n"}) == ["CKPT301"]
+    assert found(tmp_path, {"train.py": code, "run.sh": f"python train.py --ckpt {good}\n"}) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nproc_per_node 8 train.py --ckpt --reentrant",
+        "python -m torch.distributed.run --nproc_per_node=8 train.py --ckpt --reentrant",
+        "accelerate launch --num_processes 8 train.py --ckpt --reentrant",
+        "accelerate launch -m train --ckpt --reentrant",
+        "deepspeed --num_gpus 8 train.py --ckpt --reentrant --lr 1e-3",
+        "python -m train --ckpt --reentrant",
+        "CUDA_VISIBLE_DEVICES=0 nohup python3 -u train.py --ckpt --reentrant > log.txt 2>&1 &",
+        "srun python train.py \\\n  --ckpt \\\n  --lr $LR \\\n  --reentrant",
+        'ARGS=(--ckpt --reentrant)\npython train.py "${ARGS[@]}"',
+        'ARGS="--ckpt"\nARGS+=" --reentrant"\npython train.py $ARGS',
+        'python train.py --ckpt --reentrant "$@"',
+        "for lr in 1 2; do\n  python train.py --lr $lr --ckpt --reentrant\ndone",
+        "python train.py --ckpt\npython train.py --ckpt --reentrant",
+    ],
+)
+def test_each_command_that_runs_the_script_counts(tmp_path, command):
+    code = script(SWITCH, FLAG)
+    assert found(tmp_path, {"train.py": code, "run.sh": f"{command}\n"}) == ["CKPT301"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'python train.py --ckpt "$@"',
+        "if [ $X = 1 ]; then FLAG=--reentrant; fi\npython train.py --ckpt $FLAG",
+        "echo python train.py --ckpt --reentrant",
+        "python -m black train.py --ckpt --reentrant",
+        "# python train.py --ckpt --reentrant",
+        "cp train.py --ckpt --reentrant",
+        "python old/train.py --ckpt --reentrant",
+        "cd old && python train.py --ckpt --reentrant",
+        "python train.py --ckpt > --reentrant",
+    ],
+)
+def test_other_commands_say_nothing_about_it(tmp_path, command):
+    files = {"train.py": script(SWITCH, FLAG), "old/train.py": "print()\n", "run.sh": f"{command}\n"}
+    assert found(tmp_path, files) == []
+
+
+def test_a_makefile_and_a_module_of_a_package(tmp_path):
+    files = {
+        "pkg/train.py": script(SWITCH, FLAG),
+        "Makefile": "train:\n\tpython -m pkg.train --ckpt --reentrant\n",
+    }
+    assert found(tmp_path, files) == ["CKPT301"]
+
+
+def test_a_default_holds_where_every_word_of_the_command_is_known(tmp_path):
+    code = script(ON_BY_DEFAULT)
+    for command, expected in (
+        ("python train.py", ["CKPT301"]),
+        ("python train.py --lr 0.3", ["CKPT301"]),
+        ("python train.py --reentrant no", []),
+        ("python train.py --lr 0.3 $@", []),
+        ("python train.py --of_another_parser 3", []),
+        ("python train.py @more", []),
+    ):
+        assert found(tmp_path, {"train.py": code, "run.sh": f"{command}\n"}) == expected, command
+    known = script(ON_BY_DEFAULT, parsed="parse_known_args()[0]")
+    assert found(tmp_path, {"train.py": known, "run.sh": "python train.py --of_another 3\n"}) == ["CKPT301"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("args = parser", "parser.set_defaults(**json.load(open(sys.argv[1]))); args = parser"),
+        ("net = Net(", "[setattr(args, k, v) for k, v in json.load(open(str(args.lr))).items()]; net = Net("),
+        ("ArgumentParser()", "ArgumentParser(argument_default=argparse.SUPPRESS)"),
+        ("args = parser", "commands = parser.add_subparsers(); commands.add_parser('x'); args = parser"),
+        ("parse_args()", "parse_args(sys.argv[2:])"),
+    ],
+)
+def test_a_default_that_something_else_may_change_stays_open(tmp_path, old, new):
+    code = script(ON_BY_DEFAULT).replace(old, new)
+    assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --lr 0.3\n"}) == []
+
+
+def test_the_command_is_shown_where_it_decides_and_only_there(tmp_path):
+    files = {"train.py": script(SWITCH, FLAG), "run.sh": "python train.py --ckpt\npython train.py --ckpt --reentrant\n"}
+    found(tmp_path, files)
+    out = StringIO()
+    with chdir(tmp_path), redirect_stdout(out):
+        run_cli(["."])
+    assert "run.sh:2:8" in out.getvalue()
+    (tmp_path / "train.py").write_text(
+        files["train.py"].replace("use_reentrant=self.use_reentrant", "use_reentrant=True")
+    )
+    out = StringIO()
+    with chdir(tmp_path), redirect_stdout(out):
+        run_cli(["."])
+    assert "CKPT301" in out.getvalue()
+    assert "run.sh" not in out.getvalue()
+
+
+def test_a_mistake_under_a_switch_stays_one_where_no_command_gives_it(tmp_path):
+    code = script(SWITCH, FLAG).replace("use_reentrant=self.use_reentrant", "use_reentrant=True")
+    assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --lr 1\n"}) == ["CKPT301"]
