@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.interpreter.program import read_program
 from ..facts.origin import origin, setting_span
+from ..finding import Applicability
 from ..model.conditions.verdict import judged
 from ..model.conditions.versions import Versions
 from ..model.run import Run
@@ -119,14 +120,21 @@ def _in_each(source: Source, runs: tuple[RunFiles, ...], wanted: Wanted) -> Iter
             looked_at[run.without_words] = list(_found_in(read_run(source, left_open), source, left_open, wanted))
         known = looked_at[run.without_words] or []
         yield from known
-        yield from _shown_with(parts.words, _found_in(parts, source, run, wanted))
+        yield from _of_command(parts.words, _found_in(parts, source, run, wanted))
 
 
-def _shown_with(words: StartedWords, found: Iterable[Finding]) -> Iterator[Finding]:
-    """``found`` with the command that makes it a mistake, where no note speaks of that."""
+def _of_command(words: StartedWords, found: Iterable[Finding]) -> Iterator[Finding]:
+    """``found`` as what one command makes a mistake: with the command, and no fix that others would not want."""
+    meant = {rule.code for rule in load_rules() if rule.may_be_meant}
     for finding in found:
+        if finding.code in meant:
+            continue
         is_shown = words.note.filename in (finding.filename, *(note.filename for note in finding.notes))
-        yield finding if is_shown else finding._replace(notes=(*finding.notes, words.note))
+        notes = finding.notes if is_shown else (*finding.notes, words.note)
+        fix = finding.fix
+        if fix is not None and fix.applicability is Applicability.SAFE:
+            fix = fix._replace(applicability=Applicability.UNSAFE)
+        yield finding._replace(notes=notes, fix=fix)
 
 
 def _found_in(parts: Parts, source: Source, run: RunFiles, wanted: Wanted) -> list[Finding]:

@@ -1,8 +1,8 @@
 """The rules, one a file. A new file in this folder is a new rule: there is no list to add it to.
 
 A rule module defines ``CODE``, ``NAME``, ``SEVERITY``, ``NEEDS`` and ``check(run)``, may define ``VERSIONS``,
-``DEFAULT``, ``RAISES`` and ``STOPS_TRAINER``, and its docstring is its page. A file that does not fit fails when the
-rules are loaded.
+``DEFAULT``, ``RAISES``, ``STOPS_TRAINER`` and ``MAY_BE_MEANT``, and its docstring is its page. A file that does not fit
+fails when the rules are loaded.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Rule(NamedTuple):
     raises: bool
     #: Whether the Trainer that gets the arguments which it reports raises when it is built.
     stops_trainer: bool
+    #: Whether it is about something that is off: where only the arguments of one command say so, they are meant.
+    may_be_meant: bool
 
     @property
     def triggers(self) -> tuple[Trigger, ...]:
@@ -112,6 +114,7 @@ def _rule(module: ModuleType, file: str) -> Rule:
         getattr(module, "DEFAULT", True),
         getattr(module, "RAISES", False),
         getattr(module, "STOPS_TRAINER", False),
+        getattr(module, "MAY_BE_MEANT", False),
     )
 
 

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT210", "single-segment-checkpoint-sequential", Severity.WARNING
 NEEDS = (CheckpointSequential,)
+MAY_BE_MEANT = True
 
 
 def check(run: Run) -> Iterator[Report]:

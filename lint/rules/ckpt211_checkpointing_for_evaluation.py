@@ -159,6 +159,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT211", "checkpointing-for-evaluation", Severity.WARNING
 NEEDS = ((HfEnable, EvalSwitch), (HfEnable, "no_grad"), (HfEnable, "inference_mode"))
+MAY_BE_MEANT = True
 _TRAINS = ("training_step", "fit", "step")
 _HARMLESS = ("builtins.", "torch.compile", "transformers.")
 #: Methods that give what an optimizer takes.

@@ -154,6 +154,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT215", "checkpointing-kwargs-without-switch", Severity.WARNING
 NEEDS = together("checkpointing_kwargs", (TrainerArgs, KbitPrepare))
 VERSIONS = {"transformers": ">=4.35"}
+MAY_BE_MEANT = True
 _COPIES = ("dataclasses.replace", "copy.replace")
 
 

@@ -207,3 +207,64 @@ def test_the_command_is_shown_where_it_decides_and_only_there(tmp_path):
 def test_a_mistake_under_a_switch_stays_one_where_no_command_gives_it(tmp_path):
     code = script(SWITCH, FLAG).replace("use_reentrant=self.use_reentrant", "use_reentrant=True")
     assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --lr 1\n"}) == ["CKPT301"]
+
+
+UNREAD = "x = 1\n" * 2000 + "def change(args):\n    args.reentrant = False\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("change(args)", []),  # it may set any of them
+        ("set_seed(args)", ["CKPT301"]),
+        ("print(args)", ["CKPT301"]),
+        ("args.reentrant = False", []),
+    ],
+)
+def test_a_function_of_the_project_that_is_not_read_may_change_arguments(tmp_path, call, expected):
+    code = script(SWITCH, FLAG).replace("import torch\n", "import torch\nfrom utils import change, set_seed\n", 1)
+    code = code.replace("    net = Net(", f"    {call}\n    net = Net(")
+    files = {"train.py": code, "utils.py": UNREAD, "run.sh": "python train.py --ckpt --reentrant\n"}
+    assert found(tmp_path, files) == expected
+
+
+def test_what_launchers_say_stays_open(tmp_path):
+    declared = 'parser.add_argument("--reentrant", default=True); parser.add_argument("--local_rank", default=-1)'
+    code = script(SWITCH, declared).replace("    net = Net(", "    if args.local_rank < 0: return\n    net = Net(")
+    files = {"train.py": code, "run.sh": "python -m torch.distributed.launch train.py --ckpt\n"}
+    assert found(tmp_path, files) == ["CKPT301"]
+
+
+SWITCHED = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gc", action="store_true")
+parser.add_argument("--fsdp", default="")
+args = parser.parse_args()
+training = TrainingArguments(
+    "out",
+    gradient_checkpointing=args.gc,
+    gradient_checkpointing_kwargs={"use_reentrant": False},
+    fsdp=args.fsdp,
+    fsdp_config={"activation_checkpointing": True},
+)
+Trainer(AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B"), args=training).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("--gc --fsdp full_shard", ["CKPT303"]), ("", []), ("--gc", []), ("--gc --fsdp $FSDP", [])],
+)
+def test_a_switch_that_a_command_leaves_off_is_meant(tmp_path, words, expected):
+    assert found(tmp_path, {"train.py": SWITCHED, "run.sh": f"python train.py {words}\n"}) == expected
+
+
+def test_a_text_that_the_command_gives_is_a_finding_in_the_launch_script(tmp_path):
+    code = script(SWITCH, 'parser.add_argument("--reentrant", default=False)')
+    code = code.replace(", src_mask=mask", "")
+    assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --ckpt --reentrant false\n"}) == ["CKPT133"]
+    assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --ckpt --reentrant $IT\n"}) == []

@@ -13,6 +13,7 @@ from ..plain_syntax import annotation_of
 from ..values import UNKNOWN, Choice, Const, Dict, Result, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
 from .bindings import assign, store, write
+from .changed_elsewhere import leave_open
 from .container_methods import extend
 from .context_managers import with_block
 from .control_flow import branch, for_loop, match_block, try_block, while_loop
@@ -43,6 +44,7 @@ _EXITS = frozenset(("sys.exit", "builtins.exit", "builtins.quit", "os._exit", "o
 
 def _expression(walk: Walk, node: ast.Expr) -> bool:
     value = walk.evaluate(node.value)
+    leave_open(walk, value)
     if isinstance(node.value, ast.Attribute):
         walk.program.named.append(Named(node.value, walk.place, walk.program.next_order()))
     return isinstance(value, Result) and value.call.name in _EXITS

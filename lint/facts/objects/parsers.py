@@ -8,6 +8,7 @@ a launch script starts those of its command, with the defaults of the others.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from ..values import (
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from ..walk import Walk
 
+#: Options that launchers add to the command, and that what they set in the environment replaces.
+_OF_LAUNCHERS = re.compile(r"rank|world_?size|gpu|device|^dist(?!il)|distributed", re.IGNORECASE)
 #: Arguments of a parser by which an option gets what neither its words nor its declaration say.
 _FROM_ELSEWHERE = frozenset(("argument_default", "fromfile_prefix_chars", "prefix_chars"))
 _DATACLASS_PARSERS = ("HfArgumentParser", "TrlParser")
@@ -59,6 +62,12 @@ class Parser(Result):
         self.has_open_defaults = call.open_kwargs or not _FROM_ELSEWHERE.isdisjoint(call.kwargs)
         #: The options that hold their default, whatever the user says.
         self.only: set[str] = set()
+
+
+class Namespace(Result):
+    """What a parser makes of a command line."""
+
+    __slots__ = ()
 
 
 class Given(Attr):
@@ -170,21 +179,21 @@ def _parse_known_args(walk: Walk, parser: Parser, call: Call) -> Value | None:
 
 def _parsed(walk: Walk, parser: Parser, call: Call, leaves_others: bool) -> Value:
     """What a parser makes of a command; ``leaves_others`` says that it passes over words that it does not know."""
-    namespace = Result(call)
+    namespace = Namespace(call)
     command = _command(walk, call)
     declared = _declared(walk, parser)
     written = {option.name: option.written for option in reversed(parser.options)}
     read = read_words(parser.options, command) if command is not None else Read({}, True, False)
     is_open = read.open or parser.has_open_defaults or (read.has_more and not leaves_others)
-    certain = declared.keys() if not is_open else parser.only - parser.defaults.keys()
-    namespace.attributes = {
-        name: default if name in certain else Given(namespace, name, written.get(name, f"--{name}"), default)
-        for name, default in declared.items()
+    known = parser.only - parser.defaults.keys() if is_open else declared.keys()
+    certain = {name for name in known if not _OF_LAUNCHERS.search(name)}
+    left_open = {
+        name: Given(namespace, name, written.get(name, f"--{name}"), default) for name, default in declared.items()
     }
+    namespace.attributes = left_open | {name: declared[name] for name in certain}
     for name, (option, words) in read.given.items():
         found = _held(walk, option, words)
-        open_value = Given(namespace, name, option.written, declared[name])
-        namespace.attributes[name] = open_value if type(found) is Unknown else found
+        namespace.attributes[name] = left_open[name] if type(found) is Unknown else found
     return namespace
 
 
