@@ -20,7 +20,7 @@ from ..objects.containers import (
 )
 from ..objects.dataclass_fields import AS_DICT, as_dict
 from ..objects.numbers import CALCULATIONS, calculated
-from ..objects.parsers import PARSER_METHODS, namespace_made, parser_made, parser_method
+from ..objects.parsers import PARSER_METHODS, Namespace, namespace_made, parser_made, parser_method
 from ..objects.settings_files import READERS, content_read
 from ..objects.slices import bounds_of, slice_of
 from ..objects.text_methods import METHODS, text_made
@@ -214,6 +214,14 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
     return None
 
 
+def _hasattr(walk: Walk, call: Call) -> Value | None:
+    """``hasattr(args, "seed")`` of an option that the parser declares."""
+    match call.args:
+        case [Namespace(attributes=dict() as known), Const(name)] if name in known:
+            return Const(True, call.node)
+    return None
+
+
 def _setattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, name, value]:
@@ -323,6 +331,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.len": _len,
     "itertools.islice": _islice,
     "builtins.getattr": _getattr,
+    "builtins.hasattr": _hasattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,
     "builtins.next": _next,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..objects.attributes import get_attribute, get_item
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
+from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.enums import key_text
 from ..objects.numbers import ARITHMETIC, combined
@@ -98,7 +99,7 @@ def _dict(walk: Walk, node: ast.Dict) -> Value:
         value = evaluate(walk, expression)
         name = evaluate(walk, key) if key is not None else None
         if key is None or name is None:
-            merge_into(made, value)
+            merge_into(made, attributes_as_dict(value, node, walk.place))
         elif (text := key_text(name)) is not None:
             made.items[text] = value
         elif isinstance(name, Const):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..objects.classes import is_dataclass
 from ..objects.containers import length_of
-from ..objects.dataclass_fields import attributes_as_dict
-from ..objects.dicts import merge_into
-from ..values import Call, Dict, Value
+from ..objects.dataclass_fields import as_dict, attributes_as_dict
+from ..objects.dicts import merge_deeply, merge_into
+from ..objects.dotted_words import dotted
+from ..objects.parsers import is_rest_of_argv
+from ..values import Absent, Call, Class, Dict, Instance, Seq, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +47,37 @@ def _merged(walk: Walk, call: Call) -> Value | None:
     """``OmegaConf.merge(defaults, more)``."""
     made = Dict({}, call.open_args, call.node, walk.place)
     for argument in call.args:
-        merge_into(made, argument)
+        merge_deeply(made, argument)
     return made
+
+
+def _from_dotlist(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.from_dotlist(["training.bf16=true"])``."""
+    given = call.argument(0, "dotlist")
+    return dotted(given.items, given.open, call.node, walk.place) if isinstance(given, Seq) else None
+
+
+def _from_cli(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.from_cli()``: the words that the program is started with, or those that it is given."""
+    given = call.argument(0, "args_list")
+    command = walk.program.command
+    if isinstance(given, Seq):
+        return _from_dotlist(walk, call)
+    if command is None or not (isinstance(given, Absent) or is_rest_of_argv(given)):
+        return None
+    walk.program.command_read = True
+    return dotted(command.items, command.open, call.node, walk.place)
+
+
+def _structured(walk: Walk, call: Call) -> Value | None:
+    """``OmegaConf.structured(Config)``: the fields of a dataclass, of its defaults where no object is given."""
+    match call.args:
+        case [Instance() as held]:
+            return as_dict(held, call.node, walk.place)
+        case [Class() as cls] if is_dataclass(cls):
+            made = Instance(cls, Call(call.node, cls, walk.place, walk.program.next_order()))
+            return as_dict(made, call.node, walk.place)
+    return None
 
 
 def _chained(walk: Walk, call: Call) -> Value | None:
@@ -63,5 +95,9 @@ MAPPINGS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "types.MappingProxyType": lambda walk, call: call.args[0] if call.args else None,  # a view
     "collections.ChainMap": _chained,
     "omegaconf.OmegaConf.merge": _merged,
+    "omegaconf.OmegaConf.unsafe_merge": _merged,
+    "omegaconf.OmegaConf.from_dotlist": _from_dotlist,
+    "omegaconf.OmegaConf.from_cli": _from_cli,
+    "omegaconf.OmegaConf.structured": _structured,
     **dict.fromkeys(_SETTINGS, _settings),
 }

@@ -6,7 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from ..values import UNKNOWN, Absent, Call, Const, Dict, Function, Place, Ref, Result, Seq, Value
+from ..values import UNKNOWN, Absent, Call, Const, Function, Place, Ref, Result, Value
+from .plain_data import json_data, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,20 +19,12 @@ BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "
 #: The same with what only functions that are called like a boolean take: `str2bool`, `strtobool`.
 _SAID = {**BOOLEANS, "t": True, "y": True, "on": True, "f": False, "n": False, "off": False}
 _OF_BOOLEANS = re.compile(r"bool", re.IGNORECASE)
-
-
-def _json(text: str) -> object:
-    import json  # start-up: few files read any
-
-    return json.loads(text)
-
-
 _PLAIN: dict[str, Callable[[str], object]] = {
     "builtins.str": str,
     "builtins.int": int,
     "builtins.float": float,
     "builtins.bool": bool,  # of a text: False for "" alone
-    "json.loads": _json,
+    "json.loads": json_data,
     "ast.literal_eval": ast.literal_eval,
     "builtins.eval": ast.literal_eval,
 }
@@ -71,18 +64,3 @@ def _read(kind: Callable[[str], object], word: Const, place: Place) -> Value:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return UNKNOWN
     return value_of(found, word.node, place)
-
-
-def value_of(found: object, node: ast.AST | None, place: Place) -> Value:
-    """Plain data as a value: what `json.loads` gives."""
-    match found:
-        case dict():
-            texts = {key: item for key, item in found.items() if isinstance(key, str)}
-            items = {key: value_of(item, node, place) for key, item in texts.items()}
-            return Dict(items, len(texts) < len(found), node, place)
-        case list() | tuple():
-            kind = type(found).__name__
-            return Seq(kind, [value_of(item, node, place) for item in found], False, node, place)
-        case None | bool() | int() | float() | str():
-            return Const(found, node)
-    return UNKNOWN

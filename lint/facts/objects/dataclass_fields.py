@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..values import Attr, Class, Dict, Instance, Ref, Result, Value
 from .attributes import get_attribute
 from .classes import ancestors, declared_fields, is_dataclass
+from .parsers import Namespace
 
 if TYPE_CHECKING:
     from ..values import Place
@@ -46,9 +47,17 @@ def attributes_as_dict(value: Value, node: ast.AST, place: Place) -> Value:
     match value:
         case Attr(base=Instance() as held, name="__dict__"):
             return as_dict(held, node, place, deep=False) or value
-        case Attr(base=Result(call, attributes=dict() as attributes), name="__dict__") if call.name in _NAMESPACES:
-            return Dict(dict(attributes), call.open_kwargs, node, place)
+        case Attr(base=Result(call) as held, name="__dict__") if call.name in _NAMESPACES:
+            return Dict(_stored(held), call.open_kwargs, node, place)
+        case Attr(base=Namespace() as held, name="__dict__"):
+            return Dict(_stored(held), True, node, place)  # Others may have added options to the parser.
     return value
+
+
+def _stored(namespace: Result) -> dict[str, Value]:
+    """The attributes that ``namespace`` was given, without those that it was only asked for."""
+    held = (namespace.attributes or {}).items()
+    return {name: value for name, value in held if type(value) is not Attr or value.base is not namespace}
 
 
 def _is_field(owner: Class, name: str) -> bool:

@@ -20,6 +20,18 @@ def merge_into(target: Dict, value: Value) -> None:
         target.open = True
 
 
+def merge_deeply(target: Dict, value: Value) -> None:
+    """``OmegaConf.merge(target, value)``: settings inside of settings keep what the others do not say."""
+    inner = {key: item for key, item in target.items.items() if isinstance(item, Dict)}
+    merge_into(target, value)
+    for key, before in inner.items():
+        after = target.items.get(key)
+        if isinstance(after, Dict) and after is not before:
+            made = Dict(dict(before.items), before.open, after.node, after.place)
+            merge_deeply(made, after)
+            target.items[key] = made
+
+
 def _is_pair(value: Value) -> bool:
     return isinstance(value, Seq) and len(value.items) == 2 and not value.open
 

@@ -232,13 +232,13 @@ def _command(walk: Walk, call: Call) -> Seq | None:
         return None
     if isinstance(given, Seq):
         return None if given.open else given
-    is_own = isinstance(given, Absent) or is_none(given) or _is_rest_of_argv(given)
+    is_own = isinstance(given, Absent) or is_none(given) or is_rest_of_argv(given)
     command = walk.program.command if is_own else None
     walk.program.command_read |= command is not None
     return command
 
 
-def _is_rest_of_argv(value: Value) -> bool:
+def is_rest_of_argv(value: Value) -> bool:
     """Whether it is `sys.argv[1:]`."""
     match value:
         case Element(of=Ref("sys.argv"), node=ast.Subscript(slice=ast.Slice(ast.Constant(1), None, None))):

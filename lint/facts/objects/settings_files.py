@@ -6,7 +6,8 @@ import ast
 import os
 from typing import TYPE_CHECKING
 
-from ..values import Computed, Const, Dict, Result, Template
+from ..values import Computed, Const, Dict, Result, Seq, Template
+from .plain_data import read_text
 
 if TYPE_CHECKING:
     from ..values import Call, Value
@@ -50,7 +51,11 @@ def file_named(value: Value) -> str | None:
 
 def content_read(walk: Walk, call: Call) -> Value | None:
     """What one of ``READERS`` gives."""
-    return content_of(walk, Result(call))
+    held = content_of(walk, Result(call))
+    if held is None and call.args and isinstance(call.args[0], Const) and not call.kwargs:
+        found = read_text(call.args[0], walk.place)
+        return found if isinstance(found, Dict | Seq) else None
+    return held
 
 
 def content_of(walk: Walk, file: Value) -> Dict | None:
